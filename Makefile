@@ -1,0 +1,39 @@
+# Every target makes its own environment: git, make and Python 3.11 are all that is needed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test check bench docs fix clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/holdfast tokens examples/webhook.jsonl
+	@$(BIN)/holdfast show examples/webhook.jsonl
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/holdfast bench read
+
+docs: $(STAMP)
+	$(BIN)/python -m holdfast.settings > docs/settings.md
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* dist

@@ -1,0 +1,280 @@
+"""The canonical message: one immutable form that every format is read into and rendered from.
+
+A message is a role and a tuple of parts. Parts and messages compare by what they say; where they were
+read from (`origin`) does not count. A renderer hands the original back for as long as it still stands
+for the part, so whatever nobody edited leaves byte for byte as it came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, Literal, Self, TypeAlias
+
+__all__ = [
+    "Image",
+    "Message",
+    "Opaque",
+    "Origin",
+    "Part",
+    "RedactedThinking",
+    "ResultContent",
+    "Role",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "ToolResult",
+    "Unit",
+    "Usage",
+    "units",
+]
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+"""Who speaks. A message that carries tool results is a `tool` message in every format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value was read from: the wire form as it came, and what it was read as."""
+
+    format: str
+    data: Mapping[str, Any]
+    said: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FromWire:
+    """What messages and parts share: an origin that never counts in comparisons."""
+
+    origin: Origin | None = field(default=None, compare=False, repr=False)
+
+    def read_from(self, data: Mapping[str, Any], *, format: str) -> Self:
+        """The same value, remembering the wire form it was read from."""
+        return replace(self, origin=Origin(format, data, self._said()))
+
+    def wire(self, format: str) -> Mapping[str, Any] | None:
+        """The original wire form, if it is of this format and still says the same."""
+        origin = self.origin
+        if origin is None or origin.format != format or origin.said != self._said():
+            return None
+        return origin.data
+
+    def _said(self) -> object:
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(_FromWire):
+    """Words for a person or a model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinking(_FromWire):
+    """Reasoning in clear text. A signature binds it to its place: keep it whole or drop it whole."""
+
+    text: str
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactedThinking(_FromWire):
+    """Reasoning that only the provider can read."""
+
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall(_FromWire):
+    """A model's request to run a tool.
+
+    `arguments` is the JSON object the model wrote, or its text where that is not a JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image(_FromWire):
+    """A picture, inline (`data`, base64) or by reference (`url`)."""
+
+    media_type: str | None = None
+    data: str | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opaque(_FromWire):
+    """Anything we do not interpret: carried, counted, handed back as it came."""
+
+    kind: str
+    data: Any
+
+
+ResultContent: TypeAlias = Text | Image | Opaque
+"""What a tool result may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult(_FromWire):
+    """What a tool answered to the call of the same id."""
+
+    call_id: str
+    content: tuple[ResultContent, ...] = ()
+    is_error: bool = False
+    name: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The readable text of the result, blocks joined by line breaks."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+
+Part: TypeAlias = Text | Thinking | RedactedThinking | ToolCall | ToolResult | Image | Opaque
+"""One piece of a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the provider charged for one request, in tokens."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    total: int = 0
+
+    @property
+    def context(self) -> int:
+        """Tokens in the window after the reply. Zero means that nothing was reported."""
+        return self.total or self.input + self.output + self.cache_read + self.cache_write
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message(_FromWire):
+    """One message of a conversation.
+
+    Attributes:
+        role: Who speaks.
+        parts: What is said, in order.
+        id: The entry's or the provider's id, where there is one.
+        timestamp: When it was said, in Unix milliseconds.
+        usage: What the provider reported for the request that made this reply.
+        model: Which model wrote it.
+        stop: Why the model stopped, in the provider's word; `error` and `aborted` mark a broken reply.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+    id: str | None = None
+    timestamp: int | None = None
+    usage: Usage | None = None
+    model: str | None = None
+    stop: str | None = None
+
+    def _said(self) -> object:
+        # Ids, times and usage are often known from elsewhere than the wire form: they are no edit of it.
+        return (self.role, self.parts)
+
+    @property
+    def text(self) -> str:
+        """The words of the message (text parts only), joined by line breaks."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in this message."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The tool results in this message."""
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+    @cached_property
+    def digest(self) -> str:
+        """A stable digest of what is said: role and parts, whatever the format, id or time."""
+        content = [self.role, *(_essence(part) for part in self.parts)]
+        text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _essence(part: Part) -> list[Any]:
+    """What a part says, as plain JSON, without its origin."""
+    match part:
+        case Text():
+            return ["text", part.text]
+        case Thinking():
+            return ["thinking", part.text, part.signature]
+        case RedactedThinking():
+            return ["redacted_thinking", part.data]
+        case ToolCall():
+            return ["tool_call", part.id, part.name, part.arguments]
+        case ToolResult():
+            return ["tool_result", part.call_id, part.is_error, [_essence(block) for block in part.content]]
+        case Image():
+            return ["image", part.media_type, part.data, part.url]
+        case Opaque():
+            return ["opaque", part.kind, part.data]
+
+
+_BROKEN: Final = frozenset({"error", "aborted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What may be cut as a whole: a message, or an assistant turn with calls and all of its results.
+
+    `start` is the index of its first message in the list it was taken from.
+    """
+
+    start: int
+    messages: tuple[Message, ...]
+
+    @property
+    def stop(self) -> int:
+        """The index after its last message."""
+        return self.start + len(self.messages)
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """Ids of calls that have no result in this unit."""
+        calls = {call.id for message in self.messages for call in message.calls}
+        return frozenset(calls - {result.call_id for message in self.messages for result in message.results})
+
+
+def units(messages: Sequence[Message]) -> list[Unit]:
+    """Group a conversation into what may be cut as a whole, in order, leaving no message out.
+
+    Assistant messages that follow each other without a break and hold calls belong together (some
+    formats write one reply over several lines), as do the results that come right after them.
+    """
+    grouped: list[Unit] = []
+    start = 0
+    for stop in _ends(messages):
+        grouped.append(Unit(start, tuple(messages[start:stop])))
+        start = stop
+    return grouped
+
+
+def _ends(messages: Sequence[Message]) -> Iterator[int]:
+    index = 0
+    while index < len(messages):
+        first = index
+        while index < len(messages) and messages[index].role == "assistant" and messages[index].stop not in _BROKEN:
+            index += 1
+        waiting = {call.id for message in messages[first:index] for call in message.calls}
+        if not waiting:
+            # Nothing here waits for a result: each message stands alone.
+            yield from range(first + 1, max(index, first + 1) + 1)
+            index = max(index, first + 1)
+            continue
+        while index < len(messages) and any(result.call_id in waiting for result in messages[index].results):
+            index += 1
+        yield index

@@ -1,0 +1,75 @@
+"""JSON Lines as they are found: streamed, in constant memory, nothing dropped in silence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+from holdfast.errors import TranscriptError
+
+__all__ = ["Line", "open_binary", "parse_line", "read_lines"]
+
+_BOM: Final = b"\xef\xbb\xbf"
+_PROBE: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a file: its bytes as they are (line end included), and what they say.
+
+    `data` is None where the line is no JSON object; `problem` then says why.
+    """
+
+    number: int
+    raw: bytes
+    data: dict[str, Any] | None
+    problem: str | None = None
+
+
+@contextmanager
+def open_binary(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, or the inside of a `.gz`, for reading; every failure is a TranscriptError that says what to do."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield cast("IO[bytes]", file)
+    except FileNotFoundError:
+        raise TranscriptError("no such file", path=path) from None
+    except IsADirectoryError:
+        raise TranscriptError("this is a folder: name a file in it, or use `holdfast sessions`", path=path) from None
+    except PermissionError:
+        raise TranscriptError("not readable by you: check its permissions", path=path) from None
+    except (OSError, EOFError) as error:
+        raise TranscriptError(f"could not be read: {error}", path=path) from error
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Read a file line by line. Blank lines are kept as lines without data and without a problem."""
+    with open_binary(path) as file:
+        for number, raw in enumerate(file, start=1):
+            if number == 1 and b"\0" in raw[:_PROBE]:
+                raise TranscriptError("a binary file, not a transcript", path=path)
+            yield parse_line(raw, number)
+
+
+def parse_line(raw: bytes, number: int) -> Line:
+    """Read one line; a line that is no JSON object keeps its bytes and says what is wrong with it."""
+    text = raw.removeprefix(_BOM) if number == 1 else raw
+    if not text.strip():
+        return Line(number, raw, None)
+    try:
+        data = json.loads(text)
+    except UnicodeDecodeError as error:
+        return Line(number, raw, None, f"not UTF-8 at byte {error.start}")
+    except RecursionError:
+        return Line(number, raw, None, "nested too deeply")
+    except ValueError as error:
+        torn = "" if raw.endswith(b"\n") else "cut off: "
+        return Line(number, raw, None, f"{torn}{error}")
+    if not isinstance(data, dict):
+        return Line(number, raw, None, f"a JSON {type(data).__name__}, not an object")
+    return Line(number, raw, data)
