@@ -1,0 +1,67 @@
+"""The `holdfast` command. Nothing imports it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+import click
+
+from holdfast.errors import HoldfastError
+
+__all__ = ["COMMANDS", "holdfast", "main"]
+
+COMMANDS: Final[dict[str, str]] = {
+    "doctor": "doctor",
+    "sessions": "sessions",
+    "show": "show",
+    "tokens": "tokens",
+    "version": "version",
+}
+"""Each command and the module of this package that holds it, loaded when it is called."""
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported only when they are needed, so that the first screen comes at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"holdfast.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--debug", is_flag=True, help="Show the whole trace of an error.")
+@click.pass_context
+def holdfast(context: click.Context, debug: bool) -> None:
+    """Keep long-running LLM agents inside their context window, without losing anything."""
+    context.obj = {"debug": debug}
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command. Exit 0: done; 1: it could not be done, and one line says what to do; 2: called wrongly."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = holdfast.main(arguments, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:  # `holdfast show FILE | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except HoldfastError as error:
+        if "--debug" in arguments:
+            raise
+        click.echo(f"holdfast: {error}", err=True)
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)

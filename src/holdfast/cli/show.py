@@ -1,0 +1,108 @@
+"""`holdfast show FILE`: a transcript as a person would read it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.text import Text as Styled
+
+from holdfast import text, transcripts
+from holdfast.cli.output import as_json, console, emit_json, human_time, human_tokens, printable
+from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+from holdfast.tokens import count_message
+from holdfast.transcripts import Transcript
+
+__all__ = ["show"]
+
+_COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
+_HEAD, _TAIL = 700, 300
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--format", "format_", metavar="NAME", help="Read it as this agent's file instead of recognising it.")
+@click.option("--full", is_flag=True, help="Show every message whole.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
+@as_json
+def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_json: bool) -> None:
+    """Show the transcript FILE of any known agent."""
+    transcript = transcripts.read(file, format=format_)
+    messages = transcript.messages[-last:] if last else transcript.messages
+    if as_json:
+        emit_json(_head(transcript) | {"conversation": [_as_data(message) for message in messages]})
+        return
+    screen = console()
+    title = f" · {printable(transcript.title)}" if transcript.title else ""
+    screen.print(Styled(f"{transcript.format} session {transcript.session}{title}", style="bold"))
+    facts = [transcript.model, transcript.cwd, f"{len(transcript.messages)} messages"]
+    screen.print(Styled(" · ".join(printable(fact) for fact in facts if fact), style="dim"))
+    for message in messages:
+        screen.print()
+        screen.print(_heading(message))
+        for part in message.parts:
+            screen.print(_body(part, full=full), soft_wrap=True)
+    for problem in transcript.problems:
+        screen.print(Styled(f"line {problem.line}: {printable(problem.what)}", style="red"))
+
+
+def _head(transcript: Transcript) -> dict[str, Any]:
+    return {
+        "path": str(transcript.path),
+        "format": transcript.format,
+        "session": transcript.session,
+        "title": transcript.title,
+        "model": transcript.model,
+        "cwd": transcript.cwd,
+        "messages": len(transcript.messages),
+        "problems": [{"line": problem.line, "what": problem.what} for problem in transcript.problems],
+    }
+
+
+def _as_data(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "id": message.id,
+        "timestamp": message.timestamp,
+        "tokens": count_message(message),
+        "parts": [{"kind": type(part).__name__, "text": _words(part)} for part in message.parts],
+    }
+
+
+def _heading(message: Message) -> Styled:
+    line = Styled(message.role, style=f"bold {_COLOURS[message.role]}")
+    when = human_time(message.timestamp)
+    line.append(f"  {when}  " if when else "  ", style="dim")
+    return line.append(f"{human_tokens(count_message(message))} tokens", style="dim")
+
+
+def _body(part: Part, *, full: bool) -> Styled:
+    words = printable(_words(part))
+    if not full:
+        words = text.clip(words, head=_HEAD, tail=_TAIL, marker=f"\n  … {len(words) - _HEAD - _TAIL:,} characters …\n")
+    style = "red" if isinstance(part, ToolResult) and part.is_error else _STYLES.get(type(part), "")
+    return Styled(words, style=style)
+
+
+_STYLES: Final[dict[type, str]] = {Thinking: "italic dim", ToolCall: "bold", ToolResult: "dim", Opaque: "dim"}
+
+
+def _words(part: Part) -> str:
+    match part:
+        case Text() | Thinking():
+            return part.text
+        case RedactedThinking():
+            return "[thinking that only the provider can read]"
+        case ToolCall():
+            arguments = (
+                part.arguments if isinstance(part.arguments, str) else json.dumps(part.arguments, ensure_ascii=False)
+            )
+            return f"→ {part.name} {arguments}"
+        case ToolResult():
+            return "\n".join(_words(block) for block in part.content) or "(no output)"
+        case Image():
+            return f"[image {part.media_type or ''}]".replace(" ]", "]")
+        case Opaque():
+            return f"[{part.kind}]"

@@ -1,0 +1,65 @@
+"""What is not worth finding again, and what channels wrap around a person's words.
+
+Noise is archived like everything else; it is only kept out of the index, so that it is never recalled.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from holdfast.text import is_unsegmented
+
+__all__ = ["is_noise", "unwrap"]
+
+# [Sun 2026-02-15 18:49 GMT+8] hello   -> the envelope goes, the words stay
+_ENVELOPE: Final = re.compile(
+    r"^(?:System:\s*)?\[(?:(?:Sun|Mon|Tue|Wed|Thu|Fri|Sat)\w*\s+)?\d{4}-\d{2}-\d{2}[ T][^\]\n]{0,80}\][ \t]*",
+    re.MULTILINE,
+)
+_METADATA: Final = re.compile(
+    r"^(?:Conversation|Sender|Channel|Replied message)\b[^\n]{0,80}\(untrusted metadata[^)\n]{0,40}\):[ \t]*\n"
+    r"(?:```(?:json)?\n(?:(?!```)[^\n]*\n){0,200}```[ \t]*\n?|(?:[ \t]*[{}\[\]\"][^\n]*\n?){0,200})",
+    re.MULTILINE,
+)
+_ATTACHMENT: Final = re.compile(r"^\[media attached:[^\]\n]{0,500}\][ \t]*\n?", re.MULTILINE)
+_CLOCK: Final = re.compile(r"^Current time:[^\n]{0,120}\n?", re.MULTILINE)
+
+_MARKERS: Final = ("[Queued messages", "Pre-compaction memory flush", "[Post-compaction context refresh]")
+_TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
+_ACKS: Final = frozenset(
+    """
+    ok okay k yes y no n yep nope sure thanks thx ty cool nice great good perfect done continue go proceed next
+    right hello hi hey bye lol test ping pong
+    好 好的 嗯 嗯嗯 是 是的 对 行 可以 继续 谢谢 收到 はい いいえ 了解 うん です 네 응 예 감사합니다 계속
+    """.split()  # noqa: SIM905 - words read best as words
+)
+_EMPTY: Final = re.compile(r"[\W_]*")
+_SHORTEST: Final = 6
+_CHARACTER: Final = 3
+
+
+def unwrap(text: str) -> str:
+    """A message without what its channel put around it: envelopes, metadata blocks, attachment notes."""
+    for pattern in (_METADATA, _ENVELOPE, _ATTACHMENT, _CLOCK):
+        text = pattern.sub("", text)
+    return text.strip()
+
+
+def is_noise(text: str) -> bool:
+    """Tell whether a message (unwrapped) says nothing that anyone will look for."""
+    words = text.strip()
+    bare = words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
+    if not bare or bare in _ACKS or _weight(bare) <= _SHORTEST:
+        return True
+    if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
+        return True
+    if words.startswith("[Audio]") and "file_key" in words:
+        return True
+    heartbeat = "HEARTBEAT" in words and "HEARTBEAT.md" in words
+    return heartbeat or _EMPTY.fullmatch(words) is not None
+
+
+def _weight(text: str) -> int:
+    """How much is said: a Chinese character says about as much as three letters."""
+    return sum(_CHARACTER if is_unsegmented(character) else 1 for character in text[: _SHORTEST + 1])

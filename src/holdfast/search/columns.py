@@ -1,0 +1,142 @@
+"""The archive as arrays: what ranking needs to know of every passage and window, one column each.
+
+Passages and windows are numbered from 0 in the order they were archived, so a row number is an array index.
+Columns only grow; forgetting clears `alive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Columns", "PassageRow", "decode", "encode"]
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+PASSAGE_TYPES: Final[dict[str, Any]] = {
+    "message": np.int64,
+    "scope": np.int32,
+    "time": np.int64,
+    "length": np.int32,
+    "previous": np.int32,
+    "human": np.bool_,
+    "alive": np.bool_,
+    "first_window": np.int32,
+}
+WINDOW_TYPES: Final[dict[str, Any]] = {"passage": np.int32, "window_length": np.int32}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageRow:
+    """One passage as the columns hold it.
+
+    Attributes:
+        message: The archived message it is a part of.
+        scope: The number of the scope it belongs to; one session is one scope.
+        time: When it was said, in Unix milliseconds; 0 where that is not known.
+        previous: The passage before it in the same session, or -1.
+        human: It was said by a person.
+        window_lengths: How many terms each of its windows has.
+    """
+
+    message: int
+    scope: int
+    time: int
+    previous: int
+    human: bool
+    window_lengths: tuple[int, ...]
+
+
+class Columns:
+    """Growing arrays over all passages and windows of a store."""
+
+    def __init__(self) -> None:
+        self.passages = 0
+        self.windows = 0
+        self._arrays: dict[str, npt.NDArray[Any]] = {
+            name: np.zeros(1024, dtype=kind) for name, kind in (PASSAGE_TYPES | WINDOW_TYPES).items()
+        }
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """One column, as long as there are passages or windows."""
+        return self._arrays[name][: self.windows if name in WINDOW_TYPES else self.passages]
+
+    def append(self, row: PassageRow) -> int:
+        """Add a passage and its windows; its number is returned."""
+        number, first = self.passages, self.windows
+        self._reserve(PASSAGE_TYPES, number + 1)
+        self._reserve(WINDOW_TYPES, first + len(row.window_lengths))
+        values = (row.message, row.scope, row.time, sum(row.window_lengths), row.previous, row.human, True, first)
+        for name, value in zip(PASSAGE_TYPES, values, strict=True):
+            self._arrays[name][number] = value
+        stop = first + len(row.window_lengths)
+        self._arrays["passage"][first:stop] = number
+        self._arrays["window_length"][first:stop] = row.window_lengths
+        self.passages, self.windows = number + 1, stop
+        return number
+
+    def extend(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Add many passages at once, as `decode` gives them."""
+        passages, windows = len(arrays["message"]), len(arrays["passage"])
+        self._reserve(PASSAGE_TYPES, self.passages + passages)
+        self._reserve(WINDOW_TYPES, self.windows + windows)
+        for name, values in arrays.items():
+            start = self.windows if name in WINDOW_TYPES else self.passages
+            self._arrays[name][start : start + len(values)] = values
+        self.passages += passages
+        self.windows += windows
+
+    def cut(self, start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
+        """The passages from `start` to `stop` and their windows, for `encode`."""
+        first, last = self.window_range(start).start, self.window_range(stop - 1).stop
+        passages = {name: self._arrays[name][start:stop] for name in PASSAGE_TYPES}
+        return passages | {name: self._arrays[name][first:last] for name in WINDOW_TYPES}
+
+    def bury(self, number: int) -> None:
+        """Take a passage out of every search."""
+        self._arrays["alive"][number] = False
+
+    def window_range(self, number: int) -> range:
+        """The windows of a passage."""
+        first = self._arrays["first_window"]
+        stop = int(first[number + 1]) if number + 1 < self.passages else self.windows
+        return range(int(first[number]), stop)
+
+    def following(self) -> npt.NDArray[np.int32]:
+        """For each passage the one after it in the same session, or -1."""
+        after = np.full(self.passages, -1, dtype=np.int32)
+        previous = self["previous"]
+        has = previous >= 0
+        after[previous[has]] = np.flatnonzero(has)
+        return after
+
+    def _reserve(self, kinds: Mapping[str, Any], size: int) -> None:
+        for name in kinds:
+            array = self._arrays[name]
+            if len(array) < size:
+                grown = np.zeros(max(size, 2 * len(array)), dtype=array.dtype)
+                grown[: len(array)] = array
+                self._arrays[name] = grown
+
+
+def encode(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Columns as bytes."""
+    sizes = np.array([len(arrays["message"]), len(arrays["passage"])], np.int64)
+    return b"".join([sizes.tobytes(), *(arrays[name].tobytes() for name in PASSAGE_TYPES | WINDOW_TYPES)])
+
+
+def decode(data: bytes) -> dict[str, npt.NDArray[Any]]:
+    """The columns that `encode` wrote."""
+    passages, windows = np.frombuffer(data, np.int64, 2).tolist()
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    offset = 16
+    for name, kind in (PASSAGE_TYPES | WINDOW_TYPES).items():
+        arrays[name] = np.frombuffer(data, kind, windows if name in WINDOW_TYPES else passages, offset=offset)
+        offset += arrays[name].nbytes
+    return arrays

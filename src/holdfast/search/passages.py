@@ -1,0 +1,79 @@
+"""How a long text becomes passages to rank and windows to show.
+
+A window is what is worth quoting: a few sentences. A passage is what is ranked: most messages are one,
+a long tool output is several. Both cover the text from end to end, in order, without overlap.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.text import head
+
+__all__ = ["Passage", "passages", "windows"]
+
+WHOLE: Final = 500
+"""A text up to this long is one window."""
+WINDOW: Final = 400
+"""Characters of a window, where sentences allow it."""
+LONGEST_WINDOW: Final = 600
+"""No window is longer; a longer sentence is cut at a space."""
+CRUMB: Final = 80
+"""A last window shorter than this joins the one before it."""
+PASSAGE: Final = 4000
+"""Characters of a passage."""
+
+_SENTENCE_END: Final = re.compile(r"""(?<=[.!?…])["')\]”’」』]*\s+|(?<=[。！？])["')\]”’」』]*|\n+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of text, `start` to `stop`, and the windows it falls into, as offsets in the whole text."""
+
+    start: int
+    stop: int
+    windows: tuple[tuple[int, int], ...]
+
+
+def passages(text: str) -> list[Passage]:
+    """Cut a text into passages of whole windows."""
+    found: list[Passage] = []
+    held: list[tuple[int, int]] = []
+    for window in windows(text):
+        if held and window[1] - held[0][0] > PASSAGE:
+            found.append(Passage(held[0][0], held[-1][1], tuple(held)))
+            held = []
+        held.append(window)
+    if held:
+        found.append(Passage(held[0][0], held[-1][1], tuple(held)))
+    return found
+
+
+def windows(text: str) -> list[tuple[int, int]]:
+    """Cut a text into windows at sentence and line ends; a short text is one window."""
+    if len(text) <= WHOLE:
+        return [(0, len(text))] if text else []
+    found: list[tuple[int, int]] = []
+    start = end = 0
+    for cut in [*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]:
+        if cut - start > WINDOW and end > start:
+            found.append((start, end))
+            start = end
+        while cut - start > LONGEST_WINDOW:
+            stop = _hard_cut(text, start)
+            found.append((start, stop))
+            start = stop
+        end = cut
+    if end > start:
+        found.append((start, end))
+    if len(found) > 1 and found[-1][1] - found[-1][0] < CRUMB:
+        found[-2:] = [(found[-2][0], found[-1][1])]
+    return found
+
+
+def _hard_cut(text: str, start: int) -> int:
+    """Where to cut inside a sentence that has no end: after a space, else between two characters."""
+    space = text.rfind(" ", start + WINDOW // 2, start + WINDOW)
+    return space + 1 if space > 0 else start + (len(head(text[start : start + WINDOW + 64], WINDOW)) or WINDOW)

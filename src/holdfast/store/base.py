@@ -1,0 +1,251 @@
+"""What a store keeps, and the five things it can do.
+
+Rows are plain values. A store assigns their numbers, keeps them durable, and never shows a row of one scope
+to a reader of another. `holdfast.testing.store` holds the suite that every store must pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.messages import Message
+from holdfast.search.bm25 import Keywords
+from holdfast.search.columns import Bools, Columns, Floats
+
+__all__ = [
+    "Evidence",
+    "FactRow",
+    "FactType",
+    "Job",
+    "Kind",
+    "MessageRow",
+    "PassageText",
+    "Question",
+    "Record",
+    "Row",
+    "Scope",
+    "Select",
+    "Space",
+    "Store",
+    "VectorRow",
+]
+
+FactType: TypeAlias = Literal["decision", "implementation", "config", "issue", "task_state", "architecture"]
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Scope:
+    """Whose memory it is. A part of every read and write."""
+
+    tenant: str = "local"
+    project: str = ""
+    agent: str = "main"
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageText:
+    """A passage: its words, its place in the message, its windows (offsets in its own text) and their terms.
+
+    Its number, and that of its message, are given by the store; terms are not filled in when read back.
+    """
+
+    start: int
+    text: str
+    windows: tuple[tuple[int, int], ...]
+    terms: tuple[tuple[str, ...], ...] = ()
+    number: int = -1
+    message: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRow:
+    """An archived message.
+
+    Attributes:
+        scope: Whose it is.
+        message: The message, secrets masked.
+        id: Its number; 0 until stored.
+        nonce: What tells it from another message of the same words in the same session.
+        passages: What of it can be found; empty for noise. Not filled in when read back.
+        pinned: It stays in every window and survives every trim.
+        buried: It is never recalled.
+    """
+
+    scope: Scope
+    message: Message
+    id: int = 0
+    nonce: str = ""
+    passages: tuple[PassageText, ...] = ()
+    pinned: bool = False
+    buried: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRow:
+    """Something that was decided or learned. Rows are never changed: a change is a newer row of the same id.
+
+    Attributes:
+        id: What all versions of the fact share.
+        type: One of the six kinds of knowledge.
+        content: The fact, in one sentence.
+        context: What it was said about.
+        time: When it was learned, in Unix milliseconds.
+        subject: What the fact is about.
+        slot: Which property of the subject it states; only the same slot supersedes.
+        evidence: Archived messages it rests on.
+        quote: The words it rests on.
+        superseded_by: The fact that took its place.
+        pinned: It is shown before all others.
+        deleted: It is no longer shown.
+    """
+
+    scope: Scope
+    id: str
+    type: FactType
+    content: str
+    context: str = ""
+    time: int = 0
+    subject: str = ""
+    slot: str = ""
+    evidence: tuple[int, ...] = ()
+    quote: str = ""
+    superseded_by: str | None = None
+    pinned: bool = False
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A small document of the engine's own (an edit, a turn's report, a session's counters), by kind and key."""
+
+    scope: Scope
+    kind: str
+    key: str
+    data: Mapping[str, Any]
+    time: int = 0
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Work that must be done some time, and survives a crash until it is removed."""
+
+    scope: Scope
+    kind: str
+    data: Mapping[str, Any]
+    time: int = 0
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """The identity of an embedding model: vectors of different spaces never meet."""
+
+    name: str
+    dimension: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorRow:
+    """The vectors of one passage's windows, one signed byte for each dimension."""
+
+    space: Space
+    passage: int
+    vectors: npt.NDArray[np.int8] = field(repr=False)
+
+
+Row: TypeAlias = MessageRow | FactRow | Record | Job | VectorRow
+Kind: TypeAlias = Literal["message", "passage", "fact", "record", "job"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """Which rows to read, oldest first.
+
+    Attributes:
+        kind: What to read.
+        scope: Who reads.
+        across: Whether the agent's other sessions may be seen too.
+        ids: Only these numbers.
+        keys: Only these ids (facts) or keys (records).
+        name: Only this kind of record or job.
+        after: Only rows with a higher number.
+        before: Only rows with a lower number.
+        newest: Read the newest instead of the oldest where `limit` cuts; the order stays oldest first.
+        limit: At most so many.
+    """
+
+    kind: Kind
+    scope: Scope
+    across: bool = False
+    ids: tuple[int, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    name: str | None = None
+    after: int | None = None
+    before: int | None = None
+    newest: bool = False
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is looked for: terms with their weights, and the question's vector where there is one."""
+
+    scope: Scope
+    terms: Mapping[str, float]
+    across: bool = False
+    vector: Floats | None = field(default=None, repr=False)
+    space: Space | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the store knows about a question: the columns, and what each passage and window has to do with it.
+
+    Attributes:
+        columns: All passages and windows.
+        visible: Which passages the reader may see.
+        keywords: What the terms say.
+        cosine: How alike each window is to the question's vector; None without vectors.
+        scopes: The scope of each scope number.
+    """
+
+    columns: Columns
+    visible: Bools
+    keywords: Keywords
+    cosine: Floats | None
+    scopes: Sequence[Scope]
+
+
+class Store(Protocol):
+    """Where memory rests."""
+
+    def add(self, rows: Sequence[Row], /) -> list[int]:
+        """Keep rows, all or none, durable when this returns. A message that is already there keeps its number.
+
+        The number of each row is returned; 0 for one that was forgotten before and stays out.
+        """
+        ...
+
+    def fetch(self, select: Select, /) -> list[Any]:
+        """Read rows of one kind that the reader may see."""
+        ...
+
+    def match(self, question: Question, /) -> Evidence:
+        """Say what every visible passage has to do with a question."""
+        ...
+
+    def remove(self, select: Select, /) -> int:
+        """Forget rows for good: from tables, index and log. How many there were is returned."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
