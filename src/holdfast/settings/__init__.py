@@ -1,0 +1,69 @@
+"""One strict schema for everything that can be set, and the sources it is read from.
+
+    loaded = load(files=default_files())
+    loaded.settings.recall.hard_cap_tokens
+    loaded.origins["recall.hard_cap_tokens"]
+
+`docs/settings.md` lists every setting; `python -m holdfast.settings` writes it.
+"""
+
+from holdfast.settings.loaded import Loaded, default_files, load
+from holdfast.settings.memory import Archive, Embedding, Knowledge, LongTerm, Memory, Mmr, Qmd, QmdPath, Recall, Search
+from holdfast.settings.notes import MemorySearch
+from holdfast.settings.reference import reference
+from holdfast.settings.schema import Session, SessionReset, Settings, Slots, Workspace
+from holdfast.settings.table import Setting, as_dict, settings_table
+from holdfast.settings.values import Secret, read_duration, spell_duration
+from holdfast.settings.window import (
+    DEFAULT_CONTEXT_TOKENS,
+    Agent,
+    Compaction,
+    HardClear,
+    MemoryFlush,
+    Pruning,
+    QualityGuard,
+    SoftTrim,
+    Tokens,
+    ToolFilter,
+    Trim,
+)
+
+__all__ = [
+    "DEFAULT_CONTEXT_TOKENS",
+    "Agent",
+    "Archive",
+    "Compaction",
+    "Embedding",
+    "HardClear",
+    "Knowledge",
+    "Loaded",
+    "LongTerm",
+    "Memory",
+    "MemoryFlush",
+    "MemorySearch",
+    "Mmr",
+    "Pruning",
+    "Qmd",
+    "QmdPath",
+    "QualityGuard",
+    "Recall",
+    "Search",
+    "Secret",
+    "Session",
+    "SessionReset",
+    "Setting",
+    "Settings",
+    "Slots",
+    "SoftTrim",
+    "Tokens",
+    "ToolFilter",
+    "Trim",
+    "Workspace",
+    "as_dict",
+    "default_files",
+    "load",
+    "read_duration",
+    "reference",
+    "settings_table",
+    "spell_duration",
+]

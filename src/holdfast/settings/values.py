@@ -1,0 +1,183 @@
+"""The kinds of value that settings take, and the ways people spell them."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta
+
+__all__ = [
+    "Bytes",
+    "Chars",
+    "Count",
+    "Duration",
+    "Kind",
+    "Notes",
+    "Positive",
+    "Provider",
+    "Secret",
+    "Share",
+    "read_duration",
+    "setting",
+    "spell_duration",
+]
+
+_LONGEST: Final = timedelta(days=3660)
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_STEP: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)
+_SIZES: Final = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+_SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([kmgt]?b)?", re.ASCII)
+_ENVIRONMENT: Final = re.compile(r"\$(\$?)\{(\w+)\}", re.ASCII)
+
+
+class Secret:
+    """A value that never shows: not in a `repr`, not in an error, not when it is encoded."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value itself, for the one place that hands it to a provider."""
+        return self._value
+
+    @classmethod
+    def expand(cls, text: str, environ: Mapping[str, str]) -> "Secret":
+        """`${NAME}` stands for the environment variable, `$${NAME}` for itself; a missing one is a `KeyError`."""
+        return cls(_ENVIRONMENT.sub(lambda found: found[0][1:] if found[1] else environ[found[2]], text))
+
+    def spell(self) -> str:
+        """The text that `expand` reads as this secret."""
+        return _ENVIRONMENT.sub(r"$\g<0>", self._value)
+
+    def __repr__(self) -> str:
+        return "Secret('****')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+def read_duration(value: object) -> timedelta:
+    """`5m`, `1h30m`, `90s`; a bare number is minutes. Whole milliseconds, ten years at most."""
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, str):
+        seconds = _seconds(value.strip().lower())
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LONGEST.total_seconds():
+        seconds = float(value) * 60
+    else:
+        raise ValueError("not a duration")
+    if not 0 <= seconds <= _LONGEST.total_seconds():
+        raise ValueError("not between 0 and ten years")
+    return timedelta(milliseconds=round(seconds * 1000))
+
+
+def _seconds(text: str) -> float:
+    if re.fullmatch(r"\d{1,9}(?:\.\d{1,6})?", text, re.ASCII):
+        return float(text) * 60
+    steps = list(_STEP.finditer(text))
+    if not steps or sum(len(step[0]) for step in steps) != len(text):
+        raise ValueError("not a duration")
+    return sum(float(step[1]) * _UNITS[step[2]] for step in steps)
+
+
+def spell_duration(value: timedelta) -> str:
+    """The shortest text that reads as this duration: `1h30m`."""
+    left = round(value / timedelta(milliseconds=1))
+    spelled = ""
+    for unit in ("d", "h", "m", "s", "ms"):
+        size = round(_UNITS[unit] * 1000)
+        count, left = divmod(left, size)
+        spelled += f"{count}{unit}" if count else ""
+    return spelled or "0s"
+
+
+def read_bytes(value: object) -> object:
+    """`2mb` as bytes; a number is left as it is."""
+    if not isinstance(value, str):
+        return value
+    found = _SIZE.fullmatch(value.strip().lower())
+    if found is None:
+        raise ValueError("not a size")
+    return round(float(found[1]) * _SIZES[found[2] or "b"])
+
+
+def read_provider(value: object) -> object:
+    """`transformer` is an older word for what runs as `onnx` today."""
+    return "onnx" if value == "transformer" else value
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a kind of value is read before it is checked, and the words for it where the type alone does not say."""
+
+    read: Callable[[object], object]
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a field says about its spellings. `setting` explains each."""
+
+    openclaw: tuple[str, ...] | None = ()
+    spelled: str = ""
+    shorthand: bool = False
+    rival: str = ""
+
+
+def setting(
+    description: str,
+    *,
+    openclaw: str | tuple[str, ...] | None = (),
+    spelled: str = "",
+    shorthand: bool = False,
+    rival: str = "",
+) -> Meta:
+    """Document a field, and say how else it may be spelled.
+
+    Args:
+        description: One sentence for the reference.
+        openclaw: Where it lies in `openclaw.json`, most telling place first. Fields of a section that has a
+            place of its own lie below it under their camelCase name and need not say so; `None` is nowhere.
+        spelled: The camelCase name, where it does not follow from ours.
+        shorthand: A bare value in place of the whole section means this field.
+        rival: The field that says the same in another unit; whichever comes from the stronger source counts.
+    """
+    paths = (openclaw,) if isinstance(openclaw, str) else openclaw
+    return Meta(description=description, extra={"notes": Notes(paths, spelled, shorthand, rival)})
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+Positive: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Chars: TypeAlias = Count
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Bytes: TypeAlias = Annotated[
+    int, Meta(ge=0, le=2**50, extra={"kind": Kind(read_bytes, 'bytes, or a size such as "2mb"')})
+]
+Duration: TypeAlias = Annotated[
+    timedelta,
+    Meta(extra={"kind": Kind(read_duration, 'duration such as "5m", "1h30m" or "90s"; a bare number is minutes')}),
+]
+Provider: TypeAlias = Annotated[
+    Literal[
+        "auto",
+        "none",
+        "hash",
+        "local",
+        "static",
+        "onnx",
+        "openai",
+        "gemini",
+        "voyage",
+        "mistral",
+        "ollama",
+        "openai-compatible",
+    ],
+    Meta(extra={"kind": Kind(read_provider)}),
+]

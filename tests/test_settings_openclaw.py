@@ -1,0 +1,393 @@
+"""An existing openclaw.json: what is ours in it is read, the rest is left alone and named."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import SettingsError
+from holdfast.settings import Loaded, QmdPath, load, settings_table
+
+CONTEXT = "agents.defaults.memoryContext."
+PLUGIN = "plugins.entries.memory-context.config."
+LANCE = "plugins.entries.memory-lancedb."
+FLUSH = "agents.defaults.compaction.memoryFlush."
+
+# path in openclaw.json, a value that is not the default, our setting, its default
+DOCUMENTED: list[tuple[str, object, str, object]] = [
+    # the reference of all paths
+    ("agents.defaults.compaction.mode", "safeguard", "compaction.mode", "default"),
+    ("agents.defaults.compaction.reserveTokensFloor", 24000, "compaction.reserve_tokens_floor", 20_000),
+    ("agents.defaults.compaction.memoryFlush.enabled", False, "compaction.memory_flush.enabled", True),
+    (FLUSH + "softThresholdTokens", 8000, "compaction.memory_flush.soft_threshold_tokens", 4_000),
+    (FLUSH + "systemPrompt", "Store.", "compaction.memory_flush.system_prompt", None),
+    (FLUSH + "prompt", "Write.", "compaction.memory_flush.prompt", None),
+    ("agents.defaults.contextPruning.mode", "cache-ttl", "pruning.mode", "off"),
+    ("agents.defaults.contextPruning.ttl", "1h", "pruning.ttl", timedelta(minutes=5)),
+    ("agents.defaults.contextPruning.keepLastAssistants", 5, "pruning.keep_last_assistants", 3),
+    ("agents.defaults.contextPruning.softTrimRatio", 0.25, "pruning.soft_trim_ratio", 0.3),
+    ("agents.defaults.contextPruning.hardClearRatio", 0.45, "pruning.hard_clear_ratio", 0.5),
+    ("agents.defaults.contextPruning.minPrunableToolChars", 30000, "pruning.min_prunable_tool_chars", 50_000),
+    ("agents.defaults.contextPruning.softTrim.maxChars", 6000, "pruning.soft_trim.max_chars", 4_000),
+    ("agents.defaults.contextPruning.softTrim.headChars", 2500, "pruning.soft_trim.head_chars", 1_500),
+    ("agents.defaults.contextPruning.softTrim.tailChars", 2500, "pruning.soft_trim.tail_chars", 1_500),
+    ("agents.defaults.contextPruning.hardClear.enabled", False, "pruning.hard_clear.enabled", True),
+    (
+        "agents.defaults.contextPruning.hardClear.placeholder",
+        "[Older tool output cleared — re-read file if needed]",
+        "pruning.hard_clear.placeholder",
+        "[Old tool result content cleared]",
+    ),
+    ("agents.defaults.contextPruning.tools.allow", ["exec", "read"], "pruning.tools.allow", ()),
+    ("agents.defaults.contextPruning.tools.deny", ["*image*"], "pruning.tools.deny", ()),
+    ("agents.defaults.contextTokens", 200000, "agent.context_tokens", None),
+    ("agents.defaults.bootstrapMaxChars", 10000, "workspace.bootstrap_max_chars", 20_000),
+    ("agents.defaults.memorySearch.provider", "voyage", "memory_search.provider", "auto"),
+    ("agents.defaults.memorySearch.model", "text-embedding-3-small", "memory_search.model", None),
+    ("agents.defaults.memorySearch.extraPaths", ["~/docs"], "memory_search.extra_paths", ()),
+    (
+        "agents.defaults.memorySearch.experimental.sessionMemory",
+        True,
+        "memory_search.experimental.session_memory",
+        False,
+    ),
+    ("agents.defaults.memorySearch.sources", ["memory", "sessions"], "memory_search.sources", ("memory",)),
+    ("agents.defaults.memorySearch.query.hybrid.enabled", False, "memory_search.query.hybrid.enabled", True),
+    ("agents.defaults.memorySearch.query.hybrid.vectorWeight", 0.6, "memory_search.query.hybrid.vector_weight", 0.7),
+    ("agents.defaults.memorySearch.query.hybrid.textWeight", 0.4, "memory_search.query.hybrid.text_weight", 0.3),
+    ("agents.defaults.memorySearch.cache.enabled", False, "memory_search.cache.enabled", True),
+    ("agents.defaults.memorySearch.cache.maxEntries", 1, "memory_search.cache.max_entries", 50_000),
+    ("memory.backend", "qmd", "memory.backend", "builtin"),
+    ("memory.citations", "on", "memory.citations", "auto"),
+    ("memory.qmd.command", "/opt/qmd", "memory.qmd.command", "qmd"),
+    ("memory.qmd.includeDefaultMemory", False, "memory.qmd.include_default_memory", True),
+    ("memory.qmd.sessions.enabled", True, "memory.qmd.sessions.enabled", False),
+    ("memory.qmd.sessions.retentionDays", 30, "memory.qmd.sessions.retention_days", None),
+    ("memory.qmd.update.interval", "10m", "memory.qmd.update.interval", timedelta(minutes=5)),
+    ("memory.qmd.limits.maxResults", 9, "memory.qmd.limits.max_results", 6),
+    ("memory.qmd.limits.timeoutMs", 9000, "memory.qmd.limits.timeout_ms", 4_000),
+    ("plugins.slots.memory", "memory-lancedb", "slots.memory", "memory-core"),
+    ("session.reset.mode", "idle", "session.reset.mode", "daily"),
+    ("session.reset.atHour", 5, "session.reset.at_hour", 4),
+    ("session.reset.idleMinutes", 480, "session.reset.idle_minutes", None),
+    # the memory-context section; `enabled` is the one default that differs: choosing Holdfast is the opting in
+    (CONTEXT + "enabled", False, "recall.enabled", True),
+    (CONTEXT + "hardCapTokens", 2000, "recall.hard_cap_tokens", 4_000),
+    (CONTEXT + "embeddingModel", "hash", "embedding.provider", "auto"),
+    (CONTEXT + "redaction", False, "archive.redaction", True),
+    (CONTEXT + "knowledgeExtraction", False, "knowledge.extraction", True),
+    (CONTEXT + "autoRecallMinScore", 0.6, "recall.min_score", 0.7),
+    (CONTEXT + "maxSegments", 100, "archive.max_segments", 20_000),
+    (CONTEXT + "crossSession", True, "archive.cross_session", False),
+    (CONTEXT + "evictionDays", 0, "archive.eviction_days", 90),
+    # the compaction section
+    ("agents.defaults.compaction.maxHistoryShare", 0.4, "compaction.max_history_share", 0.5),
+    ("agents.defaults.compaction.enabled", False, "compaction.enabled", True),
+    ("agents.defaults.compaction.reserveTokens", 1, "compaction.reserve_tokens", 16_384),
+    ("agents.defaults.compaction.keepRecentTokens", 1, "compaction.keep_recent_tokens", 20_000),
+    # named in running text
+    (FLUSH + "softThreshold", 0.7, "compaction.memory_flush.soft_threshold", None),
+    ("agents.defaults.contextPruning", "adaptive", "pruning.mode", "off"),
+    (
+        "agents.defaults.memorySearch.query.hybrid.candidateMultiplier",
+        8,
+        "memory_search.query.hybrid.candidate_multiplier",
+        4,
+    ),
+    (LANCE + "enabled", False, "long_term.enabled", True),
+    (LANCE + "config.embedding.model", "text-embedding-3-small", "long_term.embedding.model", None),
+    (LANCE + "config.autoCapture", True, "long_term.auto_capture", False),
+    (LANCE + "config.autoRecall", False, "long_term.auto_recall", True),
+    ("agents.defaults.skipBootstrap", True, "workspace.skip_bootstrap", False),
+    ("agents.defaults.blockStreamingDefault", "on", "agent.block_streaming", "off"),
+    ("agents.defaults.sandbox.workspaceAccess", "ro", "workspace.access", "rw"),
+]
+
+# further names that real files hold
+REAL: list[tuple[str, object, str, object]] = [
+    ("agents.defaults.compaction.customInstructions", "Keep ports.", "compaction.custom_instructions", None),
+    ("agents.defaults.compaction.recentTurnsPreserve", 12, "compaction.recent_turns_preserve", 3),
+    ("agents.defaults.compaction.identifierPolicy", "custom", "compaction.identifier_policy", "strict"),
+    ("agents.defaults.compaction.identifierInstructions", "IBANs", "compaction.identifier_instructions", None),
+    ("agents.defaults.compaction.qualityGuard.enabled", False, "compaction.quality_guard.enabled", True),
+    ("agents.defaults.compaction.qualityGuard.maxRetries", 3, "compaction.quality_guard.max_retries", 1),
+    ("agents.defaults.compaction.model", "x/y", "compaction.model", None),
+    ("agents.defaults.compaction.timeoutSeconds", 900, "compaction.timeout_seconds", 180),
+    (FLUSH + "model", "x/z", "compaction.memory_flush.model", None),
+    (FLUSH + "forceFlushTranscriptBytes", "2mb", "compaction.memory_flush.force_flush_transcript_bytes", 0),
+    ("agents.defaults.bootstrapTotalMaxChars", 150000, "workspace.bootstrap_total_max_chars", 60_000),
+    ("agents.defaults.model", "x/y", "agent.model", None),
+    ("agents.defaults.model.primary", "x/y", "agent.model", None),
+    ("agents.defaults.model.fallbacks", ["x/z"], "agent.fallback_models", ()),
+    ("agents.defaults.userTimezone", "Europe/Berlin", "agent.timezone", None),
+    ("agents.defaults.workspace", "~/clawd", "workspace.path", None),
+    ("agents.defaults.memorySearch.query.maxResults", 8, "memory_search.query.max_results", 6),
+    ("agents.defaults.memorySearch.query.minScore", 0.5, "memory_search.query.min_score", 0.35),
+    ("agents.defaults.memorySearch.query.hybrid.mmr.enabled", True, "memory_search.query.hybrid.mmr.enabled", False),
+    (
+        "agents.defaults.memorySearch.query.hybrid.mmr.lambda",
+        0.5,
+        "memory_search.query.hybrid.mmr.relevance_weight",
+        0.7,
+    ),
+    (
+        "agents.defaults.memorySearch.query.hybrid.temporalDecay.halfLifeDays",
+        7,
+        "memory_search.query.hybrid.temporal_decay.half_life_days",
+        30,
+    ),
+    ("agents.defaults.memorySearch.chunking.tokens", 300, "memory_search.chunking.tokens", 400),
+    ("agents.defaults.memorySearch.chunking.overlap", 20, "memory_search.chunking.overlap", 80),
+    ("agents.defaults.memorySearch.sync.watch", False, "memory_search.sync.watch", True),
+    ("agents.defaults.memorySearch.remote.baseUrl", "http://h", "memory_search.remote.base_url", None),
+    ("memory.search.provider", "openai-compatible", "memory_search.provider", "auto"),
+    ("session.resetTriggers", ["/fresh"], "session.reset_triggers", ("/new", "/reset")),
+    ("session.idleMinutes", 60, "session.reset.idle_minutes", None),
+    ("plugins.slots.contextEngine", "lossless-claw", "slots.context_engine", "legacy"),
+    ("plugins.entries.memory-context.enabled", False, "recall.enabled", True),
+    (PLUGIN + "embeddingDim", 384, "embedding.dimension", None),
+    (PLUGIN + "embeddingModelName", "m", "embedding.model", None),
+    (PLUGIN + "storagePath", "~/m", "archive.path", None),
+    (PLUGIN + "autoRecall", False, "recall.automatic", True),
+    (PLUGIN + "autoRecallMaxTokens", 12000, "recall.hard_cap_tokens", 4_000),
+    (PLUGIN + "maxSegments", 1, "archive.max_segments", 20_000),
+    (PLUGIN + "search.vectorWeight", 0.5, "search.vector_weight", 0.7),
+    (PLUGIN + "search.bm25Weight", 0.5, "search.bm25_weight", 0.3),
+    (PLUGIN + "search.timeDecay", 1, "search.time_decay", 0.995),
+    (LANCE + "config.dbPath", "~/l", "long_term.db_path", None),
+    (LANCE + "config.captureMaxChars", 600, "long_term.capture_max_chars", 500),
+    (LANCE + "config.recallMaxChars", 600, "long_term.recall_max_chars", 1_000),
+    ("memory.qmd.searchMode", "query", "memory.qmd.search_mode", "search"),
+    ("memory.qmd.update.embedInterval", 30, "memory.qmd.update.embed_interval", timedelta(hours=1)),
+]
+
+
+def written(folder: Path, data: object) -> Path:
+    """An openclaw.json with this in it: text as it is, anything else as JSON."""
+    path = folder / "openclaw.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
+    return path
+
+
+def read(folder: Path, data: object, **environ: str) -> Loaded:
+    """The settings that such a file gives."""
+    return load(files=[written(folder, data)], environ=environ)
+
+
+def refused(folder: Path, data: object) -> SettingsError:
+    """The error that such a file gets."""
+    with pytest.raises(SettingsError) as caught:
+        read(folder, data)
+    return caught.value
+
+
+def nested(path: str, value: object) -> dict[str, Any]:
+    """The object in which a dotted path leads to a value."""
+    first, _, rest = path.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+def at(settings: object, key: str) -> object:
+    """The value of a dotted setting."""
+    for name in key.split("."):
+        settings = getattr(settings, name)
+    return settings
+
+
+@pytest.mark.parametrize(("path", "value", "key", "default"), DOCUMENTED + REAL, ids=lambda each: str(each)[:60])
+def test_every_path(tmp_path: Path, path: str, value: object, key: str, default: object) -> None:
+    """Each documented path sets the setting that it stands for, which has the documented default."""
+    loaded = read(tmp_path, nested(path, value))
+    changed = [row.key for row in settings_table() if loaded.origins[row.key] != "default"]
+    assert changed == [key]
+    assert next(row.default for row in settings_table() if row.key == key) == default
+    assert at(loaded.settings, key) != default
+    assert loaded.origins[key].endswith(path)
+    assert loaded.ignored == {}
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    """A file as people write it, in JSON5 with comments, is read in full."""
+    settings = read(
+        tmp_path,
+        """
+        // what a long-running agent needs
+        {
+          agents: { defaults: {
+            compaction: {
+              mode: "safeguard",
+              reserveTokensFloor: 24e3,
+              memoryFlush: { enabled: true, softThresholdTokens: 8000, prompt: 'Write. \\
+Reply NO_REPLY when done.' },
+            },
+            contextPruning: {
+              mode: "adaptive", keepLastAssistants: 5,
+              softTrim: { maxChars: 6000, headChars: 2500, tailChars: 2500 },
+              hardClear: { enabled: true, placeholder: "[已清除]" },
+            },
+            contextTokens: 200000,
+          } },
+        }
+        """,
+    ).settings
+    assert settings.compaction.mode == "safeguard"
+    assert settings.compaction.reserve_tokens_floor == 24_000
+    assert settings.compaction.memory_flush.prompt == "Write. Reply NO_REPLY when done."
+    assert settings.pruning.keep_last_assistants == 5
+    assert settings.pruning.hard_clear.placeholder == "[已清除]"
+    assert settings.agent.context_tokens == 200_000
+
+
+def test_plugin_form(tmp_path: Path) -> None:
+    """The least that switches the memory-context plugin on is a file without mistakes."""
+    plugins = {"entries": {"memory-context": {"config": {}}}, "slots": {"memory": "memory-context"}}
+    loaded = read(tmp_path, {"plugins": plugins})
+    assert loaded.settings.slots.memory == "memory-context"
+    assert loaded.ignored == {}
+
+
+def test_transformer(tmp_path: Path) -> None:
+    """The older word for a sentence model is understood."""
+    loaded = read(tmp_path, nested("agents.defaults.memoryContext.embeddingModel", "transformer"))
+    assert loaded.settings.embedding.provider == "onnx"
+
+
+def test_qmd_paths(tmp_path: Path) -> None:
+    """Paths may be text or objects."""
+    loaded = read(tmp_path, nested("memory.qmd.paths", ["~/a", {"path": "~/b", "name": "b", "pattern": "**/*.md"}]))
+    assert loaded.settings.memory.qmd.paths == (
+        QmdPath(path="~/a"),
+        QmdPath(path="~/b", name="b", pattern="**/*.md"),
+    )
+
+
+def test_what_belongs_to_others(tmp_path: Path) -> None:
+    """Names of other parts of the file are passed over and reported by name."""
+    data: dict[str, Any] = {
+        "gateway": {"auth": {"token": "sk-canary"}},
+        "channels": {"telegram": {}},
+        "somethingNew": 1,
+        "agents": {
+            "list": [{"id": "main"}],
+            "defaults": {
+                "models": {},
+                "heartbeat": {"every": "1h"},
+                "notYetInvented": {},
+                "compaction": {"notifyUser": True, "mode": "safeguard"},
+                "sandbox": {"mode": "off"},
+            },
+        },
+        "session": {"dmScope": "main"},
+        "memory": {"qmd": {"scope": {}}, "search": {"store": {}}},
+        "plugins": {
+            "enabled": True,
+            "slots": {"voice": "x"},
+            "entries": {
+                "telegram": {"enabled": True},
+                "memory-core": {},
+                "memory-context": {"config": {"budget": {"maxTokens": 1}}},
+            },
+        },
+    }
+    loaded = read(tmp_path, data)
+    assert set(loaded.ignored) == {
+        "agents.defaults.compaction.notifyUser",
+        "agents.defaults.heartbeat",
+        "agents.defaults.models",
+        "agents.defaults.notYetInvented",
+        "agents.defaults.sandbox.mode",
+        "agents.list",
+        "channels",
+        "gateway",
+        "memory.qmd.scope",
+        "memory.search.store",
+        "plugins.enabled",
+        "plugins.entries.memory-context.config.budget",
+        "plugins.entries.memory-core",
+        "plugins.entries.telegram",
+        "plugins.slots.voice",
+        "session.dmScope",
+        "somethingNew",
+    }
+    assert set(loaded.ignored.values()) == {str(tmp_path / "openclaw.json")}
+    assert loaded.settings.compaction.mode == "safeguard"
+    assert "sk-canary" not in repr(loaded)
+
+
+@pytest.mark.parametrize(
+    ("path", "nearest"),
+    [
+        ("agents.defaults.compaction.reserveTokenFloor", "agents.defaults.compaction.reserveTokensFloor"),
+        ("agents.defaults.memoryContext.hardCap", "agents.defaults.memoryContext.hardCapTokens"),
+        (PLUGIN + "crossSessions", PLUGIN + "crossSession"),
+        ("memory.citation", "memory.citations"),
+        ("session.reset.hour", "session.reset.atHour"),
+        ("agents.defaults.contextPrunning", "agents.defaults.contextPruning"),
+        ("agents.default", "agents.defaults"),
+        ("plugin", "plugins"),
+        ("agents.defaults.memoryFlush", "agents.defaults.compaction.memoryFlush"),
+        ("contextPruning", "agents.defaults.contextPruning"),
+    ],
+)
+def test_slips(tmp_path: Path, path: str, nearest: str) -> None:
+    """A name that is nearly right, unknown inside our sections, or in the wrong place is told with the right one."""
+    error = refused(tmp_path, nested(path, {}))
+    assert error.source == str(tmp_path / "openclaw.json")
+    assert error.key == path
+    assert error.nearest[0] == nearest
+
+
+def test_wrong_value(tmp_path: Path) -> None:
+    """A value of the wrong kind is told by the file's own path."""
+    error = refused(tmp_path, nested("agents.defaults.contextTokens", "many"))
+    assert error.key == "agents.defaults.contextTokens"
+    assert "expected whole number, 1 to 1,000,000,000, found 'many'" in str(error)
+
+
+@pytest.mark.parametrize("path", ["agents", "agents.defaults", "agents.defaults.compaction", "plugins.entries"])
+def test_a_value_in_place_of_a_section(tmp_path: Path, path: str) -> None:
+    """A value where a section belongs is an error, also on the levels that are shared."""
+    assert "expected a table of settings" in str(refused(tmp_path, nested(path, 5)))
+
+
+def test_two_places_for_one_setting(tmp_path: Path) -> None:
+    """Where the file says a setting twice, the first documented place counts and the other is reported."""
+    data = nested("agents.defaults.memoryContext.maxSegments", 1) | nested(PLUGIN + "maxSegments", 2)
+    loaded = read(tmp_path, data)
+    assert loaded.settings.archive.max_segments == 1
+    assert list(loaded.ignored) == [PLUGIN + "maxSegments"]
+
+
+def test_model_as_text_or_object(tmp_path: Path) -> None:
+    """The model may be a name, or an object with a name and fallbacks."""
+    data = {"primary": "x/y", "fallbacks": ["x/z"]}
+    agent = read(tmp_path, nested("agents.defaults.model", data)).settings.agent
+    assert (agent.model, agent.fallback_models) == ("x/y", ("x/z",))
+
+
+class TestBadFiles:
+    """Files that are no openclaw.json."""
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("{\n agents: {},\n !\n}", "line 3 is not valid JSON5"),
+            ('{"agents":', "line 1 is not valid JSON5"),
+            ("", "not valid JSON5"),
+            ("[]", "expected an object with settings"),
+            ("null", "expected an object with settings"),
+            ("{agents: {defaults: {contextTokens: " + "9" * 5000 + "}}}", "not valid JSON5"),
+            ("{a:" * 5000, "not valid JSON5"),
+        ],
+        ids=range(7),
+    )
+    def test_not_json5(self, tmp_path: Path, text: str, told: str) -> None:
+        """Text that is not JSON5, or not an object, is an error with its line where there is one."""
+        assert told in str(refused(tmp_path, text))
+
+    def test_same_name_twice(self, tmp_path: Path) -> None:
+        """Of a name that stands twice in one object the last counts, as in JSON5 everywhere."""
+        text = '{"agents": {"defaults": {"contextTokens": 1, "contextTokens": 2}}}'
+        assert read(tmp_path, text).settings.agent.context_tokens == 2

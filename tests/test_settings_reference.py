@@ -1,0 +1,100 @@
+"""The page of all settings, and the schema behind it."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import holdfast.settings
+from holdfast.settings import Settings, load, reference, settings_table
+from holdfast.settings.table import struct_of
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    """`docs/settings.md` is what the schema says; `make docs` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == reference()
+
+
+def test_the_command_writes_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    """`python -m holdfast.settings` prints the page."""
+    runpy.run_module("holdfast.settings", run_name="__main__")
+    assert capsys.readouterr().out == reference()
+
+
+def test_every_setting_has_a_row_with_all_its_names() -> None:
+    """Each setting is on the page with its variable, its places in openclaw.json, kind, default and sentence."""
+    rows = {line.split("`")[1]: line for line in reference().splitlines() if line.startswith("| `")}
+    assert list(rows) == [row.key for row in settings_table()]
+    for row in settings_table():
+        line = rows[row.key]
+        assert all(f"`{name}`" in line for name in (row.variable, *row.openclaw))
+        assert row.kind in line
+        assert row.description in line
+
+
+def test_every_setting_is_described_in_one_sentence() -> None:
+    """Each setting has a description that ends in one full stop."""
+    for row in settings_table():
+        assert re.fullmatch(r"[A-Z`'].*[^.]\.", row.description), row.key
+        assert "|" not in row.description
+
+
+def test_every_section_says_what_it_is() -> None:
+    """Each section, however deep, has a sentence of its own and forbids unknown fields."""
+    pending: list[type[msgspec.Struct]] = [Settings]
+    while pending:
+        section = pending.pop()
+        assert section.__doc__
+        assert section.__struct_config__.frozen
+        assert section.__struct_config__.forbid_unknown_fields
+        below = (struct_of(field.type) for field in msgspec.structs.fields(section))
+        pending += [struct for struct in below if struct is not None]
+
+
+def test_defaults_are_valid() -> None:
+    """Every default passes the check that a user's value would have to pass."""
+    for row in settings_table():
+        assert msgspec.convert(row.default, row.type) == row.default
+
+
+def test_names_are_unique() -> None:
+    """No two settings share a name in any source, and rivals name each other."""
+    for names in (
+        [row.key for row in settings_table()],
+        [row.variable for row in settings_table()],
+        [path for row in settings_table() for path in row.openclaw],
+    ):
+        assert len(names) == len(set(names))
+    rivals = {row.key: row.rival for row in settings_table() if row.rival}
+    assert all(rivals[rival] == key for key, rival in rivals.items())
+
+
+def test_the_example_on_the_page_works(tmp_path: Path) -> None:
+    """The TOML on the page can be loaded."""
+    example = re.search(r"```toml\n(.*?)```", reference(), re.DOTALL)
+    assert example
+    path = tmp_path / "holdfast.toml"
+    path.write_text(example[1], encoding="utf-8")
+    settings = load(files=[path], environ={}).settings
+    assert settings.recall.hard_cap_tokens == 3000
+    assert settings.compaction.memory_flush.soft_threshold == 0.7
+
+
+def test_public_names() -> None:
+    """The package hands on what it lists, in order."""
+    names = holdfast.settings.__all__
+    assert all(hasattr(holdfast.settings, name) for name in names)
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name.islower(), name))
+
+
+def test_import_is_light() -> None:
+    """Parsers of files are imported when a file is read, not before."""
+    code = "import sys, holdfast.settings; print(*({'json5', 'tomllib', 'platformdirs', 'numpy'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
