@@ -1,0 +1,120 @@
+"""Which days a question points at: "in May", "on 3 June 2023", "two weeks ago", "去年三月", "昨天", "先週".
+
+Ranges are half-open, in Unix milliseconds. They lift what was said in them and never hide the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+__all__ = ["Range", "pointed_at"]
+
+Range = tuple[int, int]
+
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH: Final = re.compile(
+    r"\b(?:(?P<day>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?)?"
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+    r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b(?!\d))?(?:,?\s+(?:of\s+)?(?P<year>(?:19|20)\d\d))?",
+    re.IGNORECASE,
+)
+# "may" and "march" are months only where something says so.
+_MAY_BE_A_VERB: Final = frozenset({"may", "march", "mar"})
+_TIME_WORD: Final = re.compile(
+    r"\b(?:in|on|of|by|since|during|early|late|mid|last|this|until|before|after)[\s-]+$", re.IGNORECASE
+)
+_ISO: Final = re.compile(r"\b(?P<year>(?:19|20)\d\d)[-/.](?P<month>\d{1,2})(?:[-/.](?P<day>\d{1,2}))?\b")
+_CJK: Final = re.compile(
+    r"(?:(?P<year>(?:19|20)\d\d)\s*[年년]\s*)?(?P<month>\d{1,2}|十[一二]?|[一二三四五六七八九])\s*[月월]"
+    r"(?:\s*(?P<day>\d{1,2})\s*[日号일])?"
+)
+_CJK_NUMBERS: Final = {character: number for number, character in enumerate("一二三四五六七八九十", start=1)} | {
+    "十一": 11,
+    "十二": 12,
+}
+
+_COUNTS: Final = (
+    {character: number for number, character in enumerate("一二三四五六", start=1)}
+    | {word: number for number, word in enumerate(("one", "two", "three", "four", "five", "six"), start=1)}
+    | {"a": 1, "an": 1, "couple": 2, "两": 2, "few": 3}
+)
+_AGO: Final = re.compile(
+    r"\b(?P<count>\d{1,4}|an?|one|two|three|four|five|six|couple|few)\s+(?:of\s+)?(?P<unit>day|week|month|year)s?\s+ago\b"
+    r"|(?P<cjk_count>\d{1,4}|[一二两三四五六])\s*(?:个|個|か|ヶ)?(?P<cjk_unit>天|日|周|週間?|星期|月|年)\s*(?:之)?前",
+    re.IGNORECASE,
+)
+_CJK_UNITS: Final = {"天": "day", "日": "day", "周": "week", "週": "week", "星": "week", "月": "month", "年": "year"}
+_UNIT_DAYS: Final = {"day": (1.0, 1.5), "week": (7.0, 3.5), "month": (30.4, 12.5), "year": (365.0, 120.5)}
+_RECENT: Final = (
+    (re.compile(r"\byesterday\b|昨天|昨日|어제", re.IGNORECASE), 2.0),
+    (re.compile(r"\b(?:last|past|this|previous) (?:mon|tues|wednes|thurs|fri|satur|sun)day\b", re.IGNORECASE), 8.0),
+    (
+        re.compile(
+            r"\b(?:last|past|this|previous) week(?:end)?\b|[上这本]周|[上这本]星期|先週|今週|지난주", re.IGNORECASE
+        ),
+        10.0,
+    ),
+    (re.compile(r"\b(?:last|past|this|previous) month\b|[上这本]个?月|先月|今月|지난달", re.IGNORECASE), 40.0),
+    (re.compile(r"\b(?:last|past|this|previous) year\b|[去今]年|昨年|작년", re.IGNORECASE), 400.0),
+)
+
+
+def pointed_at(text: str, *, now: int | None, years: range) -> list[Range]:
+    """The days a question names, or counts back from `now`; a month without a year is meant in any of `years`."""
+    return [*_named(text, years), *(_counted(text, now) if now is not None else ())]
+
+
+def _named(text: str, years: range) -> Iterator[Range]:
+    for match in _MONTH.finditer(text):
+        name, day, after, year = match.group("month", "day", "after", "year")
+        if name.lower() in _MAY_BE_A_VERB and not (day or after or year) and not _is_month(text, match):
+            continue
+        month = _MONTHS.index(name.lower()[:3]) + 1
+        yield from _days(year, month, day or after, years)
+    for match in _ISO.finditer(text):
+        yield from _days(match["year"], int(match["month"]), match["day"], years)
+    for match in _CJK.finditer(text):
+        month = _CJK_NUMBERS.get(match["month"]) or int(match["month"])
+        yield from _days(match["year"], month, match["day"], years)
+
+
+def _is_month(text: str, match: re.Match[str]) -> bool:
+    return match["month"][0].isupper() and _TIME_WORD.search(text[: match.start()]) is not None
+
+
+def _days(year: str | None, month: int, day: str | None, years: range) -> Iterator[Range]:
+    for number in [int(year)] if year else years:
+        try:
+            if day is not None and 1 <= int(day) <= 31:  # noqa: PLR2004 - days of a month
+                middle = datetime(number, month, int(day), tzinfo=UTC)
+                yield _range(middle - timedelta(3), middle + timedelta(4))
+            else:
+                first = datetime(number, month, 1, tzinfo=UTC)
+                yield _range(first, datetime(number + month // 12, month % 12 + 1, 1, tzinfo=UTC))
+        except ValueError:
+            continue
+
+
+def _counted(text: str, now: int) -> Iterator[Range]:
+    try:
+        today = datetime.fromtimestamp(now / 1000, UTC)
+        for match in _AGO.finditer(text):
+            word = (match["count"] or match["cjk_count"]).lower()
+            count = int(word) if word.isdigit() else _COUNTS[word]
+            unit = match["unit"].lower() if match["unit"] else _CJK_UNITS[match["cjk_unit"][0]]
+            days, slack = _UNIT_DAYS[unit]
+            middle = today - timedelta(count * days)
+            yield _range(middle - timedelta(slack), middle + timedelta(slack))
+        for pattern, days in _RECENT:
+            if pattern.search(text):
+                yield _range(today - timedelta(days), today + timedelta(0.5))
+    except (OverflowError, OSError, ValueError):
+        return
+
+
+def _range(first: datetime, last: datetime) -> Range:
+    return int(first.timestamp() * 1000), int(last.timestamp() * 1000)
