@@ -1,0 +1,110 @@
+"""How good the token estimate is, measured against what providers reported in real transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast import transcripts
+from holdfast.messages import Message
+from holdfast.tokens import TokenCounter, count_messages, count_text
+
+__all__ = ["COUNTERS", "Accuracy", "Growth", "growths", "measure"]
+
+COUNTERS: Final[Mapping[str, TokenCounter]] = {
+    "holdfast": count_text,
+    "len/3": lambda text: -(-len(text) // 3),
+    "len/4": lambda text: -(-len(text) // 4),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """From one report of the provider to the next: what was there, what came, what is there now."""
+
+    before: int
+    new: tuple[Message, ...]
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How well a counter predicts the next report from the last one.
+
+    Attributes:
+        requests: How many predictions were made.
+        error: Mean distance from the reported size of the prompt, as a share of it.
+        underestimated: Share of the requests for which the prediction was too low.
+        worst: The largest underestimate, as a share of the prompt.
+        growth: All that was predicted to be new, over all that was.
+    """
+
+    requests: int
+    error: float
+    underestimated: float
+    worst: float
+    growth: float
+
+
+def measure(paths: Iterable[Path], *, counters: Mapping[str, TokenCounter] = COUNTERS) -> dict[str, Accuracy]:
+    """Measure counters on the transcripts and request logs at these paths."""
+    found = [growth for path in paths for growth in growths(path)]
+    return {name: _accuracy(found, count) for name, count in counters.items()}
+
+
+def _accuracy(found: Sequence[Growth], count: TokenCounter) -> Accuracy:
+    new = [count_messages(growth.new, count=count) for growth in found]
+    errors = [(item.before + added - item.after) / item.after for item, added in zip(found, new, strict=True)]
+    number = max(1, len(errors))
+    grown = sum(item.after - item.before for item in found)
+    return Accuracy(
+        requests=len(errors),
+        error=sum(map(abs, errors)) / number,
+        underestimated=sum(error < 0 for error in errors) / number,
+        worst=-min(errors, default=0.0),
+        growth=sum(new) / grown if grown else 0.0,
+    )
+
+
+def growths(path: Path) -> Iterator[Growth]:
+    """Every step from one reported prompt to a later, longer one of the same conversation."""
+    if transcripts.read(path).format == "request_log":
+        requests = [item for item in transcripts.requests(path) if isinstance(item, transcripts.Request)]
+        yield from _from_requests(requests)
+    else:
+        yield from _from_replies(transcripts.read(path).messages)
+
+
+def _from_requests(requests: Sequence[transcripts.Request]) -> Iterator[Growth]:
+    last: transcripts.Request | None = None
+    for request in requests:
+        if not request.prompt_tokens:
+            continue
+        if last is not None and _continues(last, request):
+            new = request.messages[len(last.messages) :]
+            yield Growth(last.prompt_tokens or 0, new, request.prompt_tokens)
+        last = request
+
+
+def _continues(last: transcripts.Request, request: transcripts.Request) -> bool:
+    """Tell whether a request is the next turn of the one before it: the same messages, and more."""
+    size = len(last.messages)
+    if len(request.messages) <= size or (request.prompt_tokens or 0) <= (last.prompt_tokens or 0):
+        return False
+    # The system prompt may carry a stamp that changes from request to request.
+    return size > 1 and request.messages[size - 1] == last.messages[-1]
+
+
+def _from_replies(messages: Sequence[Message]) -> Iterator[Growth]:
+    last: tuple[int, int] | None = None
+    for index, message in enumerate(messages):
+        usage = message.usage
+        if message.role != "assistant" or usage is None or message.stop in {"error", "aborted"} or usage.context <= 0:
+            continue
+        prompt = usage.context - usage.output
+        if last is not None and prompt > last[1]:
+            yield Growth(last[1], tuple(messages[last[0] : index]), prompt)
+        # The reply itself is charged as output: what comes after it is new.
+        last = (index + 1, usage.context)
