@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.messages import Message
 
-__all__ = ["Entry", "Problem", "Transcript"]
+__all__ = ["Entry", "Item", "Problem", "Transcript"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Entry:
     Attributes:
         type: The record's type in the agent's own word.
         data: The record as it was read.
-        line: Where it stands in the file, from 1.
+        line: Where it stands in the file, from 1: its line, or its place where the file is one JSON document.
         id: The record's id, where the agent gives it one.
         parent: The id of the record it follows.
         timestamp: When it was written, in Unix milliseconds.
@@ -43,6 +43,10 @@ class Entry:
     timestamp: int | None = None
     messages: tuple[Message, ...] = ()
     sidechain: bool = False
+
+
+Item: TypeAlias = Entry | Problem
+"""What a file is streamed as: its records, and in their place what could not be used as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,5 +75,6 @@ class Transcript:
 
     @property
     def messages(self) -> list[Message]:
-        """The main conversation, in order."""
-        return [message for entry in self.entries if not entry.sidechain for message in entry.messages]
+        """The main conversation, in order; where the file holds a sub-agent's only, that one."""
+        main = [message for entry in self.entries if not entry.sidechain for message in entry.messages]
+        return main or [message for entry in self.entries for message in entry.messages]

@@ -1,0 +1,181 @@
+"""Append-only files on a disk that can fail: private, locked, never half a line, never a byte rewritten."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import StorageError
+from holdfast.transcripts.lines import Line, parse_line
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["append", "back_up", "create", "locked", "read_from", "replace", "storage"]
+
+_FILE: Final = 0o600
+_FOLDER: Final = 0o700
+_FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_CHUNK: Final = 1 << 20
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL})
+_FIXES: Final = {
+    errno.ENOSPC: "the disk is full: free some space and try again",
+    errno.EDQUOT: "your disk quota is used up: free some space and try again",
+    errno.EFBIG: "the file may not grow any further: raise the limit, or start another session",
+    errno.EROFS: "the disk is read-only: choose another place",
+    errno.EACCES: "not writable by you: check its permissions and those of its folder",
+    errno.EPERM: "not writable by you: check its permissions and those of its folder",
+    errno.EEXIST: "exists already: open it, or choose another name",
+    errno.ENOENT: "no such file: it was moved or removed",
+}
+
+
+@contextmanager
+def storage(path: Path) -> Iterator[None]:
+    """Every failure of the system inside is a StorageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        fix = _FIXES.get(error.errno or 0, f"could not be used: {error.strerror or error}")
+        raise StorageError(fix, path=path) from error
+
+
+# --- one file, many writers --------------------------------------------------
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """The file as a descriptor for reading and appending; nobody else who asks this way has it at the same time."""
+    with storage(path):
+        descriptor = _open_current(path)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _open_current(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS)
+        try:
+            _lock(descriptor)
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # noqa: PTH116 - beside its twin
+                return descriptor
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # replaced while we waited: what we would append to has no name any more
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        # Some network disks know no locks; a single append still never mixes with another.
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def read_from(descriptor: int, offset: int, *, number: int) -> Iterator[Line]:
+    """The lines from a byte on, counted from `number`."""
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(offset)
+        for count, raw in enumerate(file, start=number):
+            yield parse_line(raw, count)
+
+
+def append(descriptor: int, data: bytes, *, durable: bool) -> None:
+    """Write at the end, in one piece; on failure the file is what it was before."""
+    before = os.fstat(descriptor).st_size
+    try:
+        _write(descriptor, data)
+        if durable:
+            os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):
+            _take_back(descriptor, data, before)
+        raise
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    done = os.write(descriptor, data)
+    while done < len(data):  # a disk that fills up takes a part first, and names the reason on the next try
+        done += os.write(descriptor, data[done:])
+
+
+def _take_back(descriptor: int, data: bytes, before: int) -> None:
+    """Cut off what is there of `data`, unless somebody has written behind it."""
+    left = os.fstat(descriptor).st_size - before
+    os.lseek(descriptor, before, os.SEEK_SET)
+    if 0 < left <= len(data) and os.read(descriptor, left) == data[:left]:
+        os.ftruncate(descriptor, before)
+
+
+# --- whole files -------------------------------------------------------------
+
+
+def create(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write a new file for our eyes only, durably; folders that are missing are made, as private as the file."""
+    with storage(path):
+        _make_folder(path.parent)
+        _write_new(path, chunks)
+
+
+def replace(path: Path, chunks: Iterable[bytes]) -> None:
+    """Put new contents in a file's place: whoever looks sees the old or the new one whole, also after a crash."""
+    with storage(path):
+        target = path.resolve()
+        fresh = target.with_name(f".{target.name}.new")
+        fresh.unlink(missing_ok=True)  # left by a crash; the lock on the old file keeps others out
+        _write_new(fresh, chunks)
+        fresh.replace(target)
+        _sync_folder(target.parent)
+
+
+def back_up(path: Path, *, stamp: Iterable[str]) -> Path:
+    """Copy a file beside itself as `<file>.bak.<stamp>`, under the first stamp that is free."""
+    with storage(path):
+        names = (path.with_name(f"{path.name}.bak.{text}") for text in stamp)
+        target = next(name for name in names if not name.exists())
+        with path.open("rb") as source:
+            _write_new(target, iter(lambda: source.read(_CHUNK), b""))
+        return target
+
+
+def _write_new(path: Path, chunks: Iterable[bytes]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, _FILE)
+    with ExitStack() as undo:
+        undo.callback(path.unlink)  # half a file is worse than none
+        undo.callback(os.close, descriptor)
+        if sys.platform != "win32":
+            os.fchmod(descriptor, _FILE)
+        for chunk in chunks:
+            _write(descriptor, chunk)
+        os.fsync(descriptor)
+        undo.pop_all()
+    os.close(descriptor)
+    _sync_folder(path.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    missing = [level for level in (folder, *folder.parents) if not level.exists()]
+    for level in reversed(missing):
+        level.mkdir(mode=_FOLDER, exist_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable, where folders can be synced at all."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
