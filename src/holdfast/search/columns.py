@@ -24,6 +24,7 @@ PASSAGE_TYPES: Final[dict[str, Any]] = {
     "scope": np.int32,
     "time": np.int64,
     "length": np.int32,
+    "size": np.int32,
     "previous": np.int32,
     "human": np.bool_,
     "alive": np.bool_,
@@ -42,6 +43,7 @@ class PassageRow:
         time: When it was said, in Unix milliseconds; 0 where that is not known.
         previous: The passage before it in the same session, or -1.
         human: It was said by a person.
+        size: How many characters it has.
         window_lengths: How many terms each of its windows has.
     """
 
@@ -50,6 +52,7 @@ class PassageRow:
     time: int
     previous: int
     human: bool
+    size: int
     window_lengths: tuple[int, ...]
 
 
@@ -72,7 +75,8 @@ class Columns:
         number, first = self.passages, self.windows
         self._reserve(PASSAGE_TYPES, number + 1)
         self._reserve(WINDOW_TYPES, first + len(row.window_lengths))
-        values = (row.message, row.scope, row.time, sum(row.window_lengths), row.previous, row.human, True, first)
+        length = sum(row.window_lengths)
+        values = (row.message, row.scope, row.time, length, row.size, row.previous, row.human, True, first)
         for name, value in zip(PASSAGE_TYPES, values, strict=True):
             self._arrays[name][number] = value
         stop = first + len(row.window_lengths)

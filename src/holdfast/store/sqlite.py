@@ -145,6 +145,7 @@ class SqliteStore:
             time=row.message.timestamp or 0,
             previous=-1 if last is None else int(last),
             human=row.message.role == "user",
+            size=len(passage.text),
             window_lengths=tuple(len(terms) for terms in passage.terms),
         )
         self._index.insert(passage, columns, pack_text(passage.text))

@@ -71,7 +71,7 @@ class Index:
         for message, scope, time, previous, human, alive, windows in self._connection.execute(
             query, (self.columns.passages,)
         ):
-            lengths = tuple(int(n) for n in decode_windows(windows)[:, 2])
+            spans = decode_windows(windows)
             number = self.columns.append(
                 PassageRow(
                     message=message,
@@ -79,7 +79,8 @@ class Index:
                     time=time,
                     previous=previous,
                     human=bool(human),
-                    window_lengths=lengths,
+                    size=int(spans[-1, 1] - spans[0, 0]),
+                    window_lengths=tuple(spans[:, 2].tolist()),
                 )
             )
             if not alive:

@@ -1,0 +1,92 @@
+"""Facts: what was decided or learned, found again by its words.
+
+A fact is never changed in place. A newer row of the same id is its new version, and a fact that took another's
+place is named by it; so every answer can be given as of any moment, with the history behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from holdfast.store.base import FactRow, Scope, Select, Store
+from holdfast.text import terms
+
+__all__ = ["FactHit", "as_of", "current", "find", "history", "retire", "supersede"]
+
+_MOST_TERMS_FOR_ALL: Final = 2
+_MOST_TERMS_FOR_HALF: Final = 8
+_SHARES: Final = (0.5, 0.34, 0.2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactHit:
+    """A fact that has to do with a question, and how much of the question (by rarity of its words) it holds."""
+
+    fact: FactRow
+    score: float
+
+
+def current(rows: Iterable[FactRow]) -> list[FactRow]:
+    """The facts that hold now, oldest first: the newest version of each, without those replaced or deleted."""
+    latest = {row.id: row for row in rows}
+    return [row for row in latest.values() if row.superseded_by is None and not row.deleted]
+
+
+def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
+    """The facts that held at a moment (Unix milliseconds)."""
+    return current(row for row in rows if row.time <= time)
+
+
+def history(store: Store, fact_id: str, *, scope: Scope, across: bool = False) -> list[FactRow]:
+    """Every version of a fact, and of the facts that took its place, oldest first."""
+    found: list[FactRow] = []
+    wanted, seen = fact_id, set[str]()
+    while wanted not in seen:
+        seen.add(wanted)
+        versions = store.fetch(Select(kind="fact", scope=scope, across=across, keys=(wanted,)))
+        found += versions
+        if not versions or versions[-1].superseded_by is None:
+            break
+        wanted = versions[-1].superseded_by
+    return found
+
+
+def supersede(old: FactRow, new: FactRow) -> tuple[FactRow, FactRow]:
+    """The rows that put a new fact in the place of an old one: add both in one call."""
+    return new, replace(old, superseded_by=new.id, time=new.time)
+
+
+def retire(fact: FactRow, *, time: int) -> FactRow:
+    """The row that takes a fact out of sight; its history stays."""
+    return replace(fact, deleted=True, time=time)
+
+
+def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHit]:
+    """The facts that have to do with a question, best first; pinned ones before all others."""
+    asked = Counter(terms(query))
+    said = [set(terms(f"{row.content} {row.context} {row.subject}")) for row in rows]
+    frequency = Counter(term for words in said for term in words)
+    weights = {term: _rarity(frequency[term], len(rows)) for term in asked}
+    total = sum(weights.values()) or 1.0
+    hits: list[FactHit] = []
+    for row, words in zip(rows, said, strict=True):
+        matched = asked.keys() & words
+        score = sum(weights[term] for term in matched) / total
+        if row.pinned or (matched and score >= _least(len(asked))):
+            hits.append(FactHit(fact=row, score=score))
+    return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
+
+
+def _rarity(frequency: int, total: int) -> float:
+    return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
+
+
+def _least(asked: int) -> float:
+    """How much of a question a fact must hold: nearly all of a short one, a part of a long one."""
+    if asked <= _MOST_TERMS_FOR_ALL:
+        return _SHARES[0]
+    return _SHARES[1] if asked <= _MOST_TERMS_FOR_HALF else _SHARES[2]
