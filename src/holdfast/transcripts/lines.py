@@ -64,7 +64,7 @@ def read_lines(path: Path) -> Iterator[Line]:
 def parse_line(raw: bytes, number: int) -> Line:
     """Read one line; a line that is no JSON object keeps its bytes and says what is wrong with it."""
     text = raw.removeprefix(_BOM) if number == 1 else raw
-    if not text.strip():
+    if not text or text.isspace():
         return Line(number, raw, None)
     try:
         data = _decode(text)

@@ -1,0 +1,185 @@
+"""OpenCode: what `opencode export` writes, and the JSON files of `~/.local/share/opencode/storage`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.errors import TranscriptError
+from holdfast.formats.wire import image_from_url
+from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult, Usage
+from holdfast.transcripts.entry import Entry, Item, Problem
+from holdfast.transcripts.head import Head, read_document
+from holdfast.transcripts.reader import About, Json, Reader, mapping, objects, say, text, timestamp
+
+__all__ = ["OPENCODE"]
+
+NAME: Final = "opencode"
+
+
+def claims(_path: Path, head: Head) -> bool:
+    """An export, or the file of a session in the storage folder."""
+    first = mapping(head.values[0]) if head.values else {}
+    return _is_export(first) or _is_stored(first)
+
+
+def _is_export(data: Json) -> bool:
+    messages = data.get("messages")
+    return isinstance(data.get("info"), Mapping) and isinstance(messages, list) and "id" in data["info"]
+
+
+def _is_stored(data: Json) -> bool:
+    return str(data.get("id", "")).startswith("ses_") and "projectID" in data and "time" in data
+
+
+def stream(path: Path) -> Iterator[Item]:
+    """The session's own record, then every message with its parts."""
+    try:
+        data = mapping(read_document(path))
+    except ValueError as error:
+        raise TranscriptError(f"not a JSON document: {error}", path=path) from error
+    info = mapping(data.get("info")) or data
+    yield Entry(type="session", data=info, line=1, id=text(info.get("id")), timestamp=_created(info))
+    listed = data.get("messages")
+    records: Iterator[Any] = iter(listed) if isinstance(listed, list) else _stored(path, str(info.get("id")))
+    for line, record in enumerate(records, start=2):
+        if isinstance(record, Mapping):
+            yield from say(_frame(record, line, info), _messages)
+        else:
+            yield record if isinstance(record, Problem) else Problem(line, f"{type(record).__name__}, not a message")
+
+
+def _stored(path: Path, session: str) -> Iterator[Json | Problem]:
+    """The messages of a session from the storage folder, with their parts, in the shape of an export."""
+    storage = path.resolve().parent.parent.parent
+    for number, file in enumerate(sorted((storage / "message" / session).glob("*.json")), start=2):
+        try:
+            parts = [read_document(part) for part in sorted((storage / "part" / file.stem).glob("*.json"))]
+            yield {"info": mapping(read_document(file)), "parts": parts}
+        except (ValueError, TranscriptError) as error:
+            yield Problem(number, f"{file.name}: {error}")
+
+
+def _created(info: Json) -> int | None:
+    return timestamp(mapping(info.get("time")).get("created"))
+
+
+def _frame(data: Json, line: int, session: Json) -> Entry:
+    info = mapping(data.get("info"))
+    return Entry(
+        type=str(info.get("role", "")),
+        data=data,
+        line=line,
+        id=text(info.get("id")),
+        parent=text(info.get("parentID")),
+        timestamp=_created(info),
+        sidechain=session.get("parentID") is not None,
+    )
+
+
+def _messages(entry: Entry) -> Sequence[Message]:
+    parts = objects(entry.data.get("parts"))
+    if entry.type == "user":
+        said = tuple(read for part in parts if (read := _part(part)) is not None)
+        return (Message(role="user", parts=said),) if said else ()
+    if entry.type != "assistant":
+        return ()
+    info = mapping(entry.data.get("info"))
+    return [message for step in _steps(parts) for message in _step(step, info)]
+
+
+def _steps(parts: Sequence[Json]) -> Iterator[list[Json]]:
+    """One reply may hold several calls of the model: each begins with its own mark."""
+    step: list[Json] = []
+    for part in parts:
+        if part.get("type") == "step-start" and step:
+            yield step
+            step = []
+        step.append(part)
+    yield step
+
+
+def _step(parts: Sequence[Json], info: Json) -> Iterator[Message]:
+    said = tuple(read for part in parts if (read := _part(part)) is not None)
+    tokens = next((part.get("tokens") for part in parts if part.get("type") == "step-finish"), info.get("tokens"))
+    if said:
+        yield Message(
+            role="assistant",
+            parts=said,
+            usage=_usage(mapping(tokens)),
+            model=text(info.get("modelID")),
+            stop="error" if info.get("error") else text(info.get("finish")),
+        )
+    results = tuple(_result(part) for part in parts if part.get("type") == "tool" and _answered(part))
+    if results:
+        yield Message(role="tool", parts=results)
+
+
+def _part(data: Json) -> Part | None:
+    """A part that the model sees; None for the agent's own marks."""
+    part: Part | None = None
+    match data.get("type"):
+        case "text" if not data.get("ignored"):
+            part = Text(text=str(data.get("text") or ""))
+        case "reasoning":
+            part = Thinking(text=str(data.get("text") or ""))
+        case "file":
+            part = _file(data)
+        case "tool":
+            part = _call(data)
+    return None if part is None else part.read_from(data, format=NAME)
+
+
+def _file(data: Json) -> Image | Opaque:
+    media_type, url = str(data.get("mime", "")), data.get("url")
+    if not media_type.startswith("image/") or not isinstance(url, str):
+        return Opaque(kind="file", data=data)
+    image = image_from_url(url)
+    return image if image.media_type else Image(media_type=media_type, url=url)
+
+
+def _call(data: Json) -> ToolCall:
+    arguments = mapping(mapping(data.get("state")).get("input"))
+    return ToolCall(id=str(data.get("callID") or ""), name=str(data.get("tool") or ""), arguments=arguments)
+
+
+def _answered(data: Json) -> bool:
+    return str(mapping(data.get("state")).get("status")) in {"completed", "error"}
+
+
+def _result(data: Json) -> ToolResult:
+    state = mapping(data.get("state"))
+    failed = state.get("status") == "error"
+    said = text(state.get("error" if failed else "output"))
+    files = (_file(item) for item in objects(state.get("attachments")))
+    content: list[ResultContent] = [Text(text=said)] if said else []
+    result = ToolResult(
+        call_id=str(data.get("callID") or ""), content=(*content, *files), is_error=failed, name=text(data.get("tool"))
+    )
+    return result.read_from(data, format=NAME)
+
+
+def _usage(tokens: Json) -> Usage | None:
+    cache = mapping(tokens.get("cache"))
+    found = (tokens.get("input"), tokens.get("output"), cache.get("read"), cache.get("write"), tokens.get("total"))
+    counts = [count if isinstance(count, int) else 0 for count in found]
+    if not any(counts):
+        return None
+    return Usage(input=counts[0], output=counts[1], cache_read=counts[2], cache_write=counts[3], total=counts[4])
+
+
+def notes(data: Json) -> About:
+    """The session's record names it; each reply its model."""
+    info = mapping(data.get("info")) or data
+    if "role" in info:
+        return About(model=text(info.get("modelID")))
+    return About(
+        session=text(info.get("id")),
+        cwd=text(info.get("directory")),
+        title=text(info.get("title")),
+        model=text(mapping(info.get("model")).get("id")),
+    )
+
+
+OPENCODE: Final = Reader(name=NAME, claims=claims, stream=stream, notes=notes)

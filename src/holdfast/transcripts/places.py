@@ -1,0 +1,180 @@
+"""Where sessions lie: a folder recognised by itself, and the places where agents keep theirs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from holdfast.errors import TranscriptError
+from holdfast.transcripts.entry import Entry, Problem
+from holdfast.transcripts.head import read_head
+from holdfast.transcripts.pi import ARCHIVED, is_copy
+from holdfast.transcripts.reader import About, Reader, about
+from holdfast.transcripts.registry import READERS, session_name
+
+__all__ = ["Found", "Place", "default_places", "sessions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A session that was found.
+
+    Attributes:
+        path: The file, or the folder where an agent keeps one session in several files.
+        format: The name of its reader.
+        session: Its id, as far as its beginning tells.
+        size: Bytes of its files.
+        modified: When it was last written, in Unix milliseconds.
+        title: What the agent or the user called it, where its beginning tells.
+        cwd: The folder the agent worked in, where its beginning tells.
+    """
+
+    path: Path
+    format: str
+    session: str
+    size: int
+    modified: int
+    title: str | None = None
+    cwd: str | None = None
+
+
+_SUFFIXES: Final = frozenset({".jsonl", ".ndjson", ".json", ".gz", ".md", ".txt"})
+_FOREIGN: Final = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
+_OPENCODE_STORE: Final = frozenset({"session", "message", "part"})
+_OPENCODE_DATABASE: Final = "opencode.db"
+_DOCUMENT_LIMIT: Final = 64 << 20
+_BEGINNING: Final = 24
+
+
+def sessions(folder: Path, *, on_problem: Callable[[Problem], None] | None = None) -> Iterator[Found]:
+    """Every session in a folder and the folders below it, of whatever agent, in the order of their paths.
+
+    What looks like a session and cannot be looked into is told to `on_problem`.
+
+    Raises:
+        TranscriptError: The folder itself is missing, or may not be looked into.
+    """
+    for item in _look(folder):
+        if isinstance(item, Found):
+            yield item
+        elif on_problem is not None:
+            on_problem(item)
+
+
+def _look(folder: Path) -> Iterator[Found | Problem]:
+    try:
+        if folder.is_dir():
+            _listed(folder)
+        else:
+            folder.stat()
+    except OSError as error:
+        raise TranscriptError(f"cannot be looked into: {error.strerror or error}", path=folder) from None
+    return _walk(folder) if folder.is_dir() else _file(folder)
+
+
+def _listed(folder: Path) -> list[os.DirEntry[str]]:
+    return sorted(os.scandir(folder), key=lambda item: item.name)
+
+
+def _walk(folder: Path) -> Iterator[Found | Problem]:
+    try:
+        below = _listed(folder)
+        found = _session_folder(folder)
+    except (OSError, TranscriptError) as error:
+        yield Problem(0, f"cannot be looked into: {error}")
+        return
+    if found is not None:
+        yield found
+        return
+    names = {item.name for item in below}
+    for item in below:
+        if item.is_file():
+            yield from _file(Path(item.path))
+        elif item.is_dir(follow_symlinks=False) and _holds_sessions(item.name, names):
+            yield from _walk(Path(item.path))
+
+
+def _holds_sessions(name: str, beside: set[str]) -> bool:
+    """Whether a folder is worth looking into: not a tool's own, nor the single parts that OpenCode stores."""
+    return name not in _FOREIGN and (name == "session" or not beside >= _OPENCODE_STORE)
+
+
+def _session_folder(folder: Path) -> Found | None:
+    for reader in READERS.values():
+        if reader.folder(folder) == folder:
+            entries = (item for item in islice(reader.stream(folder), _BEGINNING) if isinstance(item, Entry))
+            return _found(folder, reader, about((entry.data for entry in entries), reader.notes))
+    return None
+
+
+def _file(path: Path) -> Iterator[Found | Problem]:
+    if path.name == _OPENCODE_DATABASE:
+        yield Problem(0, f"{path}: a database of sessions; `opencode export` writes one as a file that can be read")
+    elif _may_be_session(path):
+        try:
+            yield from _session_file(path)
+        except (OSError, TranscriptError) as error:
+            yield Problem(0, str(error))
+
+
+def _may_be_session(path: Path) -> bool:
+    return not is_copy(path) and (path.suffix in _SUFFIXES or ARCHIVED.search(path.name) is not None)
+
+
+def _session_file(path: Path) -> Iterator[Found]:
+    """The session in a file, if it is one of any agent; an empty file is none yet."""
+    if path.stat().st_size == 0:
+        return
+    head = read_head(path, limit=_DOCUMENT_LIMIT)
+    reader = next((reader for reader in READERS.values() if reader.claims(path, head)), None)
+    if reader is not None:
+        records = (value for value in head.values if isinstance(value, Mapping))
+        yield _found(path, reader, about(records, reader.notes))
+
+
+def _found(path: Path, reader: Reader, known: About) -> Found:
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    stats = [file.stat() for file in files]
+    return Found(
+        path=path,
+        format=reader.name,
+        session=known.session or session_name(path),
+        size=sum(stat.st_size for stat in stats),
+        modified=max((stat.st_mtime_ns // 1_000_000 for stat in stats), default=0),
+        title=known.title or known.topic,
+        cwd=known.cwd,
+    )
+
+
+_PLACES: Final = (
+    # agent, the variable that moves its home, its home, the folder of sessions in it
+    ("claude_code", "CLAUDE_CONFIG_DIR", ".claude", "projects"),
+    ("codex", "CODEX_HOME", ".codex", "sessions"),
+    ("codex", "CODEX_HOME", ".codex", "archived_sessions"),
+    ("pi", "PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
+    ("openclaw", "OPENCLAW_STATE_DIR", ".openclaw", "agents"),
+    ("clawdbot", "CLAWDBOT_STATE_DIR", ".clawdbot", "agents"),
+    ("moltbot", "MOLTBOT_STATE_DIR", ".moltbot", "agents"),
+    ("opencode", "XDG_DATA_HOME", ".local/share", "opencode"),
+    ("copilot", "COPILOT_HOME", ".copilot", "session-state"),
+    ("kimi", "KIMI_CODE_HOME", ".kimi-code", "sessions"),
+    ("kimi", "KIMI_SHARE_DIR", ".kimi", "sessions"),
+    ("openhands", "OPENHANDS_HOME", ".openhands", "conversations"),
+)
+
+
+class Place(NamedTuple):
+    """Where an agent keeps its sessions."""
+
+    agent: str
+    folder: Path
+
+
+def default_places(environ: Mapping[str, str], home: Path) -> list[Place]:
+    """The folders where the known agents keep their sessions, as far as they exist."""
+    places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in _PLACES)
+    return [place for place in places if place.folder.is_dir()]

@@ -1,0 +1,110 @@
+"""Every reader, and how a file finds its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import TranscriptError
+from holdfast.transcripts.aider import AIDER
+from holdfast.transcripts.claude_code import CLAUDE_CODE
+from holdfast.transcripts.clawdbot import CLAWDBOT
+from holdfast.transcripts.codex import CODEX
+from holdfast.transcripts.copilot import COPILOT
+from holdfast.transcripts.entry import Entry, Item, Problem, Transcript
+from holdfast.transcripts.head import read_head
+from holdfast.transcripts.hermes import HERMES
+from holdfast.transcripts.kimi import KIMI
+from holdfast.transcripts.message_list import MESSAGE_LIST
+from holdfast.transcripts.opencode import OPENCODE
+from holdfast.transcripts.openhands import OPENHANDS
+from holdfast.transcripts.openhands_history import OPENHANDS_HISTORY
+from holdfast.transcripts.pi import PI_SESSION
+from holdfast.transcripts.reader import Reader, about
+from holdfast.transcripts.request_log import REQUEST_LOG
+from holdfast.transcripts.tau_bench import TAU_BENCH
+
+__all__ = ["READERS", "read", "recognise", "stream"]
+
+READERS: Final[dict[str, Reader]] = {
+    reader.name: reader
+    for reader in (
+        CLAUDE_CODE,
+        CODEX,
+        PI_SESSION,
+        COPILOT,
+        KIMI,
+        OPENHANDS,
+        OPENHANDS_HISTORY,
+        OPENCODE,
+        AIDER,
+        HERMES,
+        TAU_BENCH,
+        CLAWDBOT,
+        REQUEST_LOG,
+        MESSAGE_LIST,
+    )
+}
+"""Every reader by name, in the order they are asked: the particular ones first."""
+
+
+def recognise(path: Path, *, format: str | None = None) -> tuple[Reader, Path]:
+    """The reader of a session, and the folder or file that holds all of it.
+
+    Raises:
+        TranscriptError: It cannot be read, or is of no agent that we know; the message names those we do.
+    """
+    if format is not None and format not in READERS:
+        raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
+    readers = [READERS[format]] if format is not None else list(READERS.values())
+    try:
+        homes = [(reader, home) for reader in readers if (home := reader.folder(path)) is not None]
+    except OSError as error:
+        raise TranscriptError(f"cannot be looked into: {error.strerror or error}", path=path) from None
+    if homes:
+        return homes[0]
+    head = read_head(path)
+    found = next((reader for reader in readers if format is not None or reader.claims(path, head)), None)
+    if found is None:
+        raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
+    return found, path
+
+
+def stream(path: Path, *, format: str | None = None) -> Iterator[Item]:
+    """Read a session record by record, in memory that does not grow with the file where it is JSON Lines.
+
+    What cannot be used as it is comes as a Problem, in its place.
+
+    Raises:
+        TranscriptError: The file cannot be read, or is of no agent that we know.
+    """
+    reader, home = recognise(path, format=format)
+    return reader.stream(home)
+
+
+def read(path: Path, *, format: str | None = None) -> Transcript:
+    """Read a whole session, whatever agent wrote it: a file, or the folder that an agent keeps it in.
+
+    Raises:
+        TranscriptError: The file cannot be read, or is of no agent that we know.
+    """
+    reader, home = recognise(path, format=format)
+    items = list(reader.stream(home))
+    entries = tuple(item for item in items if isinstance(item, Entry))
+    known = about((entry.data for entry in entries), reader.notes)
+    return Transcript(
+        path=home,
+        format=reader.name,
+        session=known.session or session_name(home),
+        entries=entries,
+        problems=tuple(item for item in items if isinstance(item, Problem)),
+        cwd=known.cwd,
+        title=known.title or known.topic,
+        model=known.model,
+    )
+
+
+def session_name(path: Path) -> str:
+    """What a session is called that does not name itself: its file name, without what follows the first dot."""
+    return path.name.lstrip(".").split(".")[0] or path.name
