@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError
 __all__ = ["COMMANDS", "holdfast", "main"]
 
 COMMANDS: Final[dict[str, str]] = {
+    "bench": "bench",
     "doctor": "doctor",
     "sessions": "sessions",
     "show": "show",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -14,6 +15,8 @@ from rich.console import Console
 __all__ = ["as_json", "console", "emit_json", "human_bytes", "human_time", "human_tokens", "printable"]
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_UNBROKEN: Final = 400
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,8 +32,12 @@ def emit_json(value: Any) -> None:
 
 
 def console() -> Console:
-    """Where tables and text for people go: no markup, so that nobody's text is taken for ours."""
-    return Console(markup=False, highlight=False, emoji=False)
+    """Where tables and text for people go: no markup, so that nobody's text is taken for ours.
+
+    What is not shown on a screen is not broken into its lines.
+    """
+    width = None if sys.stdout.isatty() else _UNBROKEN
+    return Console(markup=False, highlight=False, emoji=False, width=width)
 
 
 def printable(text: str) -> str:

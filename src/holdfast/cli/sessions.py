@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 from rich.table import Table
+from rich.text import Text as Styled
 
 from holdfast import transcripts
 from holdfast.cli.output import as_json, console, emit_json, human_bytes, human_time, printable
-from holdfast.transcripts import Found
+from holdfast.transcripts import Found, Problem
 
 __all__ = ["sessions"]
 
@@ -22,30 +23,44 @@ __all__ = ["sessions"]
 @as_json
 def sessions(*, folders: tuple[Path, ...], limit: int | None, as_json: bool) -> None:
     """List the sessions in FOLDERS, or in the usual places of the known agents."""
-    found = sorted(_find(folders), key=lambda one: -one.modified)[:limit]
+    problems: list[Problem] = []
+    found = sorted(_find(folders, problems), key=lambda one: -one.modified)[:limit]
     if as_json:
-        emit_json([_as_data(one) for one in found])
+        emit_json({"sessions": [_as_data(one) for one in found], "problems": [problem.what for problem in problems]})
         return
+    for problem in problems:
+        click.echo(printable(problem.what), err=True)
     if not found:
-        where = ", ".join(map(str, folders)) or "the usual places"
+        where = ", ".join(map(str, folders)) or "the usual places of the known agents"
         click.echo(f"No sessions in {where}. Name a folder: holdfast sessions FOLDER", err=True)
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("agent", "session", "title", "changed"):
-        table.add_column(title, overflow="ellipsis", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("path", overflow="fold")
-    for one in found:
-        title = printable(one.title or "").replace("\n", " ")
-        moment = human_time(one.modified)
-        table.add_row(one.format, one.session, title[:40], moment, human_bytes(one.size), str(one.path))
-    console().print(table)
+    console().print(_table(found))
 
 
-def _find(folders: tuple[Path, ...]) -> Iterator[Found]:
+def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[Found]:
     places = folders or tuple(place.folder for place in transcripts.default_places(os.environ, Path.home()))
     for folder in places:
-        yield from transcripts.sessions(folder)
+        yield from transcripts.sessions(folder, on_problem=problems.append)
+
+
+def _table(found: list[Found]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("agent", "changed"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("session", overflow="fold")
+    for one in found:
+        place = Styled(_short(one.path))
+        if one.title:
+            place.append(f"\n{printable(one.title).replace(chr(10), ' ')[:100]}", style="dim")
+        table.add_row(one.format, human_time(one.modified), human_bytes(one.size), place)
+    return table
+
+
+def _short(path: Path) -> str:
+    """A path as people write it."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def _as_data(one: Found) -> dict[str, object]:
@@ -53,6 +68,7 @@ def _as_data(one: Found) -> dict[str, object]:
         "agent": one.format,
         "session": one.session,
         "title": one.title,
+        "cwd": one.cwd,
         "modified": one.modified,
         "size": one.size,
         "path": str(one.path),

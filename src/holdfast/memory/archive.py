@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.memory.block import strip_message
 from holdfast.memory.noise import is_noise, unwrap
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
-from holdfast.search.passages import passages
+from holdfast.search.passages import Passage, passages
 from holdfast.store.base import MessageRow, PassageText, Scope
 from holdfast.store.codec import from_json, to_json
 from holdfast.text import terms
@@ -34,7 +34,8 @@ def rows(messages: Iterable[Message], *, scope: Scope, redact: bool = True) -> l
         kept = mask(own) if redact else own
         nonce = _nonce(kept, seen[kept.digest])
         seen[kept.digest] += 1
-        found.append(MessageRow(scope=scope, message=kept, nonce=nonce, passages=cut(searchable(kept))))
+        words = cut(searchable(kept), speaker=kept.name or "")
+        found.append(MessageRow(scope=scope, message=kept, nonce=nonce, passages=words))
     return found
 
 
@@ -81,15 +82,17 @@ def _flat(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def cut(text: str) -> tuple[PassageText, ...]:
-    """A text as the passages of the index, windows and terms counted from each passage's own start."""
-    return tuple(_passage(text, passage.start, passage.stop, passage.windows) for passage in passages(text))
+def cut(text: str, *, speaker: str = "") -> tuple[PassageText, ...]:
+    """A text as the passages of the index; a speaker's name counts as a word of each window."""
+    named = tuple(terms(speaker))
+    return tuple(_passage(text, passage, named) for passage in passages(text))
 
 
-def _passage(text: str, start: int, stop: int, windows: Sequence[tuple[int, int]]) -> PassageText:
+def _passage(text: str, passage: Passage, named: tuple[str, ...]) -> PassageText:
+    start = passage.start
     return PassageText(
         start=start,
-        text=text[start:stop],
-        windows=tuple((first - start, last - start) for first, last in windows),
-        terms=tuple(tuple(terms(text[first:last])) for first, last in windows),
+        text=text[start : passage.stop],
+        windows=tuple((first - start, last - start) for first, last in passage.windows),
+        terms=tuple((*terms(text[first:last]), *named) for first, last in passage.windows),
     )

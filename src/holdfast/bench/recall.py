@@ -1,0 +1,213 @@
+"""How much of what a question needs is in the recalled block, against plain BM25 and the original plugin's formula."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from holdfast.bench.baselines import Baseline, plain_bm25, seed_formula
+from holdfast.bench.datasets import ANY_TURN, Conversation, Question, Turn
+from holdfast.memory import archive
+from holdfast.memory.recall import Request, recall, search
+from holdfast.messages import Message, Text
+from holdfast.search.embed.base import Embedder
+from holdfast.search.vectors import quantise
+from holdfast.store.base import MessageRow, PassageText, Scope, VectorRow
+from holdfast.store.sqlite import SqliteStore
+from holdfast.text import terms
+
+__all__ = ["Archive", "Quality", "build", "measure"]
+
+Place = tuple[int, int]
+
+ENOUGH: Final = 300
+"""Characters of an evidence turn that the block must hold, or all of it where it is shorter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """What a system reaches on a data set.
+
+    `r5`, `r10`: share of the evidence among the first 5 and 10 passages. `r_cap`: share of it in the block.
+    `all_cap`: share of the questions whose evidence is all there. `coverage`: share of the answer's words.
+    """
+
+    r5: float
+    r10: float
+    r_cap: float
+    all_cap: float
+    coverage: float
+    query_ms_p50: float
+    query_ms_p95: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a system gave for a question: places in order of rank, quoted characters by place, and the words."""
+
+    ranked: list[Place]
+    quoted: dict[Place, int]
+    text: str
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A conversation in a store of its own, and where each archived message came from."""
+
+    store: SqliteStore
+    places: dict[int, Place]
+    conversation: Conversation
+
+
+def build(conversation: Conversation, folder: Path, *, embedder: Embedder | None, limit: int | None = None) -> Archive:
+    """Archive a conversation (its first `limit` sessions), each session a scope of its own."""
+    store = SqliteStore(folder / "bench.db")
+    places: dict[int, Place] = {}
+    for number, session in enumerate(conversation.sessions[:limit]):
+        rows = [
+            _row(turn, scope=Scope(session=f"{number}"), moment=_ms(session.date), nonce=f"{place}")
+            for place, turn in enumerate(session.turns)
+        ]
+        ids = store.add(rows)
+        places.update((row_id, (number, place)) for place, row_id in enumerate(ids))
+    if embedder is not None:
+        embed_all(store, embedder)
+    return Archive(store, places, conversation)
+
+
+def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> MessageRow:
+    message = Message(
+        role="user" if turn.role == "user" else "assistant",
+        parts=(Text(text=turn.text),),
+        timestamp=moment,
+        name=turn.speaker or None,
+    )
+    return MessageRow(scope=scope, message=message, nonce=nonce, passages=archive.cut(turn.text, speaker=turn.speaker))
+
+
+def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:
+    """Give every passage its vectors."""
+    while missing := store.without_vectors(embedder.space, limit=batch):
+        texts = [window for passage in missing for window in windows_of(passage)]
+        vectors = quantise(embedder.embed(texts, kind="passage"))
+        rows, start = [], 0
+        for passage in missing:
+            stop = start + len(passage.windows)
+            rows.append(VectorRow(space=embedder.space, passage=passage.number, vectors=vectors[start:stop]))
+            start = stop
+        store.add(rows)
+
+
+def windows_of(passage: PassageText) -> list[str]:
+    """The texts of a passage's windows, with the speaker's name in front where there is one."""
+    name = "" if passage.speaker in {"user", "assistant", "tool", "system"} else f"{passage.speaker}: "
+    return [name + passage.text[start:stop] for start, stop in passage.windows]
+
+
+def measure(
+    conversations: Iterable[Conversation],
+    *,
+    embedder: Embedder | None,
+    cap: int = 4000,
+    progress: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Ask every question of every conversation; the JSON that `holdfast bench recall` prints."""
+    answers: dict[str, list[tuple[Question, Conversation, Answer]]] = {"holdfast": [], "bm25": [], "seed": []}
+    for conversation in conversations:
+        for limit, questions in _by_limit(conversation):
+            with tempfile.TemporaryDirectory() as folder:
+                held = build(conversation, Path(folder), embedder=embedder, limit=limit)
+                baselines = {"bm25": plain_bm25(conversation, limit), "seed": seed_formula(conversation, limit)}
+                for question in questions:
+                    answers["holdfast"].append((question, conversation, _ask(held, question, embedder, cap)))
+                    for name, baseline in baselines.items():
+                        answers[name].append((question, conversation, _ask_baseline(baseline, question, cap)))
+                    progress(1)
+                held.store.close()
+    systems = {name: asdict(_quality(rows)) for name, rows in answers.items()}
+    return {"questions": len(answers["holdfast"]), "cap": cap, "systems": systems}
+
+
+def _by_limit(conversation: Conversation) -> list[tuple[int | None, list[Question]]]:
+    """Questions that may search the same sessions together, so that an archive is built once for them."""
+    groups: dict[int | None, list[Question]] = {}
+    for question in conversation.questions:
+        groups.setdefault(question.limit, []).append(question)
+    return list(groups.items())
+
+
+def _ask(held: Archive, question: Question, embedder: Embedder | None, cap: int) -> Answer:
+    request = Request(
+        texts=(question.text,), scope=Scope(session="ask"), across=True, cap=cap, now=_ms(question.date), gate=0.0
+    )
+    ranked = search(held.store, request, embedder=embedder, limit=10)
+    start = time.perf_counter()
+    found = recall(held.store, request, embedder=embedder)
+    spent = (time.perf_counter() - start) * 1000
+    quoted: dict[Place, int] = {}
+    for hit in found.hits:
+        place = held.places[hit.message]
+        quoted[place] = quoted.get(place, 0) + len(hit.text)
+    order = list(dict.fromkeys(held.places[hit.message] for hit in ranked))
+    return Answer(order, quoted, found.block, spent)
+
+
+def _ask_baseline(baseline: Baseline, question: Question, cap: int) -> Answer:
+    start = time.perf_counter()
+    ranked, quoted, text = baseline(question, cap)
+    return Answer(ranked, quoted, text, (time.perf_counter() - start) * 1000)
+
+
+def _quality(rows: Sequence[tuple[Question, Conversation, Answer]]) -> Quality:
+    shares = [_shares(*row) for row in rows]
+    covered = [share for question, _, answer in rows if (share := _coverage(question, answer)) is not None]
+    times = [answer.milliseconds for _, _, answer in rows]
+    means = [float(np.mean(column)) for column in zip(*shares, strict=True)]
+    return Quality(
+        r5=round(means[0], 4),
+        r10=round(means[1], 4),
+        r_cap=round(means[2], 4),
+        all_cap=round(means[3], 4),
+        coverage=round(float(np.mean(covered)), 4) if covered else 0.0,
+        query_ms_p50=round(float(np.percentile(times, 50)), 2),
+        query_ms_p95=round(float(np.percentile(times, 95)), 2),
+    )
+
+
+def _shares(question: Question, conversation: Conversation, answer: Answer) -> tuple[float, float, float, float]:
+    held = {place for place, size in answer.quoted.items() if size >= min(ENOUGH, _size(conversation, place))}
+    in_cap = _found(question, held)
+    return (
+        sum(_found(question, set(answer.ranked[:5]))) / len(question.evidence),
+        sum(_found(question, set(answer.ranked[:10]))) / len(question.evidence),
+        sum(in_cap) / len(in_cap),
+        float(all(in_cap)),
+    )
+
+
+def _found(question: Question, places: set[Place]) -> list[bool]:
+    sessions = {session for session, _ in places}
+    return [
+        evidence[0] in sessions if evidence[1] == ANY_TURN else evidence in places for evidence in question.evidence
+    ]
+
+
+def _size(conversation: Conversation, place: Place) -> int:
+    return len(conversation.sessions[place[0]].turns[place[1]].text.strip())
+
+
+def _coverage(question: Question, answer: Answer) -> float | None:
+    wanted = set(terms(question.answer))
+    return len(wanted & set(terms(answer.text))) / len(wanted) if wanted else None
+
+
+def _ms(date: datetime | None) -> int | None:
+    return None if date is None else int(date.timestamp() * 1000)
