@@ -15,14 +15,22 @@ from holdfast.errors import HoldfastError
 __all__ = ["COMMANDS", "holdfast", "main"]
 
 COMMANDS: Final[dict[str, str]] = {
-    "bench": "bench",
-    "doctor": "doctor",
-    "sessions": "sessions",
-    "show": "show",
-    "tokens": "tokens",
-    "version": "version",
+    "bench": "bench:bench",
+    "doctor": "doctor:doctor",
+    "facts": "memory:facts",
+    "forget": "memory:forget",
+    "get": "memory:get",
+    "import": "memory:import_",
+    "recall": "memory:recall",
+    "remember": "memory:remember",
+    "search": "memory:search",
+    "sessions": "sessions:sessions",
+    "show": "show:show",
+    "stats": "memory:stats",
+    "tokens": "tokens:tokens",
+    "version": "version:version",
 }
-"""Each command and the module of this package that holds it, loaded when it is called."""
+"""Each command and where in this package it is; a module is loaded when one of its commands is called."""
 
 
 class _Lazy(click.Group):
@@ -34,8 +42,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"holdfast.cli.{COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"holdfast.cli.{module}"), name)
         return command
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import text, transcripts
@@ -15,7 +16,7 @@ from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Te
 from holdfast.tokens import count_message
 from holdfast.transcripts import Transcript
 
-__all__ = ["show"]
+__all__ = ["as_data", "print_message", "show"]
 
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _HEAD, _TAIL = 700, 300
@@ -32,7 +33,7 @@ def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_js
     transcript = transcripts.read(file, format=format_)
     messages = transcript.messages[-last:] if last else transcript.messages
     if as_json:
-        emit_json(_head(transcript) | {"conversation": [_as_data(message) for message in messages]})
+        emit_json(_head(transcript) | {"conversation": [as_data(message) for message in messages]})
         return
     screen = console()
     title = f" · {printable(transcript.title)}" if transcript.title else ""
@@ -41,9 +42,7 @@ def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_js
     screen.print(Styled(" · ".join(printable(fact) for fact in facts if fact), style="dim"))
     for message in messages:
         screen.print()
-        screen.print(_heading(message))
-        for part in message.parts:
-            screen.print(_body(part, full=full), soft_wrap=True)
+        print_message(screen, message, full=full)
     for problem in transcript.problems:
         screen.print(Styled(f"line {problem.line}: {printable(problem.what)}", style="red"))
 
@@ -61,7 +60,15 @@ def _head(transcript: Transcript) -> dict[str, Any]:
     }
 
 
-def _as_data(message: Message) -> dict[str, Any]:
+def print_message(screen: Console, message: Message, *, full: bool, label: str = "") -> None:
+    """Print a message with its heading."""
+    screen.print(Styled(label, style="bold") + _heading(message))
+    for part in message.parts:
+        screen.print(_body(part, full=full), soft_wrap=True)
+
+
+def as_data(message: Message) -> dict[str, Any]:
+    """A message for `--json`."""
     return {
         "role": message.role,
         "id": message.id,

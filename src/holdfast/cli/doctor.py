@@ -1,0 +1,109 @@
+"""`holdfast doctor`: what is there, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Literal
+
+import click
+from rich.text import Text as Styled
+
+from holdfast import __version__, transcripts
+from holdfast import settings as configuration
+from holdfast.cli.output import as_json, console, emit_json, printable
+from holdfast.errors import HoldfastError
+from holdfast.memory.memory import STORE_NAME, default_path
+from holdfast.search.embed import choose
+from holdfast.store import repair
+
+__all__ = ["doctor"]
+
+Level = Literal["ok", "note", "wrong"]
+_MARKS: Final[dict[Level, tuple[str, str]]] = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "red")}
+_EXTRAS: Final = {"tokenizers": "tokenizers", "tiktoken": "tiktoken", "wordllama": "local", "onnxruntime": "onnx"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    level: Level
+    what: str
+
+
+@click.command()
+@click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME.")
+@click.option(
+    "--repair", "mend", is_flag=True, help="Rebuild a damaged store from what is intact; the old file is kept."
+)
+@as_json
+def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
+    """Look at the installation, the settings, the memory and the agents on this machine."""
+    findings = [*_installation(), *_settings(), *_memory(home or default_path(), mend=mend), *_agents()]
+    if as_json:
+        emit_json({"version": __version__, "findings": [{"level": one.level, "what": one.what} for one in findings]})
+    else:
+        screen = console()
+        for one in findings:
+            mark, colour = _MARKS[one.level]
+            screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
+    if any(one.level == "wrong" for one in findings):
+        sys.exit(1)
+
+
+def _installation() -> Iterator[Finding]:
+    system = f"{platform.system()} {platform.machine()}"
+    yield Finding("ok", f"holdfast {__version__}, Python {platform.python_version()}, {system}")
+    yield Finding("ok", f"SQLite {sqlite3.sqlite_version}")
+    for module, extra in _EXTRAS.items():
+        if find_spec(module) is None:
+            yield Finding("note", f"{module} is not installed: pip install 'holdfast[{extra}]'")
+        else:
+            yield Finding("ok", f"{module} is installed")
+
+
+def _settings() -> Iterator[Finding]:
+    files = configuration.default_files()
+    try:
+        loaded = configuration.load(files=files)
+    except HoldfastError as error:
+        yield Finding("wrong", str(error))
+        return
+    found = [str(file) for file in files if Path(file).exists()]
+    yield Finding("ok", f"settings from {', '.join(found)}" if found else "settings: the defaults, no file found")
+    if loaded.ignored:
+        yield Finding("note", f"settings that are not ours and were left alone: {', '.join(sorted(loaded.ignored))}")
+    choice = choose(loaded.settings.embedding)
+    for reason in choice.reasons:
+        yield Finding("ok" if choice.embedder is not None else "note", f"embedding: {reason}")
+
+
+def _memory(home: Path, *, mend: bool) -> Iterator[Finding]:
+    file = home if home.suffix == ".db" else home / STORE_NAME
+    if not file.exists():
+        yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
+        return
+    try:
+        if mend:
+            yield Finding("ok", repair.repair(file).summary)
+        report = repair.check(file)
+    except HoldfastError as error:
+        yield Finding("wrong", str(error))
+        return
+    yield Finding("ok" if report.sound else "wrong", f"{file}: {report.summary}")
+
+
+def _agents() -> Iterator[Finding]:
+    places = transcripts.default_places(os.environ, Path.home())
+    for place in places:
+        number = sum(1 for _ in transcripts.sessions(place.folder))
+        yield Finding("ok", f"{place.agent}: {number} sessions in {place.folder}")
+    if not places:
+        yield Finding("note", "no sessions of a known agent in their usual places")

@@ -1,0 +1,231 @@
+"""Memory: an archive, its index and its facts, behind one small face."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Self, cast
+
+import platformdirs
+
+from holdfast.errors import InputError
+from holdfast.memory import archive, facts
+from holdfast.memory import recall as recalling
+from holdfast.memory.recall import Hit, Recall, Request
+from holdfast.messages import Message
+from holdfast.redact import redact
+from holdfast.search.embed import Choice, choose
+from holdfast.search.embed.base import Embedder
+from holdfast.search.vectors import quantise
+from holdfast.settings import Settings
+from holdfast.store.base import FactRow, FactType, MessageRow, PassageText, Scope, Select, VectorRow
+from holdfast.store.sqlite import SqliteStore
+
+__all__ = ["Memory", "Stats", "default_path"]
+
+STORE_NAME: Final = "holdfast.db"
+_PLAIN_SPEAKERS: Final = frozenset({"user", "assistant", "tool", "system"})
+_EMBED_BATCH: Final = 256
+
+
+def default_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Where memory rests unless told otherwise: `$HOLDFAST_HOME`, else the platform's data folder."""
+    home = (os.environ if environ is None else environ).get("HOLDFAST_HOME")
+    return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What memory holds."""
+
+    path: str
+    messages: int
+    passages: int
+    sessions: int
+    facts: int
+    embedded: int
+    bytes: int
+    embedder: str | None
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """An open memory. One for each process is enough; any number of processes may have one.
+
+    The clock and the maker of ids come in, so that nothing here is left to chance in a test.
+    """
+
+    store: SqliteStore
+    settings: Settings
+    choice: Choice
+    clock: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
+    new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
+
+    @classmethod
+    def open(cls, path: Path | str | None = None, *, settings: Settings | None = None) -> Self:
+        """Open the memory in a folder (or a `.db` file), made where it does not exist yet."""
+        known = settings if settings is not None else Settings()
+        place = Path(path or known.archive.path or default_path()).expanduser()
+        file = place if place.suffix == ".db" else place / STORE_NAME
+        return cls(store=SqliteStore(file), settings=known, choice=choose(known.embedding))
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """What turns text into vectors; None where search goes by words alone."""
+        return self.choice.embedder
+
+    # --- writing ---------------------------------------------------------------
+
+    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> list[int]:
+        """Archive messages; durable and findable when this returns. Known ones keep their number."""
+        return self.store.add(archive.rows(messages, scope=scope, redact=self.settings.archive.redaction))
+
+    def embed(self, *, limit: int | None = None) -> int:
+        """Give passages that have none yet their vectors; how many were given is returned."""
+        embedder, done = self.embedder, 0
+        while embedder is not None and (limit is None or done < limit):
+            batch = _EMBED_BATCH if limit is None else min(_EMBED_BATCH, limit - done)
+            missing = self.store.without_vectors(embedder.space, limit=batch)
+            if not missing:
+                break
+            self.store.add(_vectors(missing, embedder))
+            done += len(missing)
+        return done
+
+    def remember(
+        self,
+        content: str,
+        *,
+        scope: Scope,
+        type: FactType = "decision",  # noqa: A002 - the domain's own word
+        subject: str = "",
+        slot: str = "",
+        pinned: bool = False,
+    ) -> FactRow:
+        """Keep a fact, secrets masked. One that stands already is not kept twice; the same slot gives way."""
+        words = redact(content) if self.settings.archive.redaction else content
+        if not words.strip():
+            raise InputError("there is nothing to remember: say it in a sentence")
+        known = self.facts(scope=scope)
+        twin = next((fact for fact in known if fact.content.casefold() == words.casefold() and fact.type == type), None)
+        if twin is not None:
+            return twin
+        fact = FactRow(
+            scope=scope,
+            id=self.new_id(),
+            type=type,
+            content=words,
+            time=self.clock(),
+            subject=subject,
+            slot=slot,
+            pinned=pinned,
+        )
+        old = [other for other in known if slot and (other.subject, other.slot) == (subject, slot)]
+        self.store.add([fact, *(facts.supersede(other, fact)[1] for other in old)])
+        return fact
+
+    def pin(self, ids: Sequence[int], *, scope: Scope, across: bool = False, pinned: bool = True) -> int:
+        """Keep messages in every window (or no longer)."""
+        return self._flag(ids, scope=scope, across=across, pinned=pinned)
+
+    def bury(self, ids: Sequence[int], *, scope: Scope, across: bool = False, buried: bool = True) -> int:
+        """Never recall messages (or do again)."""
+        return self._flag(ids, scope=scope, across=across, buried=buried)
+
+    def _flag(self, ids: Sequence[int], *, scope: Scope, across: bool, **flags: bool) -> int:
+        rows = self.get(ids, scope=scope, across=across)
+        self.store.add([replace(row, **flags) for row in rows])  # type: ignore[arg-type]  # flags are booleans
+        return len(rows)
+
+    def forget(
+        self,
+        *,
+        scope: Scope,
+        ids: Sequence[int] | None = None,
+        fact_ids: Sequence[str] | None = None,
+        across: bool = False,
+    ) -> int:
+        """Forget messages and facts for good; with neither named, all of this scope's session."""
+        everything = ids is None and fact_ids is None
+        gone = 0
+        if ids is not None or everything:
+            wanted = None if ids is None else tuple(ids)
+            gone += self.store.remove(Select(kind="message", scope=scope, across=across, ids=wanted))
+        if fact_ids is not None or everything:
+            keys = None if fact_ids is None else tuple(fact_ids)
+            gone += self.store.remove(Select(kind="fact", scope=scope, across=across, keys=keys))
+        return gone
+
+    # --- reading -----------------------------------------------------------------
+
+    def get(self, ids: Sequence[int], *, scope: Scope, across: bool = False, around: int = 0) -> list[MessageRow]:
+        """Archived messages by number, with so many neighbours of the same session on both sides."""
+        select = Select(kind="message", scope=scope, across=across, ids=tuple(ids))
+        rows: dict[int, MessageRow] = {row.id: row for row in self.store.fetch(select)}
+        for row in list(rows.values()) if around else ():
+            for side in (
+                Select(kind="message", scope=row.scope, before=row.id, newest=True, limit=around),
+                Select(kind="message", scope=row.scope, after=row.id, limit=around),
+            ):
+                rows.update((near.id, near) for near in self.store.fetch(side))
+        return [rows[number] for number in sorted(rows)]
+
+    def facts(self, *, scope: Scope, across: bool = False, time: int | None = None) -> list[FactRow]:
+        """The facts that hold now, or held at a moment."""
+        rows = self.store.fetch(Select(kind="fact", scope=scope, across=across))
+        return facts.current(rows) if time is None else facts.as_of(rows, time=time)
+
+    def search(self, query: str, *, scope: Scope, across: bool = False, limit: int = 10) -> list[Hit]:
+        """The passages that have most to do with a question, best first."""
+        request = Request(texts=(query,), scope=scope, across=across, now=self.clock())
+        return recalling.search(self.store, request, embedder=self.embedder, limit=limit)
+
+    def recall(self, request: Request) -> Recall:
+        """The block for a question."""
+        return recalling.recall(self.store, request, embedder=self.embedder)
+
+    def stats(self) -> Stats:
+        """What memory holds, and what is missing."""
+        counted = self.store.counts()
+        embedder = self.embedder
+        embedded = self.store.embedded(embedder.space) if embedder is not None else 0
+        return Stats(
+            path=str(self.store.path),
+            **cast("dict[str, Any]", counted),
+            embedded=embedded,
+            embedder=embedder.space.name if embedder is not None else None,
+            notes=self.choice.reasons,
+        )
+
+
+def _vectors(passages: Sequence[PassageText], embedder: Embedder) -> list[VectorRow]:
+    texts = [window for passage in passages for window in _windows(passage)]
+    vectors = quantise(embedder.embed(texts, kind="passage"))
+    rows: list[VectorRow] = []
+    start = 0
+    for passage in passages:
+        stop = start + len(passage.windows)
+        rows.append(VectorRow(space=embedder.space, passage=passage.number, vectors=vectors[start:stop]))
+        start = stop
+    return rows
+
+
+def _windows(passage: PassageText) -> list[str]:
+    """The texts of a passage's windows, with the speaker's name in front where there is one."""
+    name = "" if passage.speaker in _PLAIN_SPEAKERS else f"{passage.speaker}: "
+    return [name + passage.text[start:stop] for start, stop in passage.windows]

@@ -1,0 +1,184 @@
+"""The commands, run as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "webhook.jsonl"
+
+
+def run(*arguments: str | Path, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a home of its own."""
+    own = {"HOME": str(home), "HOLDFAST_HOME": str(home / "memory"), "PATH": os.environ["PATH"], **environment}
+    command = [sys.executable, "-m", "holdfast", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=own, cwd=home)
+
+
+def data(*arguments: str | Path, home: Path) -> Any:
+    """What a command prints with --json."""
+    done = run(*arguments, "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class TestVersion:
+    def test_it_names_the_version(self, tmp_path: Path) -> None:
+        """The version is printed for people and for programs."""
+        assert run("version", home=tmp_path).stdout.startswith("holdfast 0.")
+        assert data("version", home=tmp_path)["holdfast"].startswith("0.")
+
+
+class TestErrors:
+    def test_an_error_is_one_line_and_exit_code_1(self, tmp_path: Path) -> None:
+        """What cannot be done is said in one line, without a trace."""
+        done = run("show", tmp_path / "nowhere.jsonl", home=tmp_path)
+        assert done.returncode == 1
+        assert done.stderr.startswith("holdfast: ")
+        assert len(done.stderr.strip().splitlines()) == 1
+
+    def test_debug_shows_the_trace(self, tmp_path: Path) -> None:
+        """With --debug the whole trace is shown."""
+        done = run("--debug", "show", tmp_path / "nowhere.jsonl", home=tmp_path)
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr
+
+    @pytest.mark.parametrize("arguments", [["nonsense"], ["show"], ["tokens", "--counter"]])
+    def test_a_wrong_call_is_exit_code_2(self, arguments: list[str], tmp_path: Path) -> None:
+        """A command that was called wrongly exits with 2."""
+        assert run(*arguments, home=tmp_path).returncode == 2
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [("binary.jsonl", b"\x00\x01\x02" * 100), ("half.jsonl", b'{"type":"sess'), ("other.jsonl", b'{"a":1}\n')],
+    )
+    def test_a_file_that_is_no_transcript_is_said_to_be_none(self, name: str, content: bytes, tmp_path: Path) -> None:
+        """Binary files, half lines and unknown formats are errors that say what is wrong."""
+        file = tmp_path / name
+        file.write_bytes(content)
+        done = run("show", file, home=tmp_path)
+        assert done.returncode == 1
+        assert name in done.stderr
+
+
+class TestShow:
+    def test_a_transcript_is_readable(self, tmp_path: Path) -> None:
+        """Roles, tool calls and Chinese text are shown."""
+        shown = run("show", EXAMPLE, home=tmp_path).stdout
+        assert "Carrier webhook signatures" in shown
+        assert "→ read" in shown
+        assert "时间容差" in shown
+
+    def test_json_holds_every_message(self, tmp_path: Path) -> None:
+        """The JSON form has the head and every message."""
+        found = data("show", EXAMPLE, home=tmp_path)
+        assert found["format"] == "pi"
+        assert found["messages"] == len(found["conversation"]) == 18
+
+    def test_a_control_code_in_a_message_does_not_reach_the_terminal(self, tmp_path: Path) -> None:
+        """Text of others cannot move the cursor or change colours."""
+        file = tmp_path / "evil.json"
+        file.write_text(json.dumps([{"role": "user", "content": "a\x1b[2Jb\u202ec"}]), "utf-8")
+        shown = run("show", file, home=tmp_path).stdout
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+
+    def test_a_closed_pipe_is_no_error(self, tmp_path: Path) -> None:
+        """`holdfast show FILE | head -1` ends quietly."""
+        command = f"{sys.executable} -m holdfast show {EXAMPLE} | head -1"
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert "Traceback" not in done.stderr
+
+
+class TestTokens:
+    def test_roles_and_parts_add_up(self, tmp_path: Path) -> None:
+        """The counts by role and by part both sum to the total."""
+        found = data("tokens", EXAMPLE, home=tmp_path)
+        assert sum(found["by_role"].values()) == sum(found["by_part"].values()) == found["tokens"]
+
+    def test_the_error_is_told_where_usage_is_known(self, tmp_path: Path) -> None:
+        """A transcript with usage says how far the count is off."""
+        found = data("tokens", EXAMPLE, home=tmp_path)
+        assert found["reported"]["requests"] == 8
+        assert 0 <= found["reported"]["error"] < 0.1
+
+    def test_an_unknown_counter_is_refused(self, tmp_path: Path) -> None:
+        """A counter that does not exist is an error naming those that do."""
+        done = run("tokens", EXAMPLE, "--counter", "guess", home=tmp_path)
+        assert done.returncode == 1
+        assert "tiktoken:ENCODING" in done.stderr
+
+
+class TestSessions:
+    def test_a_folder_is_recognised_by_itself(self, tmp_path: Path) -> None:
+        """Sessions in a folder are found with agent, id and title."""
+        found = data("sessions", ROOT / "examples", home=tmp_path)
+        (one,) = [one for one in found["sessions"] if one["title"] == "Carrier webhook signatures"]
+        assert one["agent"] == "pi"
+
+    def test_an_empty_machine_says_what_to_do(self, tmp_path: Path) -> None:
+        """Without any session the command says how to name a folder."""
+        done = run("sessions", home=tmp_path)
+        assert done.returncode == 0
+        assert "holdfast sessions FOLDER" in done.stderr
+
+
+class TestMemory:
+    def test_what_was_imported_is_found_again_and_again_is_no_change(self, tmp_path: Path) -> None:
+        """Import, search, get; a second import adds nothing."""
+        first = data("import", EXAMPLE, home=tmp_path)
+        assert first["messages"] == first["new"] == 18
+        assert data("import", EXAMPLE, home=tmp_path)["new"] == 0
+        hits = data("search", "signature tolerance in seconds", home=tmp_path)
+        assert "300" in hits[0]["text"]
+        (row,) = data("get", str(hits[0]["message"]), home=tmp_path)
+        assert row["number"] == hits[0]["message"]
+
+    def test_chinese_is_found(self, tmp_path: Path) -> None:
+        """A Chinese question finds the Chinese sentence."""
+        data("import", EXAMPLE, home=tmp_path)
+        assert "时间容差" in data("search", "时间容差放在哪里", home=tmp_path)[0]["text"]
+
+    def test_the_block_holds_the_answer_and_unrelated_questions_get_none(self, tmp_path: Path) -> None:
+        """Recall prints a block for what is known, and nothing for what is not."""
+        data("import", EXAMPLE, home=tmp_path)
+        block = data("recall", "what tolerance does the carrier signature have?", home=tmp_path)["block"]
+        assert "carrier_signature_tolerance" in block
+        assert data("recall", "favourite pizza toppings of the marketing team", home=tmp_path)["block"] == ""
+
+    def test_facts_are_remembered_and_forgotten(self, tmp_path: Path) -> None:
+        """A remembered fact is listed, takes the place of its slot, and can be forgotten."""
+        data("remember", "The API listens on port 8443", "--subject", "api", "--slot", "port", home=tmp_path)
+        newer = data("remember", "The API listens on port 9443", "--subject", "api", "--slot", "port", home=tmp_path)
+        (held,) = data("facts", home=tmp_path)
+        assert held["content"].endswith("9443")
+        assert data("forget", newer["id"][:8], "--yes", home=tmp_path)["forgotten"] >= 1
+        assert data("facts", home=tmp_path) == []
+
+    def test_stats_count_what_is_there(self, tmp_path: Path) -> None:
+        """Stats name the file and count messages and sessions."""
+        data("import", EXAMPLE, home=tmp_path)
+        found = data("stats", home=tmp_path)
+        assert (found["messages"], found["sessions"]) == (18, 1)
+
+
+class TestDoctor:
+    def test_it_looks_at_everything_without_a_memory(self, tmp_path: Path) -> None:
+        """On a new machine doctor finds nothing wrong and says what to do next."""
+        done = run("doctor", home=tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert "holdfast import --discover" in done.stdout
+
+    def test_a_wrong_setting_is_wrong(self, tmp_path: Path) -> None:
+        """A settings file with an unknown key makes doctor exit with 1 and name the key."""
+        (tmp_path / "holdfast.toml").write_text("[recall]\npositon = 'head'\n", "utf-8")
+        done = run("doctor", home=tmp_path)
+        assert done.returncode == 1
+        assert "position" in done.stdout

@@ -1,0 +1,107 @@
+"""The documentation is complete, and what it shows works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from holdfast import __version__, cli, errors
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_BLOCK = re.compile(r"(?P<skip><!-- not run: [^>]+ -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.DOTALL)
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Every code block of this language that is meant to run, with its page."""
+    return [
+        (str(page.relative_to(ROOT)), match["code"])
+        for page in PAGES
+        for match in _BLOCK.finditer(page.read_text("utf-8"))
+        if match["language"] == language and not match["skip"]
+    ]
+
+
+def commands() -> list[str]:
+    """Every command and subcommand."""
+    context = click.Context(cli.holdfast)
+    names: list[str] = []
+    for name in cli.COMMANDS:
+        command = cli.holdfast.get_command(context, name)
+        assert command is not None
+        names.append(name)
+        if isinstance(command, click.Group):
+            names += [f"{name} {sub}" for sub in command.commands]
+    return names
+
+
+@pytest.mark.parametrize("name", commands())
+def test_a_command_is_documented(name: str) -> None:
+    """Every command has a heading in docs/cli.md."""
+    assert f"## holdfast {name}\n" in (ROOT / "docs" / "cli.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", commands())
+def test_a_command_says_what_it_does(name: str) -> None:
+    """Every command has a help text, and all but groups have --json."""
+    context = click.Context(cli.holdfast)
+    command: click.Command = cli.holdfast
+    for part in name.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, part)
+        assert found is not None
+        command = found
+    assert command.help
+    assert isinstance(command, click.Group) or any("--json" in parameter.opts for parameter in command.params)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_an_error_is_documented(name: str) -> None:
+    """Every error has a row in docs/errors.md and a place in the drawn tree."""
+    assert f"| `{name}` |" in (ROOT / "docs" / "errors.md").read_text("utf-8")
+    assert name in (errors.__doc__ or "")
+
+
+def test_the_readme_is_short_and_shows_code_early() -> None:
+    """The README has at most 150 lines, and code before line 25."""
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 150
+    assert any(line.startswith("```") for line in lines[:24])
+
+
+def test_the_version_is_in_the_changelog() -> None:
+    """The newest heading of the changelog is this version."""
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == __version__
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("python"))
+def test_python_in_the_docs_runs(page: str, code: str, tmp_path: Path) -> None:
+    """Every Python block of the docs runs as it stands."""
+    script = tmp_path / "block.py"
+    script.write_text(code, "utf-8")
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{page}: {done.stderr}"
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("sh"))
+def test_commands_in_the_docs_run(page: str, code: str, tmp_path: Path) -> None:
+    """Every holdfast command of the docs runs as it stands, in a home of its own."""
+    environment = {
+        "HOLDFAST_HOME": str(tmp_path / "memory"),
+        "HOME": str(tmp_path),
+        "PATH": str(Path(sys.executable).parent),
+    }
+    for line in code.splitlines():
+        words = line.split("#", maxsplit=1)[0].strip()
+        if not words.startswith("holdfast ") or re.search(r"\b[A-Z]{3,}\b", words):
+            continue
+        done = subprocess.run(
+            ["/bin/sh", "-c", words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{page}: {words}: {done.stderr}"
