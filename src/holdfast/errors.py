@@ -8,26 +8,45 @@ and its message says what to do.
       |   x FormatError           a message list is not in the format it claims, or in none that we know
       |   x TranscriptError       a session file cannot be read
       |   x SettingsError         a setting is unknown, of the wrong type or out of range
+      + EmbeddingError          text could not be turned into vectors; search by words goes on
+      + WindowError             no window can be sent as things stand
+      |   x InvalidWindowError    it breaks a rule of its provider that no repair could mend
+      |   x WindowTooSmallError   what must stay in it does not fit
       + StorageError            a file of ours could not be read or written; nothing acknowledged was lost
       + MissingExtraError       an optional dependency is not installed
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 __all__ = [
+    "EmbeddingError",
     "FormatError",
     "HoldfastError",
     "InputError",
+    "InvalidWindowError",
     "MissingExtraError",
     "SettingsError",
     "StorageError",
     "TranscriptError",
+    "WindowError",
+    "WindowTooSmallError",
 ]
 
 
 class HoldfastError(Exception):
     """The root of every error that Holdfast raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The way back out of another process: constructors take more than the message that `args` holds.
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[HoldfastError], args: tuple[object, ...], fields: dict[str, object]) -> HoldfastError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class InputError(HoldfastError):
@@ -69,6 +88,44 @@ class SettingsError(InputError):
         self.source = source
         self.key = key
         self.nearest = tuple(nearest)
+
+
+class EmbeddingError(HoldfastError):
+    """Text could not be turned into vectors; search by words goes on.
+
+    `provider` is who was to embed; `status` the HTTP status of a remote one's refusal.
+    """
+
+    def __init__(self, message: str, *, provider: str, status: int | None = None) -> None:
+        super().__init__(f"{provider}: {message}")
+        self.provider = provider
+        self.status = status
+
+
+class WindowError(HoldfastError):
+    """No window can be sent as things stand. Every message is in the archive."""
+
+
+class InvalidWindowError(WindowError):
+    """A window breaks a rule of its provider that no repair could mend. `violations` are the rules and places."""
+
+    def __init__(self, provider: str, violations: Sequence[object]) -> None:
+        found = "; ".join(map(str, violations))
+        super().__init__(f"{provider} would refuse this window: {found:.500}")
+        self.provider = provider
+        self.violations = tuple(violations)
+
+
+class WindowTooSmallError(WindowError):
+    """What must stay in the window takes `needed` tokens, but `limit` is all there is for it."""
+
+    def __init__(self, *, needed: int, limit: int) -> None:
+        super().__init__(
+            f"what must stay in the window takes {needed:,} tokens, the limit is {limit:,}: use a larger window, "
+            "protect fewer messages (trim.protected_recent), unpin some, or prune tool results (pruning.mode)"
+        )
+        self.needed = needed
+        self.limit = limit
 
 
 class StorageError(HoldfastError):
