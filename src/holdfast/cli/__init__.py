@@ -15,19 +15,23 @@ from holdfast.errors import HoldfastError
 __all__ = ["COMMANDS", "holdfast", "main"]
 
 COMMANDS: Final[dict[str, str]] = {
+    "backup": "upkeep:backup",
     "bench": "bench:bench",
     "doctor": "doctor:doctor",
+    "export": "upkeep:export",
     "facts": "memory:facts",
     "forget": "memory:forget",
     "get": "memory:get",
     "import": "memory:import_",
     "recall": "memory:recall",
+    "reindex": "upkeep:reindex",
     "remember": "memory:remember",
     "search": "memory:search",
     "sessions": "sessions:sessions",
     "show": "show:show",
     "stats": "memory:stats",
     "tokens": "tokens:tokens",
+    "vacuum": "upkeep:vacuum",
     "version": "version:version",
 }
 """Each command and where in this package it is; a module is loaded when one of its commands is called."""

@@ -19,9 +19,11 @@ from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.cli.output import as_json, console, emit_json, printable
 from holdfast.errors import HoldfastError
+from holdfast.memory.archive import passages_of
 from holdfast.memory.memory import STORE_NAME, default_path
 from holdfast.search.embed import choose
-from holdfast.store import repair
+from holdfast.store.check import check
+from holdfast.store.repair import repair
 
 __all__ = ["doctor"]
 
@@ -80,7 +82,8 @@ def _settings() -> Iterator[Finding]:
     yield Finding("ok", f"settings from {', '.join(found)}" if found else "settings: the defaults, no file found")
     if loaded.ignored:
         yield Finding("note", f"settings that are not ours and were left alone: {', '.join(sorted(loaded.ignored))}")
-    choice = choose(loaded.settings.embedding)
+    embedding = loaded.settings.embedding
+    choice = choose(embedding, allow_remote=embedding.allow_remote)
     for reason in choice.reasons:
         yield Finding("ok" if choice.embedder is not None else "note", f"embedding: {reason}")
 
@@ -92,12 +95,19 @@ def _memory(home: Path, *, mend: bool) -> Iterator[Finding]:
         return
     try:
         if mend:
-            yield Finding("ok", repair.repair(file).summary)
-        report = repair.check(file)
+            yield Finding("ok", repair(file, cut=passages_of).summary)
+        health = check(file)
     except HoldfastError as error:
         yield Finding("wrong", str(error))
         return
-    yield Finding("ok" if report.sound else "wrong", f"{file}: {report.summary}")
+    counted = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
+    yield Finding("ok" if health.sound else "note", f"{file}: {counted or 'empty'}")
+    for damage in health.damage:
+        yield Finding("wrong", f"{damage}: run `holdfast doctor --repair`")
+    for trouble in health.index:
+        yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
+    for note in health.notes:
+        yield Finding("note", note)
 
 
 def _agents() -> Iterator[Finding]:

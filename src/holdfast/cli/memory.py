@@ -18,6 +18,7 @@ from holdfast import transcripts
 from holdfast.cli.output import as_json, console, emit_json, human_bytes, human_time, printable
 from holdfast.cli.show import as_data, print_message
 from holdfast.errors import HoldfastError
+from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.memory.recall import Hit, Request
 from holdfast.store.base import FactRow, Scope
@@ -69,9 +70,13 @@ def import_(
     if not paths:
         raise click.UsageError("name files or folders, or use --discover")
     problems: list[str] = []
+    exports = [path for path in paths if transfer.claims(path)]
+    paths = tuple(path for path in paths if path not in exports)
     found = [one for path in paths for one in transcripts.sessions(path, on_problem=lambda p: problems.append(p.what))]
     total = {"sessions": 0, "messages": 0, "new": 0, "embedded": 0}
     with open_memory(home) as memory, Progress(sum(one.size for one in found)) as progress:
+        for path in exports:
+            total["messages"] += transfer.load_jsonl(memory.store, path)
         for one in found:
             try:
                 messages, new = _import_one(memory, one, whose)

@@ -39,6 +39,10 @@ class Progress:
         """So many bytes more are done."""
         self._bar.update(self._task, advance=size, description=words)
 
+    def total(self, size: int) -> None:
+        """How much there is to do, where that was not known before."""
+        self._bar.update(self._task, total=size)
+
     def say(self, words: str) -> None:
         """What is done now."""
         self._bar.update(self._task, description=words)

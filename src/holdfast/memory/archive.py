@@ -20,13 +20,18 @@ from holdfast.store.base import MessageRow, PassageText, Scope
 from holdfast.store.codec import from_json, to_json
 from holdfast.text import terms
 
-__all__ = ["mask", "rows", "searchable"]
+__all__ = ["cut", "mask", "passages_of", "rows", "searchable"]
 
 
-def rows(messages: Iterable[Message], *, scope: Scope, redact: bool = True) -> list[MessageRow]:
-    """Messages as rows of the archive, in order; those that held nothing but recalled text are left out."""
+def rows(
+    messages: Iterable[Message], *, scope: Scope, redact: bool = True, seen: Counter[str] | None = None
+) -> list[MessageRow]:
+    """Messages as rows of the archive, in order; those that held nothing but recalled text are left out.
+
+    `seen` counts what came before them in the same conversation, by digest, and is added to.
+    """
     found: list[MessageRow] = []
-    seen: Counter[str] = Counter()
+    seen = Counter() if seen is None else seen
     for message in messages:
         own = strip_message(message)
         if own is None:
@@ -34,9 +39,13 @@ def rows(messages: Iterable[Message], *, scope: Scope, redact: bool = True) -> l
         kept = mask(own) if redact else own
         nonce = _nonce(kept, seen[kept.digest])
         seen[kept.digest] += 1
-        words = cut(searchable(kept), speaker=kept.name or "")
-        found.append(MessageRow(scope=scope, message=kept, nonce=nonce, passages=words))
+        found.append(MessageRow(scope=scope, message=kept, nonce=nonce, passages=tuple(passages_of(kept))))
     return found
+
+
+def passages_of(message: Message) -> list[PassageText]:
+    """What can be found of an archived message."""
+    return cut(searchable(message), speaker=message.name or "")
 
 
 def _nonce(message: Message, before: int) -> str:
@@ -55,6 +64,8 @@ def mask(message: Message) -> Message:
 
 def searchable(message: Message) -> str:
     """What of a message can be found: words, tool calls and results, without what the channel wrapped around."""
+    if message.role == "system":
+        return ""  # the same in every session, and always in the window
     if message.role in {"user", "assistant"} and not message.calls:
         words = unwrap(message.text)
         return "" if is_noise(words) else words
@@ -82,10 +93,10 @@ def _flat(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def cut(text: str, *, speaker: str = "") -> tuple[PassageText, ...]:
+def cut(text: str, *, speaker: str = "") -> list[PassageText]:
     """A text as the passages of the index; a speaker's name counts as a word of each window."""
     named = tuple(terms(speaker))
-    return tuple(_passage(text, passage, named) for passage in passages(text))
+    return [_passage(text, passage, named) for passage in passages(text)]
 
 
 def _passage(text: str, passage: Passage, named: tuple[str, ...]) -> PassageText:

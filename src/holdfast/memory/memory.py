@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
+import numpy as np
 import platformdirs
 
 from holdfast.errors import InputError
@@ -22,8 +24,9 @@ from holdfast.search.embed import Choice, choose
 from holdfast.search.embed.base import Embedder
 from holdfast.search.vectors import quantise
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, FactType, MessageRow, PassageText, Scope, Select, VectorRow
+from holdfast.store.base import FactRow, FactType, MessageRow, PassageText, Question, Scope, Select, VectorRow
 from holdfast.store.sqlite import SqliteStore
+from holdfast.text import terms
 
 __all__ = ["Memory", "Stats", "default_path"]
 
@@ -72,7 +75,11 @@ class Memory:
         known = settings if settings is not None else Settings()
         place = Path(path or known.archive.path or default_path()).expanduser()
         file = place if place.suffix == ".db" else place / STORE_NAME
-        return cls(store=SqliteStore(file), settings=known, choice=choose(known.embedding))
+        return cls(
+            store=SqliteStore(file),
+            settings=known,
+            choice=choose(known.embedding, allow_remote=known.embedding.allow_remote),
+        )
 
     def close(self) -> None:
         """Let go of the store."""
@@ -198,6 +205,17 @@ class Memory:
     def recall(self, request: Request) -> Recall:
         """The block for a question."""
         return recalling.recall(self.store, request, embedder=self.embedder)
+
+    def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
+        """What each message of a session has to do with a question, by its words; 0 is left out."""
+        asked = Counter(term for text in texts for term in terms(text))
+        evidence = self.store.match(Question(scope=scope, terms={term: float(n) for term, n in asked.items()}))
+        found = evidence.keywords.passages
+        best: dict[int, float] = {}
+        for passage in np.flatnonzero(found).tolist():
+            message = int(evidence.columns["message"][passage])
+            best[message] = max(best.get(message, 0.0), float(found[passage]))
+        return best
 
     def stats(self) -> Stats:
         """What memory holds, and what is missing."""

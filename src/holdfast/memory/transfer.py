@@ -1,0 +1,158 @@
+"""Memory out of a store and into another: JSON Lines that hold everything, and Markdown for people.
+
+Forgotten rows are not in a store any more, so they are in no export; and a store that forgot something does not
+take it back from one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+from holdfast.errors import InputError
+from holdfast.memory import facts
+from holdfast.memory.archive import passages_of
+from holdfast.messages import ToolCall, ToolResult
+from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
+from holdfast.store.codec import from_json, to_json
+from holdfast.transcripts.lines import read_lines
+
+__all__ = ["claims", "load_jsonl", "to_jsonl", "to_markdown"]
+
+VERSION: Final = 1
+_HEADER: Final = "holdfast-export"
+_PAGE: Final = 500
+_BATCH: Final = 200
+
+
+def _pages(store: Store, scope: Scope) -> Iterator[MessageRow]:
+    after = 0
+    while rows := store.fetch(Select(kind="message", scope=scope, across=True, after=after, limit=_PAGE)):
+        yield from rows
+        after = rows[-1].id
+
+
+def to_jsonl(
+    store: Store, scopes: Iterable[Scope], file: IO[str], *, progress: Callable[[int], None] | None = None
+) -> int:
+    """Write the messages and facts of these agents, a line each; how many there were is returned."""
+    _write(file, {"kind": _HEADER, "version": VERSION})
+    count = 0
+    for scope in scopes:
+        for row in _pages(store, scope):
+            flags = {"pinned": row.pinned, "buried": row.buried}
+            line = {"kind": "message", "scope": asdict(row.scope), "nonce": row.nonce, "message": to_json(row.message)}
+            _write(file, line | {name: True for name, is_set in flags.items() if is_set})
+            count += 1
+            if progress is not None:
+                progress(1)
+        for fact in store.fetch(Select(kind="fact", scope=scope, across=True)):
+            _write(file, {"kind": "fact", **asdict(fact)})
+            count += 1
+    return count
+
+
+def _write(file: IO[str], data: Mapping[str, Any]) -> None:
+    file.write(json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str) + "\n")
+
+
+def claims(path: Path) -> bool:
+    """Tell whether a file is such an export."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.readline(200).startswith(b'{"kind":"%s"' % _HEADER.encode())
+
+
+def load_jsonl(store: Store, path: Path, *, progress: Callable[[int], None] | None = None) -> int:
+    """Take over what `to_jsonl` wrote; how many rows are in the file is returned. Doing it again changes nothing."""
+    known: set[tuple[str, str]] = set()
+    batch: list[MessageRow | FactRow] = []
+    count = 0
+    for line in read_lines(path):
+        if line.data is None or line.data.get("kind") == _HEADER:
+            if line.problem is not None:
+                raise InputError(f"{path}:{line.number}: {line.problem}")
+            continue
+        row = _row(line.data, path, line.number)
+        if isinstance(row, FactRow) and _is_known(store, row, known):
+            continue
+        batch.append(row)
+        count += 1
+        if len(batch) >= _BATCH:
+            store.add(batch)
+            batch = []
+        if progress is not None:
+            progress(len(line.raw))
+    store.add(batch)
+    return count
+
+
+def _row(data: Mapping[str, Any], path: Path, number: int) -> MessageRow | FactRow:
+    try:
+        scope = Scope(**data["scope"])
+        if data["kind"] == "message":
+            message = from_json(data["message"])
+            return MessageRow(
+                scope=scope,
+                message=message,
+                nonce=data["nonce"],
+                passages=tuple(passages_of(message)),
+                pinned=data.get("pinned", False),
+                buried=data.get("buried", False),
+            )
+        values = {key: value for key, value in data.items() if key not in {"kind", "scope"}}
+        return replace(FactRow(scope=scope, **values), evidence=tuple(values.get("evidence", ())))
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}:{number}: not a line of an export ({error})") from error
+
+
+def _is_known(store: Store, row: FactRow, known: set[tuple[str, str]]) -> bool:
+    """Tell whether this very version of a fact is there already."""
+    key = (row.id, json.dumps(asdict(row), sort_keys=True, default=str))
+    versions = store.fetch(Select(kind="fact", scope=row.scope, keys=(row.id,)))
+    there = key in known or row in versions
+    known.add(key)
+    return there
+
+
+def to_markdown(store: Store, scopes: Iterable[Scope], file: IO[str], *, moment: Callable[[int | None], str]) -> int:
+    """Write memory as a document: the facts first, then every session."""
+    count = 0
+    for scope in scopes:
+        held = facts.current(store.fetch(Select(kind="fact", scope=scope, across=True)))
+        file.write(f"# Memory of {scope.agent}{f' in {scope.project}' if scope.project else ''}\n\n")
+        if held:
+            file.write("## Facts\n\n" + "".join(f"- [{fact.type}] {fact.content}\n" for fact in held) + "\n")
+        session = None
+        for row in _pages(store, scope):
+            if row.scope.session != session:
+                session = row.scope.session
+                file.write(f"## Session {session}\n\n")
+            file.write(f"### #{row.id} {row.message.role} {moment(row.message.timestamp)}".rstrip() + "\n\n")
+            file.write(_markdown(row) + "\n\n")
+            count += 1
+    return count
+
+
+def _markdown(row: MessageRow) -> str:
+    pieces = [row.message.text] if row.message.text else []
+    for part in row.message.parts:
+        if isinstance(part, ToolCall):
+            pieces.append(f"`{part.name}` {json.dumps(part.arguments, ensure_ascii=False, default=str)}")
+        elif isinstance(part, ToolResult):
+            fence = "`" * max(3, _longest_run(part.text) + 1)
+            pieces.append(f"{fence}text\n{part.text}\n{fence}")
+    return "\n\n".join(pieces)
+
+
+def _longest_run(text: str) -> int:
+    """The longest run of backticks, which a fence must outdo."""
+    longest = run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    return longest
