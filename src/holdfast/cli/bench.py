@@ -14,6 +14,7 @@ from rich.table import Table
 
 from holdfast import transcripts
 from holdfast.cli.output import as_json, console, emit_json
+from holdfast.cli.progress import Progress
 
 __all__ = ["bench"]
 
@@ -91,3 +92,102 @@ def redaction(*, samples: int, seed: int, as_json: bool) -> None:
         emit_json({**machine(), **found})
         return
     click.echo(f"{found}")
+
+
+@bench.command()
+@click.argument("dataset")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--cap", type=click.IntRange(min=1), default=4000, show_default=True, help="Tokens of the block.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only so many conversations.")
+@click.option("--no-vectors", is_flag=True, help="By words alone.")
+@as_json
+def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors: bool, as_json: bool) -> None:
+    """How much of what a question needs is in the block, on the public files of DATASET at PATH."""
+    from holdfast.bench.datasets import load  # noqa: PLC0415 - as above
+    from holdfast.bench.recall import measure  # noqa: PLC0415 - as above
+
+    conversations = load(dataset, path)[:limit]
+    embedder, notes = _embedder(no_vectors=no_vectors)
+    questions = sum(len(conversation.questions) for conversation in conversations)
+    with Progress(questions) as progress:
+        found = measure(conversations, embedder=embedder, cap=cap, progress=lambda n: progress.advance(n, "questions"))
+    if as_json:
+        emit_json({"dataset": dataset, **found, "embedder": notes, **machine()})
+        return
+    click.echo(f"{dataset}: {found['questions']} questions, {cap} tokens, {'; '.join(notes)}")
+    print_table(found["systems"], first="system")
+
+
+@bench.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--dataset", default="locomo", show_default=True)
+@click.option("--no-vectors", is_flag=True, help="By words alone.")
+@as_json
+def offtopic(*, path: Path, dataset: str, no_vectors: bool, as_json: bool) -> None:
+    """How often a question of one conversation, asked of another, gets a block."""
+    from holdfast.bench.datasets import load  # noqa: PLC0415 - as above
+    from holdfast.bench.offtopic import measure  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=no_vectors)
+    found = measure(load(dataset, path), embedder=embedder)
+    if as_json:
+        emit_json({**found, "embedder": notes, **machine()})
+        return
+    print_table({dataset: found}, first="data")
+
+
+def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
+    from holdfast.search.embed import choose  # noqa: PLC0415 - as above
+    from holdfast.settings import Embedding  # noqa: PLC0415 - as above
+
+    choice = choose(Embedding(provider="none" if no_vectors else "static"))
+    return choice.embedder, list(choice.reasons)
+
+
+@bench.command()
+@click.option("--segments", type=click.IntRange(min=100), multiple=True, default=(20_000,), show_default=True)
+@as_json
+def store(*, segments: tuple[int, ...], as_json: bool) -> None:
+    """What the store costs at so many passages of 1,000 characters: build, append, open, query, memory, disk."""
+    from holdfast.bench.store import measure  # noqa: PLC0415 - as above
+
+    found: list[dict[str, Any]] = []
+    for number in segments:
+        with Progress(number) as progress:
+            found.append(asdict(measure(number, progress=lambda n: progress.advance(n, "passages"))))
+    if as_json:
+        emit_json({**found[0], **machine()} if len(found) == 1 else [{**one, **machine()} for one in found])
+        return
+    rows = {f"{one['segments']:,}": {key: value for key, value in one.items() if key != "fts5"} for one in found}
+    print_table(rows, first="passages")
+    print_table({f"{one['segments']:,}": one["fts5"] for one in found}, first="plain FTS5")
+
+
+@bench.command()
+@click.option("--kills", type=click.IntRange(min=1), default=25, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def crash(*, kills: int, seed: int, as_json: bool) -> None:
+    """Kill a writing process again and again, and count what was acknowledged and is gone."""
+    from holdfast.bench.crash import measure  # noqa: PLC0415 - as above
+
+    found = dict(measure(kills=kills, seed=seed))
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    print_table({"kill -9": found}, first="")
+
+
+@bench.command()
+@click.option("--windows", type=click.IntRange(min=1), default=20_000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
+    """Trim random conversations and check every window against the rules of four providers."""
+    from holdfast.bench.fuzz import measure  # noqa: PLC0415 - as above
+
+    found = asdict(measure(windows=windows, seed=seed))
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    print_table({"random windows": found}, first="")

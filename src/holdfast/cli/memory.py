@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from holdfast import settings as configuration
 from holdfast import transcripts
 from holdfast.cli.output import as_json, console, emit_json, human_bytes, human_time, printable
 from holdfast.cli.show import as_data, print_message
-from holdfast.errors import HoldfastError
+from holdfast.errors import InputError
 from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.memory.recall import Hit, Request
@@ -53,6 +53,18 @@ def scope_of(*, project: str, agent: str, session: str | None) -> tuple[Scope, b
     return Scope(project=project, agent=agent, session=session or ""), session is None
 
 
+@dataclass(slots=True)
+class _Imported:
+    """How far an import has come."""
+
+    sessions: int = 0
+    messages: int = 0
+    new: int = 0
+    embedded: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+
+
 @click.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--discover", is_flag=True, help="The sessions of every known agent on this machine.")
@@ -63,50 +75,54 @@ def import_(
     *, paths: tuple[Path, ...], discover: bool, vectors: bool, home: Path | None, as_json: bool, **whose: Any
 ) -> None:
     """Archive the transcripts at PATHS (files or folders, any known agent). Doing it again changes nothing."""
-    from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
-
     if discover:
         paths = (*paths, *(place.folder for place in transcripts.default_places(os.environ, Path.home())))
-    if not paths:
+    elif not paths:
         raise click.UsageError("name files or folders, or use --discover")
-    problems: list[str] = []
+    done = _Imported()
+    with open_memory(home) as memory:
+        _import_all(memory, paths, whose, done, vectors=vectors)
+    if as_json:
+        emit_json(asdict(done))
+        return
+    for problem in done.problems:
+        click.echo(printable(problem), err=True)
+    click.echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+
+
+def _import_all(
+    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], done: _Imported, *, vectors: bool
+) -> None:
+    from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
+
+    before = memory.store.counts()["messages"]
     exports = [path for path in paths if transfer.claims(path)]
-    paths = tuple(path for path in paths if path not in exports)
-    found = [one for path in paths for one in transcripts.sessions(path, on_problem=lambda p: problems.append(p.what))]
-    total = {"sessions": 0, "messages": 0, "new": 0, "embedded": 0}
-    with open_memory(home) as memory, Progress(sum(one.size for one in found)) as progress:
+    others = [path for path in paths if path not in exports]
+    found = [
+        one for path in others for one in transcripts.sessions(path, on_problem=lambda p: done.problems.append(p.what))
+    ]
+    with Progress(sum(one.size for one in found)) as progress:
         for path in exports:
-            total["messages"] += transfer.load_jsonl(memory.store, path)
+            done.messages += transfer.load_jsonl(memory.store, path)
         for one in found:
-            try:
-                messages, new = _import_one(memory, one, whose)
-            except HoldfastError as error:
-                problems.append(str(error))
-            else:
-                total = total | {
-                    "sessions": total["sessions"] + 1,
-                    "messages": total["messages"] + messages,
-                    "new": total["new"] + new,
-                }
-            progress.advance(one.size, f"{total['messages']:,} messages")
+            _import_one(memory, one, whose, done)
+            progress.advance(one.size, f"{done.messages:,} messages")
         if vectors:
             progress.say("embedding")
-            total["embedded"] = memory.embed()
-        notes = memory.choice.reasons
-    if as_json:
-        emit_json(total | {"problems": problems, "notes": list(notes)})
-        return
-    for problem in problems:
-        click.echo(printable(problem), err=True)
-    click.echo(f"{total['messages']:,} messages of {total['sessions']:,} sessions, {total['new']:,} of them new.")
+            done.embedded = memory.embed()
+    done.new = memory.store.counts()["messages"] - before
+    done.notes = memory.choice.reasons
 
 
-def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any]) -> tuple[int, int]:
-    transcript = transcripts.read(one.path, format=one.format)
-    scope = Scope(project=whose["project"], agent=whose["agent"], session=whose["session"] or transcript.session)
-    before = memory.store.counts()["messages"]
-    ids = memory.ingest(transcript.messages, scope=scope)
-    return len(ids), memory.store.counts()["messages"] - before
+def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported) -> None:
+    """Archive one session; what cannot be read is told, and the next one follows."""
+    try:
+        transcript = transcripts.read(one.path, format=one.format)
+        scope = Scope(project=whose["project"], agent=whose["agent"], session=whose["session"] or transcript.session)
+        done.messages += len(memory.ingest(transcript.messages, scope=scope))
+        done.sessions += 1
+    except InputError as error:
+        done.problems.append(str(error))
 
 
 @click.command()
@@ -260,10 +276,10 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         raise click.UsageError("name messages or facts, or a --session to forget whole")
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
-        numbers = [int(name.removeprefix("#")) for name in ids if name.removeprefix("#").isdigit()]
-        names = [name for name in ids if not name.removeprefix("#").isdigit()]
-        known = memory.facts(scope=scope, across=across) if names else []
-        chosen = [row.id for row in known if any(row.id.startswith(name) for name in names)]
+        known = [row.id for row in memory.facts(scope=scope, across=across)]
+        chosen = [name for name in known if any(len(id_) >= _FACT_ID and name.startswith(id_) for id_ in ids)]
+        named = {id_ for id_ in ids if any(name.startswith(id_) for name in chosen)}
+        numbers = [_number(id_) for id_ in ids if id_ not in named]
         what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
         if not yes:
             click.confirm(f"Forget {what} for good?", abort=True, err=True)
@@ -276,6 +292,17 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         emit_json({"forgotten": gone})
     else:
         click.echo(f"{gone} forgotten.")
+
+
+_FACT_ID = 8
+
+
+def _number(name: str) -> int:
+    """A message's number as a person writes it."""
+    digits = name.removeprefix("#")
+    if not digits.isdigit():
+        raise InputError(f"{name}: neither a message's number nor the first {_FACT_ID} characters of a fact's id")
+    return int(digits)
 
 
 @click.command()
