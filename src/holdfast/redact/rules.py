@@ -1,0 +1,210 @@
+r"""The formats that give a secret away by themselves, as data.
+
+A rule is a name, the marks and a pattern. Every match of the pattern starts with one of the marks, so that most
+texts are ruled out before any pattern is compiled. Group 1 of a pattern is the secret, where it has one; else
+the whole match is.
+
+A pattern may repeat without bound only at its end, where nothing that follows can fail: what it has read is
+then part of a match and never read again. That, and bounds everywhere else, is why a scan is linear.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.redact.looks import is_genuine, is_password
+from holdfast.redact.patterns import compiled
+
+__all__ = ["ANYWHERE", "TOKENS", "Rule", "Secret"]
+
+# A secret known by the name beside it needs no second name; hexadecimal and base64 keep masks of their own.
+_MASKS: Final = {
+    "authorization": "[REDACTED]",
+    "base64": "[REDACTED_B64]",
+    "cookie": "[REDACTED]",
+    "hex": "[REDACTED_HEX]",
+    "password": "[REDACTED]",
+    "token": "[REDACTED]",
+    "url-password": "[REDACTED]",
+    "url-token": "[REDACTED]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret in a text: the rule that found it, and its span."""
+
+    rule: str
+    start: int
+    end: int
+
+    @property
+    def mask(self) -> str:
+        """What stands in its place."""
+        return _MASKS.get(self.rule, f"[REDACTED:{self.rule}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One format: its name, the marks that betray it, and what it looks like exactly."""
+
+    name: str
+    marks: tuple[str, ...]
+    pattern: str
+    accepts: Callable[[str], bool] = is_genuine
+
+    @property
+    def regex(self) -> re.Pattern[str]:
+        """The compiled pattern; compiled once, when first needed."""
+        return compiled(self.pattern)
+
+
+def _token(name: str, marks: str, pattern: str) -> Rule:
+    """A rule for a token that starts where a word does. In ASCII, so that a CJK neighbour is a boundary."""
+    return Rule(name, tuple(marks.split()), rf"(?<![A-Za-z0-9]){pattern}")
+
+
+TOKENS: Final = (
+    _token(
+        "jwt",
+        "eyJ",
+        r"(?<![_-])eyJ[A-Za-z0-9_-]{10,4000}+\.(?:eyJ[A-Za-z0-9_-]{6,20000}+|[A-Za-z0-9_-]{0,2000}+\.[A-Za-z0-9_-]{10,40}+"
+        r"\.[A-Za-z0-9_-]{6,20000}+)\.[A-Za-z0-9_-]{10,}+",
+    ),
+    # --- models
+    _token("anthropic-key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}+"),
+    _token("openrouter-key", "sk-or-", r"sk-or-(?:v1-)?[A-Za-z0-9]{32,}+"),
+    _token("langfuse-key", "sk-lf-", r"sk-lf-[0-9a-f-]{32,}+"),
+    _token("openai-key", "sk-proj- sk-svcacct- sk-admin-", r"sk-(?:proj|svcacct|admin)-[A-Za-z0-9_-]{20,}+"),
+    _token("openai-key", "sk-", r"sk-(?=[a-z]{0,60}[A-Z0-9])[A-Za-z0-9]{20,}+"),
+    _token("groq-key", "gsk_", r"gsk_[A-Za-z0-9]{40,}+"),
+    _token("xai-key", "xai-", r"xai-[A-Za-z0-9_-]{60,}+"),
+    _token("perplexity-key", "pplx-", r"pplx-[A-Za-z0-9]{40,}+"),
+    _token("cerebras-key", "csk-", r"csk-[A-Za-z0-9]{40,}+"),
+    _token("replicate-key", "r8_", r"r8_[A-Za-z0-9]{36,}+"),
+    _token("huggingface-token", "hf_ api_org_", r"(?:hf|api_org)_[A-Za-z0-9]{30,}+"),
+    _token("together-key", "tgp_v1_", r"tgp_v1_[A-Za-z0-9_-]{40,}+"),
+    _token("fireworks-key", "fw_", r"fw_[A-Za-z0-9]{22,}+"),
+    _token("nvidia-key", "nvapi-", r"nvapi-[A-Za-z0-9_-]{60,}+"),
+    _token("elevenlabs-key", "sk_", r"sk_[0-9a-f]{48,}+"),
+    _token("tavily-key", "tvly-", r"tvly-(?:dev-|prod-)?[A-Za-z0-9]{20,}+"),
+    _token("firecrawl-key", "fc-", r"fc-[0-9a-f]{32,}+"),
+    _token("jina-key", "jina_", r"jina_[0-9a-f]{32}[A-Za-z0-9_-]{20,}+"),
+    _token("pinecone-key", "pcsk_", r"pcsk_[A-Za-z0-9_]{50,}+"),
+    _token("langsmith-key", "lsv2_", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10,}+"),
+    _token("wandb-key", "wandb_v1_", r"wandb_v1_[A-Za-z0-9_]{40,}+"),
+    _token("e2b-key", "e2b_", r"e2b_[0-9a-f]{40,}+"),
+    # --- clouds
+    _token("aws-access-key", "AKIA ASIA ABIA ACCA", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _token("aws-bedrock-key", "ABSK", r"ABSK[A-Za-z0-9+/]{100,}+={0,2}"),
+    _token("google-api-key", "AIza", r"AIza[A-Za-z0-9_-]{35,}+"),
+    _token("google-api-key", "AQ.", r"AQ\.[A-Za-z0-9_-]{40,}+"),
+    _token("google-oauth-token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}+"),
+    _token("google-refresh-token", "1//0", r"1//0[A-Za-z0-9_-]{40,}+"),
+    _token("google-client-secret", "GOCSPX-", r"GOCSPX-[A-Za-z0-9_-]{24,}+"),
+    Rule("azure-client-secret", ("~",), r"(?<=[A-Za-z0-9_~.-]{3}[0-9]Q)~[A-Za-z0-9_~.-]{31,}+"),
+    _token("alibaba-access-key", "LTAI", r"LTAI[A-Za-z0-9]{16,}+"),
+    _token("tencent-secret-id", "AKID", r"AKID[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
+    _token("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", r"do[por]_v1_[0-9a-f]{64,}+"),
+    _token("databricks-token", "dapi", r"dapi[0-9a-f]{32,}+(?:-[0-9])?"),
+    _token("vault-token", "hvs. hvb. hvr.", r"hv[sbr]\.[A-Za-z0-9_-]{24,}+"),
+    Rule("terraform-token", (".atlasv1.",), r"\.atlasv1\.([A-Za-z0-9_-]{50,}+)"),
+    _token("pulumi-token", "pul-", r"pul-[0-9a-f]{40,}+"),
+    _token("heroku-key", "HRKU-", r"HRKU-[A-Za-z0-9_-]{36,}+"),
+    _token("vercel-token", "vcp_ vci_ vca_ vcr_ vck_", r"vc[piark]_[A-Za-z0-9_-]{50,}+"),
+    _token("neon-key", "napi_", r"napi_[A-Za-z0-9]{50,}+"),
+    _token("render-key", "rnd_", r"rnd_[A-Za-z0-9]{28,}+"),
+    _token("netlify-token", "nfp_", r"nfp_[A-Za-z0-9]{36,}+"),
+    _token("fly-token", "fo1_", r"fo1_[A-Za-z0-9_-]{40,}+"),
+    _token("fly-token", "fm2_", r"fm2_[A-Za-z0-9+/=_-]{40,}+"),
+    _token("supabase-key", "sbp_ sb_secret_", r"(?:sbp_[0-9a-f]{40,}+|sb_secret_[A-Za-z0-9_-]{30,}+)"),
+    _token("planetscale-key", "pscale_", r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,}+"),
+    _token("tailscale-key", "tskey-", r"tskey-[a-z]{2,12}-[A-Za-z0-9_-]{16,}+"),
+    _token("doppler-token", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[A-Za-z0-9_-]{2,40}\.)?[A-Za-z0-9]{40,}+"),
+    # --- code and packages
+    _token("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9_]{36,}+"),
+    _token("github-token", "github_pat_", r"github_pat_[A-Za-z0-9_]{40,}+"),
+    _token(
+        "gitlab-token",
+        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glagent- gloas- glimt- glffct- GR1348941",
+        r"(?:gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas|imt|ffct)-|GR1348941)[A-Za-z0-9_-]{20,}+"
+        r"(?:\.[0-9a-z]{2}\.[0-9a-z]{9,}+)?",
+    ),
+    _token("npm-token", "npm_", r"npm_[A-Za-z0-9]{36,}+"),
+    _token("pypi-token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}+"),
+    _token("rubygems-key", "rubygems_", r"rubygems_[0-9a-f]{48,}+"),
+    _token("docker-token", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[A-Za-z0-9_-]{20,}+"),
+    _token("atlassian-token", "ATATT3 ATCTT3", r"AT[AC]TT3[A-Za-z0-9_=-]{50,}+"),
+    _token("docker-swarm-token", "SWMTKN-", r"SWMTKN-[0-9]-[A-Za-z0-9]{40,}+(?:-[A-Za-z0-9]{20,}+)?"),
+    _token("circleci-token", "CCIPAT_", r"CCIPAT_[A-Za-z0-9]{16,32}_[A-Za-z0-9]{40,}+"),
+    _token("buildkite-token", "bkua_", r"bkua_[A-Za-z0-9]{40,}+"),
+    # --- people, money, mail, data
+    _token("slack-token", "xox", r"xox[abceoprs]-(?=(?:[A-Za-z-]{0,40}[0-9]){3})[A-Za-z0-9-]{16,}+"),
+    _token("slack-token", "xoxd-", r"xoxd-[A-Za-z0-9%/+=_-]{20,}+"),
+    _token("slack-token", "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}+"),
+    _token(
+        "slack-webhook",
+        "hooks.slack.com/",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/_-]{20,}+)",
+    ),
+    _token("discord-webhook", "discord", r"discord(?:app)?\.com/api/webhooks/[0-9]{15,20}/([A-Za-z0-9_-]{40,}+)"),
+    # A bot token opens with its numeric id in base64, and digits in base64 have a narrow alphabet.
+    _token(
+        "discord-token",
+        "MD MT Mj Mz ND NT Nj Nz OD OT Oj Oz",
+        r"(?:[MNO][DTjz][AEIMQUYcgk][wxyz0-5]){4,6}[A-Za-z0-9_-]{0,6}+\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}+",
+    ),
+    _token("stripe-key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}+"),
+    _token("twilio-key", "SK AC", r"(?:SK|AC)[0-9a-f]{32}(?![A-Za-z0-9])"),
+    _token("sendgrid-key", "SG.", r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,}+"),
+    _token("mailgun-key", "key-", r"key-[0-9a-f]{32,}+"),
+    _token("brevo-key", "xkeysib-", r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16,}+"),
+    _token("resend-key", "re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{24,}+"),
+    _token("shopify-token", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32,}+"),
+    _token("square-token", "sq0atp- sq0csp-", r"sq0(?:atp|csp)-[A-Za-z0-9_-]{22,}+"),
+    _token("square-token", "EAAA", r"EAAA[A-Za-z0-9_-]{55,61}(?![A-Za-z0-9+/=_-])"),
+    _token("linear-key", "lin_api_ lin_oauth_", r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}+"),
+    _token("notion-token", "ntn_ secret_", r"(?:ntn|secret)_[A-Za-z0-9]{40,}+"),
+    _token("airtable-token", "pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64,}+"),
+    _token("figma-token", "figd_", r"figd_[A-Za-z0-9_-]{36,}+"),
+    _token("postman-key", "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34,}+"),
+    _token("posthog-key", "phx_", r"phx_[A-Za-z0-9_-]{40,}+"),
+    _token("grafana-token", "glsa_ glc_eyJ", r"(?:glsa_[A-Za-z0-9]{32}_[0-9a-f]{8,}+|glc_eyJ[A-Za-z0-9+/=]{32,}+)"),
+    _token("newrelic-key", "NRAK-", r"NRAK-[A-Z0-9]{27,}+"),
+    _token("sentry-token", "sntrys_ sntryu_", r"(?:sntryu_[0-9a-f]{64,}+|sntrys_eyJ[A-Za-z0-9+/=_]{40,}+)"),
+    _token("1password-token", "ops_eyJ", r"ops_eyJ[A-Za-z0-9+/=_-]{100,}+"),
+    _token("age-key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{58,}+"),
+)
+"""Tokens of plain characters, each with a run of 20 of them somewhere: to be looked for in such runs only."""
+
+_PEM_GAP: Final = r"(?:\\{1,2}[nr]|[\s\"'+,;>#|:\\→]|[0-9]{1,6}[→\t:|]){1,32}+"
+_PEM_HEADER: Final = r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|X-[A-Za-z-]{1,40}): ?[^\r\n\\\"']{1,200}+"
+_PEM_LABEL: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+
+ANYWHERE: Final = (
+    # A whole block, also unterminated, with escaped line ends, quoted, indented or with line numbers.
+    Rule(
+        "private-key",
+        ("PRIVATE KEY",),
+        rf"-----BEGIN {_PEM_LABEL}(?={_PEM_GAP}(?:{_PEM_HEADER}|[A-Za-z0-9+/=]{{16}}))"
+        rf"(?:{_PEM_GAP}{_PEM_HEADER}){{0,8}}+(?:{_PEM_GAP}[A-Za-z0-9+/=]{{24,100000}}+){{0,4000}}+"
+        rf"(?:(?:{_PEM_GAP}[A-Za-z0-9+/=]{{1,100}}+){{0,2}}+(?:{_PEM_GAP})?-----END {_PEM_LABEL})?",
+    ),
+    Rule("webhook-secret", ("whsec_",), r"whsec_[A-Za-z0-9+/=_-]{24,}+"),
+    Rule("azure-sas", ("sig=",), r"sig=(?<=[?&]sig=)([A-Za-z0-9%/+=_-]{40,}+)"),
+    Rule("telegram-token", (":AA",), r":(AA(?<=[0-9]{8}:AA)[A-Za-z0-9_-]{32,}+)"),
+    # Up to the last `@` before the path: people do write an unescaped one inside a password.
+    Rule(
+        "url-password",
+        ("@",),
+        r"://[^\s/:@\"'`<>\\]{0,128}+:([^\s/\"'`<>\\]{1,256})@(?!sha256:)(?=[A-Za-z0-9\[{$%<.-])",
+        accepts=is_password,
+    ),
+    Rule(
+        "url-token",
+        ("@",),
+        r"://(?:(?<=https://)|(?<=http://))([A-Za-z0-9_-]{24,256}+)(?::x-oauth-basic)?@(?=[A-Za-z0-9])",
+    ),
+)
+"""Secrets that other characters may break up: to be looked for in the whole text."""
