@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 __all__ = [
     "Image",
@@ -36,13 +37,12 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 """Who speaks. A message that carries tool results is a `tool` message in every format."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a value was read from: the wire form as it came, and what it was read as."""
 
     format: str
     data: Mapping[str, Any]
-    said: object
+    said: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +52,35 @@ class _FromWire:
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def read_from(self, data: Mapping[str, Any], *, format: str) -> Self:
-        """The same value, remembering the wire form it was read from."""
-        return replace(self, origin=Origin(format, data, self._said()))
+        """Note the wire form that this value was read from. For readers, of values that they have just made."""
+        object.__setattr__(self, "origin", Origin(format, data, self._said()))
+        return self
 
     def wire(self, format: str) -> Mapping[str, Any] | None:
         """The original wire form, if it is of this format and still says the same."""
         origin = self.origin
-        if origin is None or origin.format != format or origin.said != self._said():
+        if origin is None or origin.format != format or not same(origin.said, self._said()):
             return None
         return origin.data
 
-    def _said(self) -> object:
-        return self
+    def as_read(self) -> Self:
+        """The value before anybody edited it."""
+        return self if self.origin is None else replace(self, **self.origin.said)
+
+    def _said(self) -> dict[str, Any]:
+        """Every field that an edit may change."""
+        return {name: getattr(self, name) for name in type(self).__slots__}
+
+
+def same(left: object, right: object) -> bool:
+    """Tell whether two values are the same as JSON, where `1`, `1.0` and `true` are three things."""
+    if left is right:
+        return True
+    if isinstance(left, dict) and isinstance(right, dict):
+        return list(left) == list(right) and all(same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right and repr(left) == repr(right)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +173,9 @@ class Usage:
         return self.total or self.input + self.output + self.cache_read + self.cache_write
 
 
+_BROKEN: Final = frozenset({"error", "aborted"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Message(_FromWire):
     """One message of a conversation.
@@ -168,6 +188,7 @@ class Message(_FromWire):
         usage: What the provider reported for the request that made this reply.
         model: Which model wrote it.
         stop: Why the model stopped, in the provider's word; `error` and `aborted` mark a broken reply.
+        name: What the speaker is called, where several speak in one role.
     """
 
     role: Role
@@ -177,15 +198,21 @@ class Message(_FromWire):
     usage: Usage | None = None
     model: str | None = None
     stop: str | None = None
+    name: str | None = None
 
-    def _said(self) -> object:
+    def _said(self) -> dict[str, Any]:
         # Ids, times and usage are often known from elsewhere than the wire form: they are no edit of it.
-        return (self.role, self.parts)
+        return {"role": self.role, "parts": self.parts}
 
     @property
     def text(self) -> str:
         """The words of the message (text parts only), joined by line breaks."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether this is a reply that failed or was cut off."""
+        return self.stop in _BROKEN
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -224,9 +251,6 @@ def _essence(part: Part) -> list[Any]:
             return ["opaque", part.kind, part.data]
 
 
-_BROKEN: Final = frozenset({"error", "aborted"})
-
-
 @dataclass(frozen=True, slots=True)
 class Unit:
     """What may be cut as a whole: a message, or an assistant turn with calls and all of its results.
@@ -252,8 +276,9 @@ class Unit:
 def units(messages: Sequence[Message]) -> list[Unit]:
     """Group a conversation into what may be cut as a whole, in order, leaving no message out.
 
-    Assistant messages that follow each other without a break and hold calls belong together (some
-    formats write one reply over several lines), as do the results that come right after them.
+    Assistant messages that follow each other belong together where one of them holds a call (some formats
+    write one reply over several lines), and so does everything up to the last of their results before the
+    assistant speaks again. A broken reply is no part of the reply that came after it.
     """
     grouped: list[Unit] = []
     start = 0
@@ -264,17 +289,35 @@ def units(messages: Sequence[Message]) -> list[Unit]:
 
 
 def _ends(messages: Sequence[Message]) -> Iterator[int]:
-    index = 0
-    while index < len(messages):
-        first = index
-        while index < len(messages) and messages[index].role == "assistant" and messages[index].stop not in _BROKEN:
-            index += 1
-        waiting = {call.id for message in messages[first:index] for call in message.calls}
-        if not waiting:
-            # Nothing here waits for a result: each message stands alone.
-            yield from range(first + 1, max(index, first + 1) + 1)
-            index = max(index, first + 1)
-            continue
-        while index < len(messages) and any(result.call_id in waiting for result in messages[index].results):
-            index += 1
-        yield index
+    start = 0
+    while start < len(messages):
+        spoken = _reply_end(messages, start)
+        waiting = {call.id for message in messages[start:spoken] for call in message.calls}
+        if waiting:
+            stop = _last_result(messages, spoken, waiting)
+            yield stop
+        else:  # nothing here waits for a result: each message stands alone
+            stop = max(spoken, start + 1)
+            yield from range(start + 1, stop + 1)
+        start = stop
+
+
+def _reply_end(messages: Sequence[Message], start: int) -> int:
+    """Where the reply that begins at `start` ends; `start` itself where it is not the assistant who speaks."""
+    if messages[start].role == "assistant" and messages[start].is_broken:
+        return start + 1
+    for index in range(start, len(messages)):
+        if messages[index].role != "assistant" or messages[index].is_broken:
+            return index
+    return len(messages)
+
+
+def _last_result(messages: Sequence[Message], start: int, waiting: AbstractSet[str]) -> int:
+    """Where the last result of the waiting calls ends, before the assistant speaks again."""
+    end = start
+    for index in range(start, len(messages)):
+        if messages[index].role == "assistant":
+            break
+        if any(result.call_id in waiting for result in messages[index].results):
+            end = index + 1
+    return end

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
+from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -34,65 +35,100 @@ STOP_WORDS: Final = frozenset(
 
 # Scripts that are written without spaces between words (and Hangul, whose words carry their particles).
 _UNSEGMENTED: Final = (
-    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff"
-    "\u3105-\u312f\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
-    "\uff66-\uffdc\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u309f"
+    "\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3131-\u31bf\u31f0-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"
+    "\uf900-\ufaff\uff66-\uffdc\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
 )
+_FIRST_UNSEGMENTED: Final = "\u0e00"
 # Vowel signs and points that Python does not count as part of a word.
-_MARKS: Final = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff"
+_MARKS: Final = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff"
+    "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+)
 _WORD: Final = rf"[^\W{_UNSEGMENTED}]+(?:[{_MARKS}]+[^\W{_UNSEGMENTED}]*)*"
-_TOKEN: Final = re.compile(rf"[{_UNSEGMENTED}]+|{_WORD}(?:[.\-/]{_WORD})*")
-_UNSEGMENTED_FIRST: Final = re.compile(rf"[{_UNSEGMENTED}]")
-_HUMP: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+|[^\W\d_]+")
+_TOKEN: Final = re.compile(rf"[{_UNSEGMENTED}]+|{_WORD}(?:[.\-/\uff0e\uff0d\uff0f]{_WORD})*")
+_UNSEGMENTED_CHARACTER: Final = re.compile(rf"[{_UNSEGMENTED}]")
+_HUMP: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SEPARATOR: Final = re.compile(r"[._\-/]+")
 _CYRILLIC: Final = re.compile("[\u0400-\u04ff]")
 
 _LONGEST_TERM: Final = 64
-_MOST_PARTS: Final = 8
+_FEW_PARTS: Final = 8
+_USUAL_PART: Final = 3
 
 
 def terms(text: str) -> list[str]:
     """The search terms of a text, in order, repeated as often as they stand there."""
     found: list[str] = []
     for token in _TOKEN.findall(text):
-        found += _ngrams(token) if _UNSEGMENTED_FIRST.match(token) else expand(token)
+        if token < _FIRST_UNSEGMENTED or not is_unsegmented(token):
+            found += expand(token)
+        else:
+            found += _ngrams(token)
     return found
 
 
 def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Where the terms of a text stand: start, end and the terms of each token, for highlighting."""
+    """Where the terms of a text stand, in the order of `terms`: start, end and the terms of that stretch."""
     for match in _TOKEN.finditer(text):
-        token = match.group()
-        if not _UNSEGMENTED_FIRST.match(token):
-            yield match.start(), match.end(), expand(token)
-            continue
-        for offset, character in enumerate(token):
-            pair = token[offset : offset + 2]
-            start = match.start() + offset
-            yield start, start + 1, (character,)
-            if len(pair) > 1:
-                yield start, start + 2, (pair,)
+        token, start = match.group(), match.start()
+        if is_unsegmented(token):
+            yield from _ngram_spans(token, start)
+        elif found := expand(token):
+            yield start, match.end(), found
 
 
 def is_unsegmented(character: str) -> bool:
     """Tell whether a character belongs to a script that is searched by characters and pairs."""
-    return _UNSEGMENTED_FIRST.match(character) is not None
+    return character >= _FIRST_UNSEGMENTED and _UNSEGMENTED_CHARACTER.match(character) is not None
 
 
 def _ngrams(run: str) -> list[str]:
-    run = unicodedata.normalize("NFKC", run)
-    return [*run, *(left + right for left, right in pairwise(run))]
+    """Each character, and with its neighbour."""
+    characters = run
+    if not unicodedata.is_normalized("NFKC", run):
+        characters = "".join(character for character, _, _ in _characters(run))
+    found = [""] * max(0, 2 * len(characters) - 1)
+    found[::2] = characters
+    found[1::2] = map("".join, pairwise(characters))
+    return found
 
 
-@lru_cache(maxsize=1 << 17)
+def _ngram_spans(run: str, start: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+    placed = [(character, start + first, start + last) for character, first, last in _characters(run)]
+    for (character, first, last), (following, _, end) in pairwise(placed):
+        yield first, last, (character,)
+        yield first, end, (character + following,)
+    for character, first, last in placed[-1:]:
+        yield first, last, (character,)
+
+
+def _characters(run: str) -> Iterator[tuple[str, int, int]]:
+    """The characters of a run without variants of width and composition, and where each one came from."""
+    if unicodedata.is_normalized("NFKC", run):
+        yield from ((character, index, index + 1) for index, character in enumerate(run))
+        return
+    for match in _graphemes().finditer(run):
+        for character in unicodedata.normalize("NFKC", match.group()):
+            if character.isalnum() or is_unsegmented(character):
+                yield character, match.start(), match.end()
+
+
 def expand(token: str) -> tuple[str, ...]:
     """The terms of one word or identifier: its stem, or the whole of it and the stems of its parts."""
+    return _expanded(token) if len(token) <= _LONGEST_TERM else _expand(token)
+
+
+def _expand(token: str) -> tuple[str, ...]:
     token = _fold(token)
     parts = _parts(token)
-    if len(parts) == 1 and parts[0] == token:
+    if parts == [token]:
         return _stemmed(token)
-    whole = (token.lower(),) if len(token) <= _LONGEST_TERM else ()
+    whole = (token.casefold(),) if parts and len(token) <= _LONGEST_TERM else ()
     return whole + tuple(stem for part in parts if len(part) > 1 for stem in _stemmed(part))
+
+
+_expanded = lru_cache(maxsize=1 << 17)(_expand)
 
 
 def _fold(token: str) -> str:
@@ -106,22 +142,24 @@ def _fold(token: str) -> str:
 
 
 def _parts(token: str) -> list[str]:
-    """Split an identifier at separators, humps and digits; hashes and long paths at separators only."""
+    """Split an identifier at separators, humps and digits; a hash, which would fall into crumbs, at separators only."""
     pieces = [piece for piece in _SEPARATOR.split(token) if piece]
     humps = [hump for piece in pieces for hump in (_HUMP.findall(piece) if piece.isascii() else [piece])]
-    parts = humps if len(humps) <= _MOST_PARTS else pieces
-    return parts if len(parts) > 1 else [token.strip("_") or token]
+    crumbs = len(humps) > _FEW_PARTS and sum(map(len, pieces)) < _USUAL_PART * len(humps)
+    return pieces if crumbs else humps
 
 
 def _stemmed(word: str) -> tuple[str, ...]:
-    word = word.lower()
-    if word in STOP_WORDS or len(word) > _LONGEST_TERM:
+    word = word.casefold()
+    if word in STOP_WORDS:
         return ()
-    return (_stemmer("russian" if _CYRILLIC.match(word) else "english").stemWord(word),)
+    language = "russian" if _CYRILLIC.match(word) else "english"
+    return (_stemmer(language, get_ident()).stemWord(word[:_LONGEST_TERM]),)
 
 
-@cache
-def _stemmer(language: str) -> Stemmer.Stemmer:
+@lru_cache(maxsize=64)
+def _stemmer(language: str, _thread: int) -> Stemmer.Stemmer:
+    """A stemmer for one thread: they have inner state."""
     import Stemmer  # noqa: PLC0415 - a compiled part that a reader of settings never needs
 
     return Stemmer.Stemmer(language)
@@ -134,18 +172,23 @@ def digest(text: str) -> str:
 
 # --- cutting -----------------------------------------------------------------
 
-_NEARBY: Final = 64
-_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
+# A character that is read by itself, but for what may stand before it and takes in whatever follows.
+_TAKES_IN: Final = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\u1100-\u115f\ua960-\ua97c\U00011000-\U00011fff"
+_SIMPLE: Final = re.compile(
+    rf"(?<![{_TAKES_IN}])[ -~\u00c0-\u02ff\u0370-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u1e00-\u1fff"
+    "\u3041-\u3096\u30a1-\u30fa\u3131-\u318e\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff66-\uff9d]"
+)
+_FENCE: Final = re.compile(r"^ {0,3}(?:(`{3,})([^`\n]*)|(~{3,})([^\n]*))$", re.MULTILINE)
 
 
 def head(text: str, limit: int) -> str:
     """The first characters of a text, at most `limit`, never half of what is read as one character."""
-    return text[: _boundary(text, limit)]
+    return text[: _cuts(text, limit)[0]]
 
 
 def tail(text: str, limit: int) -> str:
     """The last characters of a text, at most `limit`, never half of what is read as one character."""
-    return text[_start(text, limit) :]
+    return text[_cuts(text, len(text) - max(0, limit))[1] :]
 
 
 def clip(text: str, *, head: int, tail: int, marker: str = "\n...\n") -> str:
@@ -156,51 +199,56 @@ def clip(text: str, *, head: int, tail: int, marker: str = "\n...\n") -> str:
     """
     if len(text) <= head + tail + len(marker):
         return text
-    first, last = text[: _boundary(text, head)], text[_start(text, tail) :]
-    before = _open_fence(first)
-    after = _open_fence(text[: len(text) - len(last)])
+    fences = list(_FENCE.finditer(text))
+    stop = _before_fence(_cuts(text, head)[0], fences)
+    start = _behind_fence(_cuts(text, len(text) - max(0, tail))[1], fences, text)
+    before = _open_fence(_FENCE.finditer(text[:stop]))
+    after = _open_fence(fence for fence in fences if fence.end() <= start)
     closed = f"\n{before}" if before else ""
-    opened = f"{after}\n" if after and last else ""
-    return f"{first}{closed}{marker}{opened}{last}"
+    opened = f"{after}\n" if after and start < len(text) else ""
+    clipped = f"{text[:stop]}{closed}{marker}{opened}{text[start:]}"
+    return clipped if len(clipped) < len(text) else text
 
 
-def _start(text: str, limit: int) -> int:
-    """The first place at which the last `limit` characters of a text may begin."""
-    start = max(0, len(text) - max(0, limit))
-    while start < len(text) and _boundary(text, start) != start:
-        start += 1
-    return start
-
-
-def _boundary(text: str, limit: int) -> int:
-    """The last place at or before `limit` where a text may be cut."""
-    if limit >= len(text) or limit <= 0:
-        return max(0, min(limit, len(text)))
-    if text[limit].isascii() and text[limit] != "\n":
-        return limit
-    start = max(0, limit - _NEARBY)
-    cut = start
-    for match in _graphemes().finditer(text, start, min(len(text), limit + _NEARBY)):
-        if match.end() > limit:
-            break
-        cut = match.end()
-    return cut if cut > start else limit
+def _cuts(text: str, place: int) -> tuple[int, int]:
+    """The last place up to `place`, and the first from it on, that is not inside of what is read as one character."""
+    start = place = max(0, min(place, len(text)))
+    while start > 0 and not _SIMPLE.match(text, start):
+        start -= 1
+    if start == place:
+        return place, place
+    match = next(match for match in _graphemes().finditer(text, start) if match.end() >= place)
+    return (place, place) if match.end() == place else match.span()
 
 
 @cache
 def _graphemes() -> regex.Pattern[str]:
-    import regex  # noqa: PLC0415 - needed only where something is cut
+    import regex  # noqa: PLC0415 - needed only where something is cut or written in variants
 
     return regex.compile(r"\X")
 
 
-def _open_fence(text: str) -> str:
-    """The fence that is still open at the end of a text, or nothing."""
+def _before_fence(place: int, fences: Iterable[re.Match[str]]) -> int:
+    """The place itself, or the beginning of the fence that a cut there would go through."""
+    return next((fence.start() for fence in fences if fence.start() < place < fence.end()), place)
+
+
+def _behind_fence(place: int, fences: Iterable[re.Match[str]], text: str) -> int:
+    """The place itself, or the line after the fence that a cut there would go through, or make of half a line."""
+    end = next((fence.end() for fence in fences if fence.start() < place < fence.end()), None)
+    if end is None and not text.endswith("\n", 0, place):
+        line, _, _ = text[place:].partition("\n")
+        end = place + len(line) if _FENCE.fullmatch(line) else None
+    return place if end is None else min(end + 1, len(text))
+
+
+def _open_fence(fences: Iterable[re.Match[str]]) -> str:
+    """The fence that is open after all of these, or nothing."""
     fence = ""
-    for match in _FENCE.finditer(text):
-        mark = match.group(1)
+    for match in fences:
+        mark, info = match.group(1) or match.group(3), match.group(2) or match.group(4)
         if not fence:
             fence = mark
-        elif mark[0] == fence[0] and len(mark) >= len(fence):
+        elif mark.startswith(fence) and not (info or "").strip():
             fence = ""
     return fence

@@ -8,9 +8,11 @@ one token for a Chinese, Japanese or Korean character. It needs no tables and no
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -36,12 +38,18 @@ MESSAGE_TOKENS: Final = 4
 """What a message costs beside its parts: role and delimiters."""
 TOOL_TOKENS: Final = 8
 """What a tool call or result costs beside its text: ids and delimiters."""
+LOOKED_BACK: Final = 9
+"""How many reports of the provider the correction of the estimate looks at."""
+LARGEST_SCALE: Final = 2.0
+"""The estimate is never corrected further than this."""
 IMAGE_TOKENS: Final = 1600
 """What an image costs at most after the providers have scaled it down."""
-ATTACHMENT_CHARS: Final = 30
-"""Characters of an inline document (base64) for one token."""
+FILE_CHARACTERS: Final = 30
+"""Characters of an inline file (base64) for one token."""
 
 _OTHER_SCRIPTS: Final = re.compile("[^\u0000-\u024f\u1e00-\u1eff\u2000-\u206f]+")
+_FILE_KEYS: Final = frozenset({"data", "file_data"})
+_FILE: Final = re.compile(r"(?:data:[^,]{0,200};base64,)?[A-Za-z0-9+/_=\r\n-]{1000,}")
 
 
 def count_text(text: str) -> int:
@@ -54,13 +62,26 @@ def count_text(text: str) -> int:
 
 
 def count_json(value: Any, *, count: TokenCounter = count_text) -> int:
-    """Tokens of a JSON value as a provider would write it; long inline data counts as the attachment it is."""
-    data = value.get("data") if isinstance(value, Mapping) else None
-    if isinstance(data, str) and len(data) > IMAGE_TOKENS * ATTACHMENT_CHARS:
-        return len(data) // ATTACHMENT_CHARS + count_json({**value, "data": ""}, count=count)
-    if isinstance(value, Mapping) and isinstance(value.get("source"), Mapping):
-        return count_json(value["source"], count=count) + count_json({**value, "source": ""}, count=count)
+    """Tokens of a JSON value as a provider would write it."""
     return count(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def _count_opaque(data: Any, *, count: TokenCounter) -> int:
+    """Tokens of what we do not interpret: as JSON, but for the files in it."""
+    files: list[str] = []
+    written = count_json(_without_files(data, files), count=count)
+    return written + sum(len(file) // FILE_CHARACTERS for file in files)
+
+
+def _without_files(value: Any, files: list[str], *, key: str = "") -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_files(item, files, key=name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_files(item, files) for item in value]
+    if key in _FILE_KEYS and isinstance(value, str) and _FILE.fullmatch(value):
+        files.append(value)
+        return ""
+    return value
 
 
 def count_part(part: Part, *, count: TokenCounter = count_text) -> int:
@@ -79,7 +100,7 @@ def count_part(part: Part, *, count: TokenCounter = count_text) -> int:
         case Image():
             return IMAGE_TOKENS
         case Opaque():
-            return count_json(part.data, count=count)
+            return _count_opaque(part.data, count=count)
 
 
 def count_message(message: Message, *, count: TokenCounter = count_text) -> int:
@@ -102,13 +123,15 @@ class ContextCount:
     Attributes:
         tokens: The figure to go by.
         reported: What the provider last reported; 0 where it never did.
-        trailing: The estimate of what came after that report.
+        trailing: The estimate of what came after that report, corrected by `scale`.
+        scale: How far the estimate was too low between earlier reports; 1 where it was not.
         index: Which message carried the report, or None.
     """
 
     tokens: int
     reported: int
     trailing: int
+    scale: float
     index: int | None
 
 
@@ -120,16 +143,33 @@ def context_tokens(
     `since` is the time of the last compaction in Unix milliseconds: what was reported before it speaks of
     a history that is gone. Broken replies and zero usage report nothing.
     """
-    for index in range(len(messages) - 1, -1, -1):
-        if (reported := _reported(messages[index], since)) > 0:
-            trailing = count_messages(messages[index + 1 :], count=count)
-            return ContextCount(tokens=reported + trailing, reported=reported, trailing=trailing, index=index)
-    total = count_messages(messages, count=count)
-    return ContextCount(tokens=total, reported=0, trailing=total, index=None)
+    reports = _last_reports(messages, since)
+    index, reported = reports[-1] if reports else (None, 0)
+    new = count_messages(messages[0 if index is None else index + 1 :], count=count)
+    scale = _scale(messages, reports, count)
+    trailing = math.ceil(new * scale)
+    return ContextCount(tokens=reported + trailing, reported=reported, trailing=trailing, scale=scale, index=index)
+
+
+def _last_reports(messages: Sequence[Message], since: int | None) -> list[tuple[int, int]]:
+    """Where the provider reported last, and what, oldest first."""
+    places = ((index, _reported(messages[index], since)) for index in range(len(messages) - 1, -1, -1))
+    return list(islice(((index, tokens) for index, tokens in places if tokens > 0), LOOKED_BACK))[::-1]
+
+
+def _scale(messages: Sequence[Message], reports: Sequence[tuple[int, int]], count: TokenCounter) -> float:
+    """How much more than estimated was reported from one report to the next; never less than 1, nor more than 2."""
+    grown = estimated = 0
+    for (first, before), (last, after) in pairwise(reports):
+        usage = messages[last].usage
+        if usage is not None and after - usage.output > before:
+            grown += after - usage.output - before
+            estimated += count_messages(messages[first + 1 : last], count=count)
+    return min(LARGEST_SCALE, max(1.0, grown / estimated)) if estimated else 1.0
 
 
 def _reported(message: Message, since: int | None) -> int:
-    if message.role != "assistant" or message.usage is None or message.stop in {"error", "aborted"}:
+    if message.role != "assistant" or message.usage is None or message.is_broken:
         return 0
     if since is not None and (message.timestamp is None or message.timestamp <= since):
         return 0
@@ -156,8 +196,11 @@ def _tiktoken(encoding: str) -> TokenCounter:
         import tiktoken  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("counting with tiktoken", extra="tiktoken") from None
-    encode = tiktoken.get_encoding(encoding).encode
-    return lambda text: len(encode(text.encode("utf-8", "replace").decode(), disallowed_special=()))
+    try:
+        encode = tiktoken.get_encoding(encoding).encode
+    except (ValueError, OSError) as error:  # a name it does not know, or tables that it could not fetch
+        raise InputError(f"tiktoken has no encoding {encoding!r} here: {error}") from error
+    return lambda text: len(encode(_whole(text), disallowed_special=()))
 
 
 def _tokenizers(path: Path) -> TokenCounter:
@@ -165,7 +208,23 @@ def _tokenizers(path: Path) -> TokenCounter:
         from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("counting with tokenizers", extra="tokenizers") from None
-    if not path.is_file():
-        raise InputError(f"{path}: no such tokenizer file")
-    tokenizer = Tokenizer.from_file(str(path))
-    return lambda text: len(tokenizer.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids)
+    tokenizer = Tokenizer.from_str(_tokenizer_json(path))
+    return lambda text: len(tokenizer.encode(_whole(text), add_special_tokens=False).ids)
+
+
+def _tokenizer_json(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+        known = json.loads(text)
+    except OSError as error:
+        raise InputError(f"{path}: no tokenizer could be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: not a tokenizer.json: {error}") from error
+    if not isinstance(known, dict) or "model" not in known:
+        raise InputError(f"{path}: not a tokenizer.json: it names no model")
+    return text
+
+
+def _whole(text: str) -> str:
+    """The text without half surrogates, which tokenizers refuse."""
+    return text.encode("utf-8", "replace").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Final
 
 from holdfast import transcripts
 from holdfast.messages import Message
-from holdfast.tokens import TokenCounter, count_messages, count_text
+from holdfast.tokens import LARGEST_SCALE, LOOKED_BACK, TokenCounter, count_messages, count_text
 
 __all__ = ["COUNTERS", "Accuracy", "Growth", "growths", "measure"]
 
 COUNTERS: Final[Mapping[str, TokenCounter]] = {
-    "holdfast": count_text,
+    "estimate": count_text,
     "len/3": lambda text: -(-len(text) // 3),
     "len/4": lambda text: -(-len(text) // 4),
 }
@@ -49,13 +50,33 @@ class Accuracy:
 
 
 def measure(paths: Iterable[Path], *, counters: Mapping[str, TokenCounter] = COUNTERS) -> dict[str, Accuracy]:
-    """Measure counters on the transcripts and request logs at these paths."""
-    found = [growth for path in paths for growth in growths(path)]
-    return {name: _accuracy(found, count) for name, count in counters.items()}
+    """Measure counters on the transcripts and request logs at these paths.
+
+    `holdfast` is the estimate corrected by what earlier reports of the same file said; the rest stand as they are.
+    """
+    files = [list(growths(path)) for path in paths]
+    found = [growth for file in files for growth in file]
+    plain = {
+        name: _accuracy(found, [count_messages(growth.new, count=count) for growth in found])
+        for name, count in counters.items()
+    }
+    corrected = [tokens for file in files for tokens in _corrected(file)]
+    return {"holdfast": _accuracy(found, corrected), **plain}
 
 
-def _accuracy(found: Sequence[Growth], count: TokenCounter) -> Accuracy:
-    new = [count_messages(growth.new, count=count) for growth in found]
+def _corrected(file: Sequence[Growth]) -> list[int]:
+    """The estimates of a file, each corrected by the reports before it, as a running conversation corrects them."""
+    estimates = [count_messages(growth.new) for growth in file]
+    corrected: list[int] = []
+    for index, estimate in enumerate(estimates):
+        before = slice(max(0, index - LOOKED_BACK + 1), index)
+        grown = sum(growth.after - growth.before for growth in file[before])
+        scale = grown / sum(estimates[before]) if sum(estimates[before]) else 1.0
+        corrected.append(math.ceil(estimate * min(LARGEST_SCALE, max(1.0, scale))))
+    return corrected
+
+
+def _accuracy(found: Sequence[Growth], new: Sequence[int]) -> Accuracy:
     errors = [(item.before + added - item.after) / item.after for item, added in zip(found, new, strict=True)]
     number = max(1, len(errors))
     grown = sum(item.after - item.before for item in found)

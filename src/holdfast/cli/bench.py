@@ -87,11 +87,21 @@ def redaction(*, samples: int, seed: int, as_json: bool) -> None:
     """How many secrets are masked, and how much else, against the original plugin's patterns."""
     from holdfast.bench.redaction import measure  # noqa: PLC0415 - as above
 
-    found = asdict(measure(samples=samples, seed=seed))
+    found = measure(samples=samples, seed=seed)
     if as_json:
-        emit_json({**machine(), **found})
+        emit_json({**machine(), **asdict(found)})
         return
-    click.echo(f"{found}")
+    rows = {
+        line: {
+            "texts": ours.samples,
+            "precision": ours.precision,
+            "recall": ours.recall,
+            "seed precision": seeds.precision,
+            "seed recall": seeds.recall,
+        }
+        for line, (ours, seeds) in found.rows().items()
+    }
+    print_table(rows, first="secrets")
 
 
 @bench.command()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, TypeAlias
 
 from holdfast.errors import FormatError
 from holdfast.formats.wire import (
     Format,
     Json,
+    blocks,
+    bounded,
     child,
     decode_arguments,
     encode_arguments,
@@ -16,7 +21,10 @@ from holdfast.formats.wire import (
     image_from_url,
     image_url,
     kept,
-    overlay,
+    kind_of,
+    object_arguments,
+    rebuild,
+    text_arguments,
 )
 from holdfast.messages import (
     Image,
@@ -41,6 +49,10 @@ _ROLES: Final[dict[str, Role]] = {
     "assistant": "assistant",
 }
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
+_ENVELOPE: Final = frozenset({"type", "id", "call_id", "status", "action"})
+_IMAGES: Final = frozenset({"input_image", "computer_screenshot"})
+
+_Content: TypeAlias = Text | Image | Opaque
 
 
 # --- reading -----------------------------------------------------------------
@@ -50,75 +62,88 @@ def read(data: Json, where: str) -> Message:
     """Read one input or output item."""
     kind = expect(data, "type", str, where, default="message")
     if kind == "message":
-        message = _read_message(data, where)
-    elif kind == "reasoning":
-        message = Message(role="assistant", parts=(_read_reasoning(data, where),))
-    elif kind.endswith("_call_output"):
-        message = Message(role="tool", parts=(_read_result(data, where),))
-    elif kind.endswith("_call") and isinstance(data.get("call_id"), str):
-        message = Message(role="assistant", parts=(_read_call(data, kind, where),))
-    else:
-        message = Message(role="assistant", parts=(Opaque(kind=kind, data=data),))
-    return message.read_from(data, format=NAME)
+        return _read_message(data, where).read_from(data, format=NAME)
+    part = _read_item(data, kind, where).read_from(data, format=NAME)
+    role: Role = "tool" if isinstance(part, ToolResult) else "assistant"
+    return Message(role=role, parts=(part,)).read_from(data, format=NAME)
 
 
 def _read_message(data: Json, where: str) -> Message:
     name = expect(data, "role", str, where)
     if name not in _ROLES:
-        raise FormatError(f"role {name!r} is not one of {', '.join(_ROLES)}", where=f"{where}.role", format=NAME)
+        raise FormatError(f"role {name[:40]!r} is not one of {', '.join(_ROLES)}", where=f"{where}.role", format=NAME)
     message_id = expect(data, "id", str, where, default="") or None
     return Message(role=_ROLES[name], parts=_read_content(data.get("content"), f"{where}.content"), id=message_id)
 
 
-def _read_content(content: Any, where: str) -> tuple[Text | Image | Opaque, ...]:
+def _read_content(content: Any, where: str) -> tuple[_Content, ...]:
     if isinstance(content, str):
         return (Text(text=content),)
     if not isinstance(content, list):
         found = "missing" if content is None else type(content).__name__
         raise FormatError(f"expected text or a list of parts, found {found}", where=where, format=NAME)
-    return tuple(_read_part(child(part, f"{where}[{i}]"), f"{where}[{i}]") for i, part in enumerate(content))
+    return tuple(_read_part(part, f"{where}[{index}]") for index, part in enumerate(content))
 
 
-def _read_part(data: Json, where: str) -> Text | Image | Opaque:
+def _read_part(block: Any, where: str) -> _Content:
+    data = child(block, where)
     kind = expect(data, "type", str, where)
-    part: Text | Image | Opaque = Opaque(kind=kind, data=data)
+    part: _Content
     if kind in _TEXTS:
         part = Text(text=expect(data, "text", str, where))
-    elif kind == "input_image" and isinstance(data.get("image_url"), str):
+    elif kind == "refusal":
+        part = Text(text=expect(data, "refusal", str, where))
+    elif kind in _IMAGES and isinstance(data.get("image_url"), str):
         part = image_from_url(data["image_url"])
+    else:
+        part = Opaque(kind=kind, data=bounded(data, where))
     return part.read_from(data, format=NAME)
 
 
+def _read_item(data: Json, kind: str, where: str) -> Part:
+    if kind == "reasoning":
+        return _read_reasoning(data, where)
+    if kind.endswith("_call_output") or (kind.endswith("_output") and isinstance(data.get("call_id"), str)):
+        return _read_result(data, kind, where)
+    if kind.endswith("_call") and isinstance(data.get("call_id"), str):
+        return _read_call(data, kind, where)
+    return Opaque(kind=kind, data=bounded(data, where))
+
+
 def _read_reasoning(data: Json, where: str) -> Part:
-    blocks = [*expect(data, "summary", list, where, default=[]), *expect(data, "content", list, where, default=[])]
-    text = "\n\n".join(str(block.get("text", "")) for block in blocks if isinstance(block, Mapping))
+    listed = [*expect(data, "summary", list, where, default=[]), *expect(data, "content", list, where, default=[])]
+    text = "\n\n".join(str(block.get("text", "")) for block in listed if isinstance(block, Mapping))
     sealed = expect(data, "encrypted_content", str, where, default="")
     return Thinking(text=text, signature=sealed or None) if text else RedactedThinking(data=sealed)
 
 
 def _read_call(data: Json, kind: str, where: str) -> ToolCall:
+    arguments: Mapping[str, Any] | str
+    name = expect(data, "name", str, where, default="")
     if kind == "function_call":
-        name, arguments = (
-            expect(data, "name", str, where, default=""),
-            decode_arguments(expect(data, "arguments", str, where, default="")),
-        )
+        arguments = decode_arguments(expect(data, "arguments", str, where, default=""))
     elif kind == "custom_tool_call":
-        name, arguments = expect(data, "name", str, where, default=""), expect(data, "input", str, where, default="")
+        arguments = expect(data, "input", str, where, default="")
     else:  # local shell, computer and their like: the tool is named by the item's type
-        action = data.get("action")
-        name, arguments = kind.removesuffix("_call"), action if isinstance(action, Mapping) else {}
-    return ToolCall(id=expect(data, "call_id", str, where), name=name, arguments=arguments)
+        name, arguments = kind.removesuffix("_call"), _action(data)
+    return ToolCall(id=data["call_id"], name=name, arguments=bounded(arguments, where))
 
 
-def _read_result(data: Json, where: str) -> ToolResult:
+def _action(data: Json) -> Json:
+    action = data.get("action")
+    return action if isinstance(action, Mapping) else {k: v for k, v in data.items() if k not in _ENVELOPE}
+
+
+def _read_result(data: Json, kind: str, where: str) -> ToolResult:
     output = data.get("output")
-    content: tuple[Text | Image | Opaque, ...]
+    content: tuple[_Content, ...] = ()
     if isinstance(output, str | list):
         content = _read_content(output, f"{where}.output")
-    else:
-        content = () if output is None else (Opaque(kind="output", data=output),)
-    call_id = expect(data, "call_id", str, where, default=str(data.get("id") or ""))
-    return ToolResult(call_id=call_id, content=content)
+    elif isinstance(output, Mapping) and isinstance(output.get("type"), str):
+        content = (_read_part(output, f"{where}.output"),)
+    elif output is not None or not kind.endswith("_call_output"):  # an answer in a shape or in fields of its own
+        content = (Opaque(kind=kind, data=bounded(data, where)).read_from(data, format=NAME),)
+    return ToolResult(call_id=expect(data, "call_id", str, where, default=str(data.get("id") or "")), content=content)
 
 
 # --- rendering ---------------------------------------------------------------
@@ -134,59 +159,83 @@ def _render_message(message: Message) -> list[Json]:
     if wire is not None:
         return [wire]
     old = kept(message, NAME)
-    items: list[Json] = []
-    words: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, Text | Image):
-            words.append(part)
-            continue
-        items += _render_words(message.role, words, old)
-        words = []
-        items += _render_item(part, old)
-    return items + _render_words(message.role, words, old)
+    is_message = bool(old) and kind_of(old) in {"", "message"}
+    worded = (Text, Image, Opaque) if is_message else (Text, Image)
+    origin = message.origin if is_message else None
+    items: list[Json | None] = []
+    for spoken, group in groupby(message.parts, key=lambda part: isinstance(part, worded)):
+        parts = tuple(group)
+        if spoken:
+            items.append(rebuild(replace(message, parts=parts, origin=origin), _make_words, format=NAME))
+            origin = None  # one item is one message: what follows it is new
+        else:
+            items += [rebuild(part, _make_item, format=NAME) for part in parts]
+    return [item for item in items if item is not None]
 
 
-def _render_words(role: Role, words: Sequence[Part], old: Json) -> list[Json]:
-    if not words:
-        return []
-    old = old if old.get("type", "message") == "message" else {}
-    wire_role = old.get("role", "user" if role == "tool" else role)
-    if isinstance(old.get("content"), str) and all(isinstance(part, Text) for part in words):
-        return [overlay(old, {"content": "\n".join(part.text for part in words if isinstance(part, Text))})]
-    content = [_render_part(part, role) for part in words]
-    return [overlay(old or {"type": "message"}, {"role": wire_role, "content": content})]
+def _make_words(message: Message, old: Json) -> Json | None:
+    content = _make_content(message.parts, old.get("content"), message.role)
+    spoken = "user" if message.role == "tool" else message.role
+    role = old["role"] if _ROLES.get(old.get("role", "")) == spoken else spoken
+    return {"role": role, "content": content} if content else None
 
 
-def _render_part(part: Part, role: Role) -> Json:
-    wire = part.wire(NAME)
-    if wire is not None:
-        return wire
-    old = kept(part, NAME)
-    if isinstance(part, Image):
-        return overlay(old, {"type": "input_image", "image_url": image_url(part)})
-    assert isinstance(part, Text)
-    return overlay({"type": "output_text" if role == "assistant" else "input_text"} | dict(old), {"text": part.text})
+def _make_content(parts: Sequence[Part], old: object, role: Role) -> str | list[Json]:
+    """Content as one string where that is what it was, or where it is one plain text, else as a list of parts."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    bare = len(parts) == 1 and not isinstance(old, list) and not kept(parts[0], NAME)
+    if len(texts) == len(parts) and (bare or isinstance(old, str)):
+        return "\n".join(texts)
+    make = partial(_make_part, role=role)
+    rendered = (rebuild(part, make, format=NAME) for part in parts if isinstance(part, _Content))
+    return [part for part in rendered if part is not None]
 
 
-def _render_item(part: Part, old: Json) -> list[Json]:
+def _make_part(part: _Content, old: Json, *, role: Role) -> Json | None:
+    match part:
+        case Text() if "refusal" in old:
+            return {"type": "refusal", "refusal": part.text} if part.text else None
+        case Text():
+            kind = "output_text" if role == "assistant" else "input_text"
+            return {"type": kind, "text": part.text} if part.text else None
+        case Image():
+            return {"type": "input_image", "image_url": image_url(part)}
+        case Opaque():
+            return part.data if old else None
+
+
+def _make_item(part: Part, old: Json) -> Json | None:
     match part:
         case ToolCall():
-            return [_render_call(part, old)]
+            return _make_call(part, old)
         case ToolResult():
-            blocks = [_render_part(block, "tool") for block in part.content if isinstance(block, Text | Image)]
-            output = part.text if all(isinstance(block, Text) for block in part.content) else blocks
-            own = old if str(old.get("type", "")).endswith("_call_output") else {"type": "function_call_output"}
-            return [overlay(own, {"call_id": part.call_id, "output": output})]
+            return {
+                "type": "function_call_output",
+                "call_id": part.call_id,
+                "output": _make_output(part.content, old.get("output")),
+            }
+        case Opaque():
+            return part.data if old else None
         case _:
-            # Reasoning of another provider cannot be read here, and opaque parts belong to their own format.
-            return []
+            # Reasoning is kept whole or dropped whole, and that of another provider cannot be read here.
+            return None
 
 
-def _render_call(call: ToolCall, old: Json) -> Json:
-    if old.get("type") == "custom_tool_call" and isinstance(call.arguments, str):
-        return overlay(old, {"call_id": call.id, "name": call.name, "input": call.arguments})
-    own = old if old.get("type") == "function_call" else {"type": "function_call"}
-    return overlay(own, {"call_id": call.id, "name": call.name, "arguments": encode_arguments(call.arguments)})
+def _make_call(call: ToolCall, old: Json) -> Json:
+    if old.get("type") == "custom_tool_call":
+        return {"call_id": call.id, "name": call.name, "input": text_arguments(call.arguments)}
+    if old.get("type", "function_call") == "function_call":
+        fields = {"call_id": call.id, "name": call.name, "arguments": encode_arguments(call.arguments)}
+        return {"type": "function_call", **fields}
+    action = object_arguments(call.arguments)
+    return {"call_id": call.id, **({"action": action} if isinstance(old.get("action"), Mapping) else action)}
+
+
+def _make_output(content: Sequence[Part], old: object) -> object:
+    if all(isinstance(block, Text) and not kept(block, NAME) for block in content) and not isinstance(old, list):
+        return "\n".join(block.text for block in content if isinstance(block, Text))
+    rendered = _make_content(content, old if isinstance(old, list) else [], "tool")
+    return rendered[0] if isinstance(old, Mapping) and rendered else rendered or ""
 
 
 # --- recognising -------------------------------------------------------------
@@ -197,14 +246,11 @@ _OWN_ITEMS: Final = frozenset({"reasoning", "item_reference", "compaction"})
 
 def marks(data: Json) -> str | None:
     """What only Responses has: typed items and its own content parts."""
-    kind = data.get("type")
-    if isinstance(kind, str) and (kind in _OWN_ITEMS or kind.endswith(("_call", "_call_output"))):
+    kind = kind_of(data)
+    if kind in _OWN_ITEMS or kind.endswith(("_call", "_call_output")):
         return f"a {kind} item"
-    content = data.get("content")
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, Mapping) and part.get("type") in _OWN_PARTS:
-            return f"an {part['type']} part"
-    return None
+    kinds = (kind_of(part) for part in blocks(data))
+    return next((f"an {kind} part" for kind in kinds if kind in _OWN_PARTS), None)
 
 
 OPENAI_RESPONSES: Final = Format(name=NAME, read=read, render=render, marks=marks)

@@ -1,0 +1,369 @@
+"""What holds for every message list, of every format."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import FormatError
+from holdfast.formats import FORMATS, detect, read, read_request, render, render_request
+from holdfast.formats.wire import encode_arguments
+from holdfast.messages import Message, Part, Text, ToolCall, ToolResult, units
+from holdfast.tokens import count_messages
+from strategies import WIRE, conversations, damaged, json_values, objects
+
+NAMES = sorted(FORMATS)
+each_format = pytest.mark.parametrize("name", NAMES)
+slow = settings(
+    max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None
+)
+SENTINEL = "⟦edited⟧"
+
+
+class TestUntouched:
+    """Nothing was edited."""
+
+    @each_format
+    @slow
+    @given(data=st.data())
+    def test_what_nobody_edited_comes_back_byte_for_byte(self, name: str, data: st.DataObject) -> None:
+        """Reading and rendering give the same bytes, whatever unknown fields and order of keys."""
+        wires = data.draw(WIRE[name])
+        before = json.dumps(wires)
+
+        rendered = render(read(wires, format=name), name)
+
+        assert json.dumps(rendered) == before
+        assert json.dumps(wires) == before
+
+    @each_format
+    @slow
+    @given(data=st.data())
+    def test_what_is_known_from_elsewhere_is_no_edit(self, name: str, data: st.DataObject) -> None:
+        """An id, a time or a model that a session file adds does not change what is rendered."""
+        wires = data.draw(WIRE[name])
+        told = [replace(message, id="e1", timestamp=7, model="m", stop="s") for message in read(wires, format=name)]
+
+        assert json.dumps(render(told, name)) == json.dumps(wires)
+
+    @each_format
+    @slow
+    @given(data=st.data(), system=st.none() | st.text(min_size=1), body=objects())
+    def test_a_request_comes_back_byte_for_byte(
+        self, name: str, data: st.DataObject, system: str | None, body: dict[str, Any]
+    ) -> None:
+        """The conversation's fields of a request body are rendered as they came."""
+        key = {"openai_responses": "input"}.get(name, "messages")
+        beside = {"anthropic": "system", "openai_responses": "instructions"}.get(name)
+        fields: dict[str, Any] = {key: data.draw(WIRE[name])}
+        if beside is not None and system is not None:
+            fields = {beside: system, **fields}
+
+        rendered = render_request(read_request({**body, **fields}, format=name), name)
+
+        assert json.dumps(rendered) == json.dumps(fields)
+
+
+def text_places(parts: tuple[Part, ...]) -> list[tuple[int, int | None]]:
+    """Where the texts of a message are: a part, or a block of a result."""
+    places: list[tuple[int, int | None]] = []
+    for index, part in enumerate(parts):
+        if isinstance(part, Text):
+            places.append((index, None))
+        if isinstance(part, ToolResult):
+            places += [(index, inner) for inner, block in enumerate(part.content) if isinstance(block, Text)]
+    return places
+
+
+def edited(message: Message, place: tuple[int, int | None]) -> tuple[Message, str]:
+    """The message with one text replaced by the sentinel, and what it said before."""
+    index, inner = place
+    part = message.parts[index]
+    if isinstance(part, ToolResult) and inner is not None:
+        block = part.content[inner]
+        assert isinstance(block, Text)
+        content = (*part.content[:inner], replace(block, text=SENTINEL), *part.content[inner + 1 :])
+        changed: Part = replace(part, content=content)
+        old = block.text
+    else:
+        assert isinstance(part, Text)
+        changed, old = replace(part, text=SENTINEL), part.text
+    return replace(message, parts=(*message.parts[:index], changed, *message.parts[index + 1 :])), old
+
+
+def restored(value: Any, old: str) -> Any:
+    """The JSON value with the sentinel replaced by what stood there before."""
+    if isinstance(value, dict):
+        return {key: restored(item, old) for key, item in value.items()}
+    if isinstance(value, list):
+        return [restored(item, old) for item in value]
+    return old if value == SENTINEL else value
+
+
+def is_told(wire: Any) -> bool:
+    """Whether a pi message's text is put together from fields, so that an edit has to take their place."""
+    return wire.get("role") in {"bashExecution", "branchSummary", "compactionSummary"}
+
+
+class TestEdits:
+    """One thing was edited."""
+
+    @each_format
+    @slow
+    @given(data=st.data())
+    def test_an_edited_text_changes_nothing_else(self, name: str, data: st.DataObject) -> None:
+        """Of a list in which one text was replaced, only that text is rendered anew."""
+        wires = [wire for wire in data.draw(WIRE[name]) if not is_told(wire)]
+        read_back = read(wires, format=name)
+        places = [(at, place) for at, message in enumerate(read_back) for place in text_places(message.parts)]
+        assume(places)
+        at, place = data.draw(st.sampled_from(places))
+        before = copy.deepcopy(wires)
+        read_back[at], old = edited(read_back[at], place)
+
+        rendered = render(read_back, name)
+
+        assert SENTINEL in json.dumps(rendered[at], ensure_ascii=False)
+        assert json.dumps(restored(rendered, old)) == json.dumps(before)
+        assert json.dumps(wires) == json.dumps(before)
+
+    @each_format
+    @slow
+    @given(data=st.data())
+    def test_a_replaced_result_keeps_the_fields_around_it(self, name: str, data: st.DataObject) -> None:
+        """Pruning a tool result down to a note keeps its id, its error flag and every field that nobody knows."""
+        wires = data.draw(WIRE[name])
+        read_back = read(wires, format=name)
+        pruned = [_pruned(message) for message in read_back]
+
+        rendered = render(pruned, name)
+
+        assert len(rendered) == len(wires)
+        for wire, now in zip(wires, rendered, strict=True):
+            assert _around_results(wire) == _around_results(now)
+
+    @each_format
+    @slow
+    @given(data=st.data(), arguments=objects())
+    def test_edited_arguments_leave_no_copy_behind(
+        self, name: str, data: st.DataObject, arguments: dict[str, Any]
+    ) -> None:
+        """In whatever spelling a call was read, after an edit its old arguments are gone and the new ones are read."""
+        wires = data.draw(WIRE[name])
+        read_back = read(wires, format=name)
+        masked = [_with_arguments(message, {"masked": arguments}) for message in read_back]
+
+        again = read(render(masked, name), format=name)
+
+        assert _calls(again) == _calls(masked)
+
+
+def _pruned(message: Message) -> Message:
+    note = (Text(text="[pruned]"),)
+    parts = (replace(part, content=note) if isinstance(part, ToolResult) else part for part in message.parts)
+    return replace(message, parts=tuple(parts))
+
+
+def _around_results(wire: Any) -> Any:
+    """A wire object without what its results say."""
+    kept = {key: value for key, value in wire.items() if key != "output"}
+    if wire.get("role") in {"tool", "function", "toolResult", "tool_result"}:
+        return {key: value for key, value in kept.items() if key != "content"}
+    if not isinstance(wire.get("content"), list):
+        return kept
+    blocks = [
+        {key: value for key, value in block.items() if key != "content"}
+        if block.get("type") == "tool_result"
+        else block
+        for block in wire["content"]
+    ]
+    return {**kept, "content": blocks}
+
+
+def _with_arguments(message: Message, arguments: dict[str, Any]) -> Message:
+    parts = (replace(part, arguments=arguments) if isinstance(part, ToolCall) else part for part in message.parts)
+    return replace(message, parts=tuple(parts))
+
+
+def _blank(text: str) -> bool:
+    return not text.strip()
+
+
+def _said(listed: list[Message]) -> str:
+    """Every word in a list: texts, and the texts in results."""
+    said = [text for message in listed for text in (message.text, *(result.text for result in message.results))]
+    return "\n".join(said)
+
+
+def _calls(listed: list[Message]) -> list[tuple[str, str, str]]:
+    return [
+        (call.id, call.name, _arguments(call))
+        for message in listed
+        if message.role == "assistant"
+        for call in message.calls
+    ]
+
+
+def _arguments(call: ToolCall) -> str:
+    """Arguments, whichever way a format had to carry them."""
+    raw = call.arguments.get("_raw") if not isinstance(call.arguments, str) and len(call.arguments) == 1 else None
+    text = encode_arguments(raw if isinstance(raw, str) else call.arguments)
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        return text
+
+
+def assert_carried(listed: list[Message], name: str) -> list[Any]:
+    """Check that a rendering can be read by its own reader and says what the messages said."""
+    rendered = render(listed, name)
+    again = read(json.loads(json.dumps(rendered)), format=name)
+    assert json.dumps(render(again, name)) == json.dumps(rendered)
+    said = _said(again)
+    for message in listed:
+        for part in message.parts:
+            if isinstance(part, Text) and not _blank(part.text):
+                assert part.text in said
+            if isinstance(part, ToolResult):
+                assert all(
+                    _blank(block.text) or block.text in said for block in part.content if isinstance(block, Text)
+                )
+    assert _calls(again) == _calls(listed)
+    assert [result.call_id for message in again for result in message.results] == [
+        result.call_id for message in listed for result in message.results
+    ]
+    return rendered
+
+
+def assert_accepted(rendered: list[Any], name: str) -> None:
+    """Check that nothing is there that the provider refuses for being empty."""
+    for wire in rendered:
+        if name == "anthropic":
+            assert wire["content"]
+            assert not isinstance(wire["content"], str) or not _blank(wire["content"])
+            for block in wire["content"] if isinstance(wire["content"], list) else ():
+                assert block["type"] != "text" or not _blank(block["text"])
+        if name == "openai_chat" and wire["role"] != "tool":
+            assert wire.get("content") or wire.get("tool_calls")
+        if name == "openai_responses" and "role" in wire:
+            assert wire["content"]
+
+
+class TestOtherFormats:
+    """From one format, or none, to another."""
+
+    @each_format
+    @slow
+    @given(listed=conversations())
+    def test_any_message_list_can_be_said_in_any_format(self, name: str, listed: list[Message]) -> None:
+        """Texts, calls and results arrive, and nothing empty does that a provider refuses."""
+        assert_accepted(assert_carried(listed, name), name)
+
+    @pytest.mark.parametrize(("name", "other"), list(permutations(NAMES, 2)))
+    @settings(slow, max_examples=15)
+    @given(data=st.data())
+    def test_a_message_list_of_one_format_can_be_said_in_another(
+        self, name: str, other: str, data: st.DataObject
+    ) -> None:
+        """What was read from a provider can be handed to any other."""
+        listed = read(data.draw(WIRE[name]), format=name)
+
+        assert_accepted(assert_carried(listed, other), other)
+
+    @slow
+    @given(listed=conversations())
+    def test_pi_carries_a_conversation_whole(self, listed: list[Message]) -> None:
+        """What a session file holds is what was said: our own sessions lose no part of any kind."""
+        said = [part for message in listed for part in message.parts if not _is_reference(part)]
+        again = [part for message in read(render(listed, "pi"), format="pi") for part in message.parts]
+
+        for part in said:
+            if not isinstance(part, ToolResult | ToolCall):
+                assert part in again
+
+    @each_format
+    @slow
+    @given(listed=conversations())
+    def test_a_rendering_is_recognised(self, name: str, listed: list[Message]) -> None:
+        """Wherever a rendering holds a mark of its format, it is detected as that format."""
+        rendered = render(listed, name)
+        assume(any(FORMATS[name].marks(wire) for wire in rendered))
+
+        assert detect(rendered) == name
+
+
+def _is_reference(part: Part) -> bool:
+    return getattr(part, "url", None) is not None
+
+
+class TestRecognition:
+    """The format of a list."""
+
+    @each_format
+    @slow
+    @given(data=st.data())
+    def test_a_list_with_a_mark_is_recognised(self, name: str, data: st.DataObject) -> None:
+        """No list of one format is taken for two, and a mark decides."""
+        wires = data.draw(WIRE[name])
+        assume(any(FORMATS[name].marks(wire) for wire in wires))
+
+        assert detect(wires) == name
+
+
+def attempt(reading: Callable[[], list[Message]]) -> tuple[list[Message], FormatError | None]:
+    """What was read, or why not; anything but a FormatError gets through to the test."""
+    try:
+        return reading(), None
+    except FormatError as error:
+        return [], error
+
+
+class TestBadInput:
+    """Anything but messages."""
+
+    @pytest.mark.parametrize("name", [None, *NAMES])
+    @slow
+    @given(value=json_values())
+    def test_any_json_value_is_read_or_refused(self, name: str | None, value: Any) -> None:
+        """Arbitrary JSON gives messages or a FormatError that names the place."""
+        _, refusal = attempt(lambda: read(value, format=name))
+
+        assert refusal is None or refusal.where.startswith("messages")
+
+    @each_format
+    @slow
+    @given(data=st.data(), guess=st.booleans())
+    def test_a_damaged_list_is_read_or_refused(self, name: str, data: st.DataObject, guess: bool) -> None:  # noqa: FBT001
+        """One wrong value anywhere gives a FormatError that names the place, or messages that can be worked with."""
+        wires = data.draw(damaged(WIRE[name]))
+
+        listed, refusal = attempt(lambda: read(wires, format=None if guess else name))
+
+        assert refusal is None or refusal.where.startswith("messages")
+        assert all(message.digest for message in listed)
+        assert count_messages(listed) >= 0
+        assert sum(len(unit.messages) for unit in units(listed)) == len(listed)
+        for other in NAMES:
+            json.dumps(render(listed, other))
+
+    @slow
+    @given(body=json_values() | objects(), data=st.data())
+    def test_any_request_body_is_read_or_refused(self, body: Any, data: st.DataObject) -> None:
+        """A body of any shape gives messages or a FormatError."""
+        if isinstance(body, dict):
+            key = data.draw(st.sampled_from(["messages", "input", "system", "instructions"]))
+            body = {**body, key: data.draw(json_values())}
+
+        listed, refusal = attempt(lambda: read_request(body))
+
+        assert refusal is None or refusal.where
+        for name in NAMES:
+            json.dumps(render_request(listed, name))

@@ -1,0 +1,89 @@
+"""What holds for every conversation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.formats import FORMATS, read
+from holdfast.messages import Message, Opaque, Part, ToolCall, ToolResult, units
+from strategies import WIRE, conversations, messages
+
+
+class TestDigests:
+    """The digest of a message."""
+
+    @given(message=messages())
+    def test_only_what_is_said_counts(self, message: Message) -> None:
+        """Ids, times, usage and the wire form do not enter the digest."""
+        told = replace(message, id="x", timestamp=1, usage=None, model="m", stop=None).read_from({}, format="pi")
+
+        assert told.digest == message.digest
+
+    @given(one=messages(), other=messages())
+    def test_two_digests_are_equal_where_the_messages_are(self, one: Message, other: Message) -> None:
+        """Role and parts decide, the order of keys and the names of results' tools aside."""
+        assert (one.digest == other.digest) == (_spoken(one) == _spoken(other))
+
+    @pytest.mark.parametrize("name", sorted(FORMATS))
+    @settings(deadline=None, max_examples=30)
+    @given(data=st.data())
+    def test_a_message_read_twice_has_one_digest(self, name: str, data: st.DataObject) -> None:
+        """It does not depend on the objects that hold the message."""
+        wires = data.draw(WIRE[name])
+        again = json.loads(json.dumps(wires))
+
+        assert [m.digest for m in read(wires, format=name)] == [m.digest for m in read(again, format=name)]
+
+
+def _spoken(message: Message) -> str:
+    return json.dumps([message.role, *map(_plain, message.parts)], sort_keys=True)
+
+
+def _plain(part: Part) -> list[Any]:
+    """A part as JSON: its kind and its fields."""
+    if isinstance(part, ToolResult):
+        return ["result", part.call_id, part.is_error, list(map(_plain, part.content))]
+    if isinstance(part, ToolCall):
+        return ["call", part.id, part.name, part.arguments]
+    if isinstance(part, Opaque):
+        return ["opaque", part.kind, part.data]
+    return [repr(part)]
+
+
+class TestUnits:
+    """What may be cut as a whole."""
+
+    @given(listed=conversations())
+    def test_units_cover_every_message_once_in_order(self, listed: list[Message]) -> None:
+        """Nothing is left out, doubled or moved."""
+        found = units(listed)
+
+        assert [message for unit in found for message in unit.messages] == listed
+        assert all(left.stop == right.start for left, right in pairwise(found))
+        assert not found or (found[0].start, found[-1].stop) == (0, len(listed))
+
+    @given(listed=conversations())
+    def test_a_call_and_its_results_are_never_parted(self, listed: list[Message]) -> None:
+        """No unit ends between a call and a result of it that comes before the assistant speaks again."""
+        for unit in units(listed):
+            waiting = {call.id for message in unit.messages if message.role == "assistant" for call in message.calls}
+            for message in listed[unit.stop :]:
+                if message.role == "assistant":
+                    break
+                assert waiting.isdisjoint(result.call_id for result in message.results)
+
+    @given(listed=conversations())
+    def test_cutting_units_leaves_the_others_as_they_are(self, listed: list[Message]) -> None:
+        """Grouping what is left after the first unit was cut gives the remaining units."""
+        found = units(listed)
+
+        rest = units(listed[found[0].stop :]) if found else []
+
+        assert [unit.messages for unit in rest] == [unit.messages for unit in found[1:]]

@@ -1,0 +1,84 @@
+"""Small conversations in canonical form, for tests of the window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from holdfast.context.budget import Budget
+from holdfast.context.edits import Item
+from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
+from holdfast.tokens import count_message
+
+__all__ = ["answer", "call", "items", "limits", "reply", "results", "said", "system", "texts", "user"]
+
+PIXEL = Image(media_type="image/png", data="iVBORw0KGgo=")
+
+
+def system(text: str = "You are careful.") -> Message:
+    """The system prompt."""
+    return Message(role="system", parts=(Text(text=text),))
+
+
+def user(text: str, *parts: Part) -> Message:
+    """What the user says."""
+    return Message(role="user", parts=(Text(text=text), *parts))
+
+
+def call(call_id: str, name: str = "bash", **arguments: object) -> ToolCall:
+    """A call of a tool."""
+    return ToolCall(id=call_id, name=name, arguments=arguments)
+
+
+def reply(text: str = "", *calls: ToolCall, thought: str | None = None, stop: str | None = None) -> Message:
+    """What the assistant says, after a signed thought where there is one, and which tools it calls."""
+    thoughts = (Thinking(text=thought, signature=f"signed {thought}"),) if thought is not None else ()
+    words = (Text(text=text),) if text else ()
+    return Message(role="assistant", parts=(*thoughts, *words, *calls), stop=stop)
+
+
+def answer(call_id: str, text: str = "done", *, is_error: bool = False, name: str | None = None) -> ToolResult:
+    """What a tool answers."""
+    return ToolResult(call_id=call_id, content=(Text(text=text),), is_error=is_error, name=name)
+
+
+def results(*answers: ToolResult, said: str = "") -> Message:
+    """A message with answers of tools, and what the user says beside them."""
+    return Message(role="tool", parts=(*answers, *((Text(text=said),) if said else ())))
+
+
+def items(messages: Iterable[Message], *, pinned: Sequence[int] = ()) -> list[Item]:
+    """Messages as items of a window, numbered from 1."""
+    return [
+        Item(
+            message=message,
+            id=number,
+            tokens=count_message(message),
+            kind="system" if message.role == "system" else "message",
+            pinned=number in pinned,
+        )
+        for number, message in enumerate(messages, 1)
+    ]
+
+
+def limits(safe: int, *, window: int | None = None, recall: int = 0) -> Budget:
+    """Limits of a request by what matters to a test: what messages may take before a block is recalled."""
+    size = window or 2 * (safe + recall)
+    return Budget(
+        window=size,
+        reserve=size - safe - recall,
+        overhead=0,
+        recall=recall,
+        live_recall=2 * recall,
+        soft_threshold=0,
+        history=size // 2,
+    )
+
+
+def said(window: Iterable[Item]) -> list[int]:
+    """The numbers of what is in a window."""
+    return [item.id for item in window]
+
+
+def texts(messages: Iterable[Message]) -> list[str]:
+    """What is said in each message, results included."""
+    return [" ".join([message.text, *(result.text for result in message.results)]).strip() for message in messages]
