@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, str]] = {
     "recall": "memory:recall",
     "reindex": "upkeep:reindex",
     "remember": "memory:remember",
+    "replay": "replay:replay",
     "search": "memory:search",
     "sessions": "sessions:sessions",
     "show": "show:show",

@@ -88,7 +88,7 @@ def measure(messages: Sequence[Message], count: TokenCounter) -> Reported:
     requests = last = 0
     for index, message in enumerate(messages):
         real = message.usage.context if message.usage is not None else 0
-        if message.role != "assistant" or real <= 0 or message.stop in {"error", "aborted"}:
+        if message.role != "assistant" or real <= 0 or message.is_broken:
             continue
         before = context_tokens(messages[:index], count=count)
         if before.index is not None:
