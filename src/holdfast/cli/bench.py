@@ -175,13 +175,15 @@ def store(*, segments: tuple[int, ...], as_json: bool) -> None:
 
 @bench.command()
 @click.option("--kills", type=click.IntRange(min=1), default=25, show_default=True)
+@click.option("--minutes", type=float, default=0.0, show_default=True, help="Eight processes at once for so long.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json
-def crash(*, kills: int, seed: int, as_json: bool) -> None:
+def crash(*, kills: int, minutes: float, seed: int, as_json: bool) -> None:
     """Kill a writing process again and again, and count what was acknowledged and is gone."""
     from holdfast.bench.crash import measure  # noqa: PLC0415 - as above
 
-    found = dict(measure(kills=kills, seed=seed))
+    with Progress(kills) as progress:
+        found = dict(measure(kills=kills, minutes=minutes, seed=seed, progress=lambda n: progress.advance(n, "kills")))
     if as_json:
         emit_json({**found, **machine()})
         return

@@ -1,0 +1,140 @@
+"""The engine: from a whole history to a window that fits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.context.verify import check
+from holdfast.engine import Engine
+from holdfast.errors import WindowTooSmallError
+from holdfast.memory.block import OPEN
+from holdfast.settings import Embedding, Settings
+
+QUIET = Settings(embedding=Embedding(provider="none"))
+LIMIT = 40_000
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine over a memory of its own, by words alone."""
+    with Engine.open(tmp_path / "memory", settings=QUIET) as opened:
+        yield opened
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    """A message as a client sends it."""
+    return {"role": role, "content": text}
+
+
+def long_talk(turns: int) -> list[dict[str, Any]]:
+    """A conversation of so many questions and answers, about 700 tokens a turn, with one fact at the start."""
+    talk = [said("system", "You are a careful engineer.")]
+    talk += [
+        said("user", "Remember: the staging database listens on port 6543."),
+        said("assistant", "Noted: port 6543."),
+    ]
+    for turn in range(turns):
+        talk.append(said("user", f"Step {turn}: please refactor module number {turn}. " + f"detail{turn} " * 90))
+        talk.append(said("assistant", f"Module {turn} is done. " + f"change{turn} " * 90))
+    return talk
+
+
+class TestAssemble:
+    def test_what_fits_comes_back_as_it_was(self, engine: Engine) -> None:
+        """A short conversation is sent byte for byte as it was handed in."""
+        talk = long_talk(2)
+        window = engine.assemble(talk, session="s", limit=LIMIT)
+        assert json.dumps(window.render()) == json.dumps(talk)
+        assert window.report.changes == ()
+
+    def test_what_does_not_fit_is_cut_to_the_limit_and_stays_valid(self, engine: Engine) -> None:
+        """A long conversation is trimmed below the limit, and every provider would take it."""
+        window = engine.assemble(long_talk(120), session="s", limit=LIMIT)
+        assert window.report.total_tokens <= LIMIT
+        assert any(change.kind == "trimmed" for change in window.report.changes)
+        for provider in ("openai_chat", "anthropic", "openai_responses"):
+            assert check(window.render(provider), provider) == []
+
+    def test_what_left_the_window_is_recalled_in_the_same_turn(self, engine: Engine) -> None:
+        """A fact that was trimmed away is in the block of the very request that trimmed it."""
+        talk = [*long_talk(120), said("user", "Which port does the staging database listen on?")]
+        window = engine.assemble(talk, session="s", limit=LIMIT)
+        assert "6543" in str(window.render()[-1])
+        assert OPEN in str(window.render()[-1])
+
+    def test_nothing_is_lost(self, engine: Engine) -> None:
+        """Every message of a conversation that was cut can be had back from the archive."""
+        talk = long_talk(120)
+        engine.assemble(talk, session="s", limit=LIMIT)
+        rows = engine.get(range(1, len(talk) + 1), session="s")
+        assert [row.message.text for row in rows] == [message["content"] for message in talk]
+
+    def test_a_window_only_grows_between_two_cuts(self, engine: Engine) -> None:
+        """Without a cut the request before is a beginning of the next one, block and all."""
+        talk = long_talk(120)
+        for turn in range(6):
+            talk.append(said("user", f"Which port does the staging database listen on, question {turn}?"))
+            window = engine.assemble(talk, session="s", limit=LIMIT)
+            if turn:
+                assert window.report.prefix_kept == 1.0
+            talk.append(said("assistant", "6543."))
+
+    def test_another_process_renders_the_same(self, tmp_path: Path) -> None:
+        """What was trimmed and recalled is recorded: a new engine sends the same window."""
+        talk = [*long_talk(120), said("user", "Which port does the staging database listen on?")]
+        with Engine.open(tmp_path, settings=QUIET) as first:
+            sent = first.assemble(talk, session="s", limit=LIMIT).render()
+        with Engine.open(tmp_path, settings=QUIET) as second:
+            assert second.assemble(talk, session="s", limit=LIMIT).render() == sent
+
+    def test_a_block_that_comes_back_is_not_archived(self, engine: Engine) -> None:
+        """A client that sends the recalled block as a part of its history does not feed it to the memory."""
+        talk = [*long_talk(120), said("user", "Which port does the staging database listen on?")]
+        echoed = [dict(message) for message in engine.assemble(talk, session="s", limit=LIMIT).render()]
+        engine.assemble([*echoed, said("assistant", "6543")], session="s", limit=LIMIT)
+        rows = engine.get(range(1, 1000), session="s")
+        assert all("<recalled-context" not in row.message.text for row in rows)
+
+    def test_what_must_stay_and_does_not_fit_is_a_typed_error(self, engine: Engine) -> None:
+        """A system prompt larger than the window is refused before anything is sent."""
+        with pytest.raises(WindowTooSmallError):
+            engine.assemble([said("system", "x " * 40_000), said("user", "hello there")], session="s", limit=8_000)
+
+    def test_memory_trouble_does_not_block_a_request(self, engine: Engine) -> None:
+        """With the store gone the request passes as it came, and the report says why."""
+        talk = long_talk(2)
+        engine.assemble(talk, session="s", limit=LIMIT)
+        engine.memory.store.close()
+        window = engine.assemble([*talk, said("user", "and now?")], session="s", limit=LIMIT)
+        assert window.render()[-1] == said("user", "and now?")
+        assert window.report.warnings
+
+    def test_a_client_that_goes_back_is_followed(self, engine: Engine) -> None:
+        """When the end of a conversation is rewritten, the window is that of the new one."""
+        talk = long_talk(3)
+        engine.assemble([*talk, said("user", "first try, please")], session="s", limit=LIMIT)
+        window = engine.assemble([*talk, said("user", "second try, please")], session="s", limit=LIMIT)
+        assert window.items[-1].message.text == "second try, please"
+        assert all(item.message.text != "first try, please" for item in window.items)
+
+
+class TestReport:
+    def test_the_tokens_add_up(self, engine: Engine) -> None:
+        """Used, reserved and free tokens are the whole window."""
+        report = engine.assemble(long_talk(10), session="s", limit=LIMIT).report
+        assert sum(category.tokens for category in report.categories) == LIMIT
+        used = sum(category.tokens for category in report.categories if category.kind == "used")
+        assert used == report.total_tokens
+
+    def test_every_turn_is_kept(self, engine: Engine) -> None:
+        """The timeline shows the report of each past turn, and survives a new engine."""
+        talk = long_talk(1)
+        engine.assemble(talk, session="s", limit=LIMIT)
+        engine.assemble([*talk, said("user", "go on, please")], session="s", limit=LIMIT)
+        assert [turn["turn"] for turn in engine.timeline(session="s")] == [1, 2]
+        assert engine.timeline(session="other") == []
