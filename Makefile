@@ -29,8 +29,13 @@ fix: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The figures of the docs that need no data of anyone's. Takes a while.
 bench: $(STAMP)
 	$(BIN)/holdfast bench read
+	$(BIN)/holdfast bench redaction
+	$(BIN)/holdfast bench store --segments 20000
+	$(BIN)/holdfast bench crash --kills 500 --minutes 1
+	$(BIN)/holdfast bench fuzz --windows 1000000
 
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.settings > docs/settings.md
