@@ -1,3 +1,119 @@
-"""Holdfast keeps long-running LLM agents inside their context window without losing anything."""
+"""Holdfast keeps long-running LLM agents inside their context window without losing anything.
+
+    from holdfast import Engine
+
+    with Engine.open("~/agent-memory") as engine:
+        window = engine.assemble(messages, session="s1", limit=200_000)
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine, Window
+    from holdfast.errors import (
+        EmbeddingError,
+        FormatError,
+        HoldfastError,
+        InputError,
+        InvalidWindowError,
+        MissingExtraError,
+        SettingsError,
+        StorageError,
+        TranscriptError,
+        WindowError,
+        WindowTooSmallError,
+    )
+    from holdfast.memory.memory import Memory, Stats
+    from holdfast.memory.recall import Hit, Recall, Request
+    from holdfast.messages import (
+        Image,
+        Message,
+        Opaque,
+        RedactedThinking,
+        Text,
+        Thinking,
+        ToolCall,
+        ToolResult,
+        Usage,
+    )
+    from holdfast.redact import redact
+    from holdfast.report import ContextReport
+    from holdfast.settings import Settings
+    from holdfast.store.base import FactRow, MessageRow, Scope, Store
+    from holdfast.tokens import count_messages, count_text
+    from holdfast.transcripts import Transcript
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ContextReport",
+    "EmbeddingError",
+    "Engine",
+    "FactRow",
+    "FormatError",
+    "Hit",
+    "HoldfastError",
+    "Image",
+    "InputError",
+    "InvalidWindowError",
+    "Memory",
+    "Message",
+    "MessageRow",
+    "MissingExtraError",
+    "Opaque",
+    "Recall",
+    "RedactedThinking",
+    "Request",
+    "Scope",
+    "Settings",
+    "SettingsError",
+    "Stats",
+    "StorageError",
+    "Store",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "ToolResult",
+    "Transcript",
+    "TranscriptError",
+    "Usage",
+    "Window",
+    "WindowError",
+    "WindowTooSmallError",
+    "__version__",
+    "count_messages",
+    "count_text",
+    "redact",
+]
+
+_HOMES: Final = {
+    "holdfast.engine": ("Engine", "Window"),
+    "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "holdfast.memory.memory": ("Memory", "Stats"),
+    "holdfast.memory.recall": ("Hit", "Recall", "Request"),
+    "holdfast.messages": (
+        *("Image", "Message", "Opaque", "RedactedThinking", "Text", "Thinking", "ToolCall", "ToolResult", "Usage"),
+    ),
+    "holdfast.redact": ("redact",),
+    "holdfast.report": ("ContextReport",),
+    "holdfast.settings": ("Settings",),
+    "holdfast.store.base": ("FactRow", "MessageRow", "Scope", "Store"),
+    "holdfast.tokens": ("count_messages", "count_text"),
+    "holdfast.transcripts": ("Transcript",),
+}
+_HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

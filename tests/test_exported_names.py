@@ -1,0 +1,36 @@
+"""The public face of the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+
+
+@pytest.mark.parametrize("name", holdfast.__all__)
+def test_every_name_can_be_imported(name: str) -> None:
+    """Each name of __all__ is there."""
+    assert getattr(holdfast, name) is not None
+
+
+def test_the_names_are_few_and_in_order() -> None:
+    """About forty names, sorted, and nothing else is offered."""
+    assert holdfast.__all__ == sorted(holdfast.__all__)
+    assert len(holdfast.__all__) <= 42
+    assert dir(holdfast) == holdfast.__all__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """A name that does not exist says so."""
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = holdfast.nonsense
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    """`import holdfast` loads no third-party package."""
+    code = "import sys; before = set(sys.modules); import holdfast; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "click", "rich", "msgspec", "simsimd"} & set(eval(done.stdout))  # noqa: S307 - our own list
