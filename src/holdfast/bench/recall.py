@@ -90,7 +90,7 @@ def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> Message
         timestamp=moment,
         name=turn.speaker or None,
     )
-    return MessageRow(scope=scope, message=message, nonce=nonce, passages=archive.cut(turn.text, speaker=turn.speaker))
+    return MessageRow(scope=scope, message=message, nonce=nonce, passages=tuple(archive.cut(turn.text, speaker=turn.speaker)))
 
 
 def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:

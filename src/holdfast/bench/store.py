@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -168,13 +169,17 @@ def _fts5(path: Path, texts: Sequence[str], questions: Sequence[str]) -> dict[st
     spent = time.perf_counter() - start
     query = "SELECT rowid FROM passages WHERE passages MATCH ? ORDER BY bm25(passages) LIMIT 20"
     asked = [" OR ".join(f'"{term}"' for term in terms(text) if term.isalnum()) for text in questions]
-    times = [_timed(lambda words=words: connection.execute(query, (words,)).fetchall()) for words in asked if words]
+    times = [_timed(partial(_all, connection, query, words)) for words in asked if words]
     connection.close()
     return {
         "segments": len(texts),
         "build_per_s": round(len(texts) / spent, 1),
         "query_ms_p50": round(statistics.median(times), 2) if times else 0.0,
     }
+
+
+def _all(connection: sqlite3.Connection, query: str, words: str) -> list[Any]:
+    return connection.execute(query, (words,)).fetchall()
 
 
 def _timed(work: Callable[[], Any]) -> float:

@@ -122,7 +122,7 @@ def _from_replies(messages: Sequence[Message]) -> Iterator[Growth]:
     last: tuple[int, int] | None = None
     for index, message in enumerate(messages):
         usage = message.usage
-        if message.role != "assistant" or usage is None or message.stop in {"error", "aborted"} or usage.context <= 0:
+        if message.role != "assistant" or usage is None or message.is_broken or usage.context <= 0:
             continue
         prompt = usage.context - usage.output
         if last is not None and prompt > last[1]:

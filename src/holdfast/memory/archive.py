@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.memory.block import strip_message
+from holdfast.memory.block import strip_message, strip_text
 from holdfast.memory.noise import is_noise, unwrap
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
@@ -77,7 +77,7 @@ def _words(part: Part) -> str:
         case Text():
             return unwrap(part.text)
         case ToolCall():
-            return f"{part.name}: {_flat(part.arguments)}"
+            return strip_text(f"{part.name}: {_flat(part.arguments)}")  # a call may hand on what was recalled
         case ToolResult():
             return part.text
         case _:

@@ -1,28 +1,42 @@
 """The recalled block: how facts and passages are quoted into a window, and how they are taken out again.
 
 Stored text cannot close or fake the block: whatever in it looks like one of the block's own tags is escaped.
+
+A passage stands under its moment and its speaker, `[2026-02-10 14:31 user] `, a blank line before it. What was
+said in the same minute of the same session stands right under it, on a line of its own, with its speaker alone:
+`[assistant] `. The moment is not told twice, and the room goes to what was said.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from holdfast.messages import Message, Part, Text, ToolResult
 
-__all__ = ["CLOSE", "OPEN", "Detail", "Fact", "header", "render", "strip_message", "strip_text"]
+__all__ = [
+    "CLOSE",
+    "OPEN",
+    "Detail",
+    "Fact",
+    "brief_header",
+    "header",
+    "moment",
+    "render",
+    "strip_message",
+    "strip_text",
+]
 
 OPEN: Final = '<recalled-context source="holdfast">'
 CLOSE: Final = "</recalled-context>"
 
+_MINUTE: Final = 60_000
 _TAG: Final = re.compile(r"<(?=\s*/?\s*(?:recalled-context|knowledge|detail)\b)", re.IGNORECASE)
-_BLOCK: Final = re.compile(
-    r"\n{0,2}<recalled-context(?:\s[^>\n]{0,200})?>(?:(?!</?recalled-context).)*</recalled-context>\n{0,2}",
-    re.DOTALL | re.IGNORECASE,
-)
+_ONE: Final = r"<recalled-context(?:\s[^>\n]{0,200})?>(?:(?!</?recalled-context).)*</recalled-context>"
+_BLOCKS: Final = re.compile(rf"(\n{{0,2}}){_ONE}(?:\n{{0,2}}{_ONE})*(\n{{0,2}})", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +49,12 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """One quoted passage: who said it, when (Unix milliseconds, 0 where not known), and the words."""
+    """One quoted passage: who said it, when (Unix milliseconds, 0 where not known), the words, and the session."""
 
     role: str
     time: int
     text: str
+    session: int = 0
 
 
 def render(facts: Sequence[Fact], details: Sequence[Detail]) -> str:
@@ -52,15 +67,36 @@ def render(facts: Sequence[Fact], details: Sequence[Detail]) -> str:
             "\n".join(["<knowledge>", *(f"- [{fact.type}] {_quoted(fact.text)}" for fact in facts), "</knowledge>"])
         )
     if details:
-        entries = (header(detail) + _quoted(detail.text) for detail in details)
-        parts.append("<detail>\n" + "\n\n".join(entries) + "\n</detail>")
+        parts.append("<detail>\n" + "".join(_entries(details)).lstrip("\n") + "\n</detail>")
     return "\n\n".join([*parts, CLOSE])
+
+
+def _entries(details: Sequence[Detail]) -> Iterator[str]:
+    before: tuple[int, int] | None = None
+    for detail in details:
+        said = moment(detail)
+        together = said is not None and said == before
+        yield ("\n" + brief_header(detail) if together else "\n\n" + header(detail)) + _quoted(detail.text)
+        before = said
+
+
+def moment(detail: Detail) -> tuple[int, int] | None:
+    """What passages that stand together share: the minute and the session; None where the time is not known."""
+    return (detail.time // _MINUTE, detail.session) if _moment(detail.time) else None
 
 
 def header(detail: Detail) -> str:
     """What stands before a passage: `[2026-02-10 14:31 user] `."""
-    who = detail.role.replace("\n", " ").replace("]", ")")
-    return f"[{_moment(detail.time)}{who}] "
+    return f"[{_moment(detail.time)}{_who(detail)}] "
+
+
+def brief_header(detail: Detail) -> str:
+    """What stands before a passage that was said right after the one above it: `[assistant] `."""
+    return f"[{_who(detail)}] "
+
+
+def _who(detail: Detail) -> str:
+    return _quoted(" ".join(detail.role.split()).replace("]", ")"))
 
 
 def _moment(milliseconds: int) -> str:
@@ -77,10 +113,19 @@ def _quoted(text: str) -> str:
 
 
 def strip_text(text: str) -> str:
-    """A text without the blocks that were recalled into it; everything else stays as it is."""
+    """A text without the blocks that were recalled into it; everything else stays as it is.
+
+    The blank line that sets a block apart goes with it, but what stood before and after it is not run together.
+    """
     if "<recalled-context" not in text.lower():
         return text
-    return _BLOCK.sub("", text)
+    return _BLOCKS.sub(_gap, text)
+
+
+def _gap(found: re.Match[str]) -> str:
+    """What is left where a block stood: nothing at either end of a text, else the break around it."""
+    inside = found.start() > 0 and found.end() < len(found.string)
+    return max(found[1], found[2]) if inside else ""
 
 
 def strip_message(message: Message) -> Message | None:

@@ -12,10 +12,15 @@ from holdfast.text import is_unsegmented
 
 __all__ = ["is_noise", "unwrap"]
 
-# [Sun 2026-02-15 18:49 GMT+8] hello   -> the envelope goes, the words stay
+# [Sun 2026-02-15 18:49 GMT+8] hello   -> the envelope goes, the words stay. Further down it has to name the weekday
+# or the system: a line of a log that somebody pasted begins with a date as well, and keeps it.
+_STAMP: Final = r"\d{4}-\d{2}-\d{2}[ T][^\]\n]{0,80}\][ \t]*"
+_WEEKDAY: Final = r"(?:Sun|Mon|Tue|Wed|Thu|Fri|Sat)\w*\s+"
 _ENVELOPE: Final = re.compile(
-    r"^(?:System:\s*)?\[(?:(?:Sun|Mon|Tue|Wed|Thu|Fri|Sat)\w*\s+)?\d{4}-\d{2}-\d{2}[ T][^\]\n]{0,80}\][ \t]*",
-    re.MULTILINE,
+    rf"\A\s*\[{_STAMP}|^(?:System:[ \t]*\[(?:{_WEEKDAY})?|\[{_WEEKDAY}){_STAMP}", re.MULTILINE
+)
+_QUEUED: Final = re.compile(
+    r"^\[Queued messages[^\]\n]{0,80}\][ \t]*\n?|^---\nQueued #\d{1,4}[^\n]{0,80}\n?", re.MULTILINE
 )
 _METADATA: Final = re.compile(
     r"^(?:Conversation|Sender|Channel|Replied message)\b[^\n]{0,80}\(untrusted metadata[^)\n]{0,40}\):[ \t]*\n"
@@ -25,7 +30,7 @@ _METADATA: Final = re.compile(
 _ATTACHMENT: Final = re.compile(r"^\[media attached:[^\]\n]{0,500}\][ \t]*\n?", re.MULTILINE)
 _CLOCK: Final = re.compile(r"^Current time:[^\n]{0,120}\n?", re.MULTILINE)
 
-_MARKERS: Final = ("[Queued messages", "Pre-compaction memory flush", "[Post-compaction context refresh]")
+_MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 _ACKS: Final = frozenset(
     """
@@ -40,8 +45,8 @@ _CHARACTER: Final = 3
 
 
 def unwrap(text: str) -> str:
-    """A message without what its channel put around it: envelopes, metadata blocks, attachment notes."""
-    for pattern in (_METADATA, _ENVELOPE, _ATTACHMENT, _CLOCK):
+    """A message without what its channel put around it: envelopes, queue marks, metadata, attachment notes."""
+    for pattern in (_QUEUED, _METADATA, _ENVELOPE, _ATTACHMENT, _CLOCK):
         text = pattern.sub("", text)
     return text.strip()
 
@@ -52,12 +57,16 @@ def is_noise(text: str) -> bool:
     bare = words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
     if not bare or bare in _ACKS or _weight(bare) <= _SHORTEST:
         return True
+    return _is_marker(words) or _EMPTY.fullmatch(words) is not None
+
+
+def _is_marker(words: str) -> bool:
+    """Tell whether a program wrote this for itself: a heartbeat, a flush, a reference to a sound."""
     if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
         return True
     if words.startswith("[Audio]") and "file_key" in words:
         return True
-    heartbeat = "HEARTBEAT" in words and "HEARTBEAT.md" in words
-    return heartbeat or _EMPTY.fullmatch(words) is not None
+    return "HEARTBEAT.md" in words and ("HEARTBEAT_OK" in words or words.startswith("Read HEARTBEAT.md"))
 
 
 def _weight(text: str) -> int:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,7 +20,20 @@ import numpy.typing as npt
 
 from holdfast.search.columns import Bools, Columns, Floats
 
-__all__ = ["K1", "B", "Keywords", "Postings", "decode_postings", "encode_postings", "score", "term_id"]
+__all__ = [
+    "K1",
+    "B",
+    "Keywords",
+    "Postings",
+    "affordable",
+    "decode_postings",
+    "drop_windows",
+    "encode_postings",
+    "merge_postings",
+    "score",
+    "telling",
+    "term_id",
+]
 
 K1: Final = 1.5
 B: Final = 0.75
@@ -27,8 +41,15 @@ MOST_TERMS: Final = 48
 """A longer question is asked by its rarest terms."""
 FEW_TERMS: Final = 6
 """So many terms count however common they are."""
-COMMON: Final = 0.25
+COMMON: Final = 1.1
 """Beyond the few, a term in a larger share of all windows than this tells nothing."""
+
+MOST_POSTINGS: Final = 1_000_000
+"""So many windows are looked at for one question, those of its rarest terms first: in a large store, common ones cost
+more than they tell."""
+
+POSTING: Final = 5
+"""Bytes of one window in a posting list."""
 
 Postings: TypeAlias = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]
 """Windows in rising order, and how often the term stands in each."""
@@ -71,8 +92,25 @@ def decode_postings(lists: Sequence[bytes]) -> Postings:
 
 
 def _decode(data: bytes) -> Postings:
-    count = len(data) // 5
+    count = len(data) // POSTING
     return np.frombuffer(data, np.uint32, count), np.frombuffer(data, np.uint8, count, offset=4 * count)
+
+
+def merge_postings(lists: Sequence[bytes]) -> bytes:
+    """One list of several that follow each other in window order."""
+    if len(lists) == 1:
+        return lists[0]
+    ends = [len(data) // POSTING * 4 for data in lists]
+    windows = [data[:end] for data, end in zip(lists, ends, strict=True)]
+    counts = [data[end:] for data, end in zip(lists, ends, strict=True)]
+    return b"".join([*windows, *counts])
+
+
+def drop_windows(data: bytes, windows: npt.NDArray[np.int64]) -> bytes:
+    """A posting list without some windows; the same object where it had none of them."""
+    held, counts = _decode(data)
+    kept = ~np.isin(held, windows)
+    return data if kept.all() else held[kept].tobytes() + counts[kept].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +119,9 @@ class _Corpus:
 
     columns: Columns
     visible: Bools
+    whole: bool
     total: int
+    windows: int
     average: float
     session_lengths: npt.NDArray[np.float64]
 
@@ -126,49 +166,71 @@ def score(postings: Sequence[tuple[Postings, float]], columns: Columns, *, visib
         share=np.zeros(columns.passages, np.float32),
         terms=[],
     )
-    total = sum(_add_term(found, posting, weight, corpus) for posting, weight in telling(postings, columns.windows))
+    seen = postings if corpus.whole else [(_seen(posting, corpus), weight) for posting, weight in postings]
+    chosen = telling([len(windows) for (windows, _), _ in seen], windows=corpus.windows)
+    total = sum(_add_term(found, *seen[number], corpus) for number in chosen)
     if total:
         np.divide(found.share, total, out=found.share)
     return found
 
 
-def telling(postings: Sequence[tuple[Postings, float]], windows: int) -> list[tuple[Postings, float]]:
-    """The terms that can tell passages apart: the rarest, and common ones only while there are few others."""
-    rarest = sorted(postings, key=lambda item: len(item[0][0]))[:MOST_TERMS]
+def telling(sizes: Sequence[int], *, windows: int) -> list[int]:
+    """Which terms, by the number of windows each stands in, can tell passages apart: the rarest.
+
+    A common one counts only while there are few others. One that stands nowhere always counts.
+    """
+    absent = [number for number, size in enumerate(sizes) if not size]
+    rarest = sorted((number for number, size in enumerate(sizes) if size), key=sizes.__getitem__)[:MOST_TERMS]
     common = COMMON * windows
-    return [item for rank, item in enumerate(rarest) if rank < FEW_TERMS or len(item[0][0]) < common]
+    return absent + [number for rank, number in enumerate(rarest) if rank < FEW_TERMS or sizes[number] < common]
+
+
+def affordable(sizes: Sequence[int]) -> list[int]:
+    """Which terms, by the number of windows each stands in, can be looked at in time: the rarest."""
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
+    return [
+        number
+        for number, spent in zip(order, accumulate(sizes[n] for n in order), strict=True)
+        if spent <= MOST_POSTINGS or number == order[0]
+    ]
 
 
 def _corpus(columns: Columns, visible: Bools) -> _Corpus:
     lengths = columns["length"] * visible
-    total = max(1, int(visible.sum()))
-    average = max(1.0, float(lengths.sum()) / total)
+    total = int(np.count_nonzero(visible))
+    whole = total == int(np.count_nonzero(columns["alive"]))  # what is forgotten is in no posting list
+    counts = np.diff(columns["first_window"], append=columns.windows)
     return _Corpus(
         columns=columns,
         visible=visible,
+        whole=whole,
         total=total,
-        average=average,
-        session_lengths=np.bincount(columns["scope"], weights=lengths.astype(np.float64)).astype(np.float64),
+        windows=columns.windows if whole else int(counts[visible].sum()),
+        average=max(1.0, float(lengths.sum()) / max(1, total)),
+        session_lengths=np.bincount(columns["scope"], weights=lengths).astype(np.float64),
     )
+
+
+def _seen(posting: Postings, corpus: _Corpus) -> Postings:
+    windows, counts = posting
+    seen = corpus.visible.take(corpus.columns["passage"].take(windows))
+    return windows[seen], counts[seen]
 
 
 def _add_term(found: Keywords, posting: Postings, weight: float, corpus: _Corpus) -> float:
     """Add one term's part to every score; its weight is returned."""
     columns = corpus.columns
     windows, counts = posting
-    owners = columns["passage"].take(windows)
-    if corpus.total < columns.passages:
-        seen = corpus.visible.take(owners)
-        owners, windows, counts = owners[seen], windows[seen], counts[seen]
-    if not len(owners):
+    if not len(windows):
         return weight * _idf(0, corpus.total)
+    owners = columns["passage"].take(windows)
     starts = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))
     passages = owners[starts]
     frequency: Floats = np.add.reduceat(counts.astype(np.float32), starts)
     idf = weight * _idf(len(passages), corpus.total)
     found.passages[passages] += idf * _saturate(frequency, columns["length"][passages], corpus.average)
     found.share[passages] += idf
-    found.terms.append(((windows, counts), idf))
+    found.terms.append((posting, idf))
     if len(found.sessions) > 1:
         _add_sessions(
             found.sessions, columns["scope"][passages], (frequency * weight).astype(np.float32), corpus.session_lengths

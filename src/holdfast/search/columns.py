@@ -7,6 +7,7 @@ Columns only grow; forgetting clears `alive`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -90,17 +91,22 @@ class Columns:
         passages, windows = len(arrays["message"]), len(arrays["passage"])
         self._reserve(PASSAGE_TYPES, self.passages + passages)
         self._reserve(WINDOW_TYPES, self.windows + windows)
+        shift = {"first_window": self.windows, "passage": self.passages}
         for name, values in arrays.items():
             start = self.windows if name in WINDOW_TYPES else self.passages
-            self._arrays[name][start : start + len(values)] = values
+            self._arrays[name][start : start + len(values)] = values + shift[name] if name in shift else values
         self.passages += passages
         self.windows += windows
 
-    def cut(self, start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
-        """The passages from `start` to `stop` and their windows, for `encode`."""
-        first, last = self.window_range(start).start, self.window_range(stop - 1).stop
-        passages = {name: self._arrays[name][start:stop] for name in PASSAGE_TYPES}
-        return passages | {name: self._arrays[name][first:last] for name in WINDOW_TYPES}
+    def truncate(self, passages: int) -> None:
+        """Keep only the first passages."""
+        if passages < self.passages:
+            self.windows = int(self._arrays["first_window"][passages])
+            self.passages = passages
+
+    def snapshot(self) -> Columns:
+        """The columns as they are now, whatever is added later. Nothing is copied: rows that stand never change."""
+        return copy(self)
 
     def bury(self, number: int) -> None:
         """Take a passage out of every search."""
@@ -121,18 +127,20 @@ class Columns:
         return after
 
     def _reserve(self, kinds: Mapping[str, Any], size: int) -> None:
+        grown: dict[str, npt.NDArray[Any]] = {}
         for name in kinds:
             array = self._arrays[name]
             if len(array) < size:
-                grown = np.zeros(max(size, 2 * len(array)), dtype=array.dtype)
-                grown[: len(array)] = array
-                self._arrays[name] = grown
+                grown[name] = np.zeros(max(size, 2 * len(array)), dtype=array.dtype)
+                grown[name][: len(array)] = array
+        if grown:
+            self._arrays = self._arrays | grown  # a snapshot keeps the arrays it has
 
 
-def encode(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Columns as bytes."""
-    sizes = np.array([len(arrays["message"]), len(arrays["passage"])], np.int64)
-    return b"".join([sizes.tobytes(), *(arrays[name].tobytes() for name in PASSAGE_TYPES | WINDOW_TYPES)])
+def encode(columns: Columns) -> bytes:
+    """Columns as bytes, windows and passages counted from 0."""
+    sizes = np.array([columns.passages, columns.windows], np.int64)
+    return b"".join([sizes.tobytes(), *(columns[name].tobytes() for name in PASSAGE_TYPES | WINDOW_TYPES)])
 
 
 def decode(data: bytes) -> dict[str, npt.NDArray[Any]]:

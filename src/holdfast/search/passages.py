@@ -21,7 +21,7 @@ WINDOW: Final = 400
 LONGEST_WINDOW: Final = 600
 """No window is longer; a longer sentence is cut at a space."""
 CRUMB: Final = 80
-"""A last window shorter than this joins the one before it."""
+"""A last window shorter than this joins the one before it, where there is room."""
 PASSAGE: Final = 4000
 """Characters of a passage."""
 
@@ -66,10 +66,15 @@ def windows(text: str) -> list[tuple[int, int]]:
             found.append((start, stop))
             start = stop
         end = cut
-    if end > start:
-        found.append((start, end))
-    if len(found) > 1 and found[-1][1] - found[-1][0] < CRUMB:
-        found[-2:] = [(found[-2][0], found[-1][1])]
+    return _without_crumb([*found, (start, end)] if end > start else found)
+
+
+def _without_crumb(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The windows, the last two joined where the last is a mere crumb and there is room."""
+    if len(found) > 1:
+        (start, _), (crumb, stop) = found[-2:]
+        if stop - crumb < CRUMB and stop - start <= LONGEST_WINDOW:
+            return [*found[:-2], (start, stop)]
     return found
 
 

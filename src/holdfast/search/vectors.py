@@ -6,21 +6,32 @@ care for length, a quarter of the memory is enough, and the order of the results
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import simsimd
 
-from holdfast.search.columns import Floats
+from holdfast.search.columns import Bools, Floats
 
 __all__ = ["Bytes", "Matrix", "quantise"]
 
 Bytes = npt.NDArray[np.int8]
 
+PAGE: Final = 8192
+"""Windows in one piece of a matrix: it grows without being copied."""
+FEW: Final = 0.5
+"""Where fewer of a page may be seen, only those are compared."""
+
 
 def quantise(vectors: Floats) -> Bytes:
-    """Vectors (one a row) as signed bytes; an all-zero vector stays one and is similar to nothing."""
+    """Vectors (one a row) as signed bytes.
+
+    One that is all zeros, or holds anything but numbers, becomes zeros, which are similar to nothing.
+    """
     largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
-    scaled = np.divide(vectors * 127, largest, out=np.zeros_like(vectors), where=largest > 0)
+    usable = np.isfinite(largest) & (largest > 0)
+    scaled = np.divide(vectors, largest, out=np.zeros_like(vectors), where=usable) * 127
     rounded: Bytes = np.rint(scaled).astype(np.int8)
     return rounded
 
@@ -30,25 +41,38 @@ class Matrix:
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
-        self._rows: Bytes = np.zeros((1024, dimension), np.int8)
+        self._pages: dict[int, Bytes] = {}
 
     def put(self, first: int, rows: Bytes) -> None:
         """Set the vectors of the windows from `first` on."""
-        stop = first + len(rows)
-        if stop > len(self._rows):
-            more = max(stop, 2 * len(self._rows)) - len(self._rows)
-            self._rows = np.concatenate([self._rows, np.zeros((more, self.dimension), np.int8)])
-        self._rows[first:stop] = rows
+        while len(rows):
+            number, offset = divmod(first, PAGE)
+            if number not in self._pages:
+                self._pages[number] = np.zeros((PAGE, self.dimension), np.int8)
+            part = rows[: PAGE - offset]
+            self._pages[number][offset : offset + len(part)] = part
+            first, rows = first + len(part), rows[len(part) :]
 
-    def clear(self, windows: range) -> None:
-        """Forget the vectors of these windows."""
-        self._rows[windows.start : windows.stop] = 0
-
-    def cosine(self, query: Floats, *, windows: int) -> Floats:
-        """How alike the query is to each of the first `windows` windows; 0 for those without a vector."""
+    def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:
+        """How alike the query is to each of the first `windows` windows; 0 without a vector, or out of sight."""
         alike = np.zeros(windows, np.float32)
-        known = min(windows, len(self._rows))
-        if known and query.any():
-            wanted = quantise(query[None, :].astype(np.float32))
-            alike[:known] = 1 - np.asarray(simsimd.cdist(wanted, self._rows[:known], "cosine"))[0]
+        wanted = quantise(query[None, :].astype(np.float32))
+        if not wanted.any():
+            return alike
+        for number, page in self._pages.items():
+            part = alike[number * PAGE : (number + 1) * PAGE]
+            seen = None if visible is None else visible[number * PAGE : (number + 1) * PAGE]
+            if seen is None:
+                part[:] = _cosine(wanted, page[: len(part)])
+            elif np.count_nonzero(seen) < FEW * len(part):
+                part[seen] = _cosine(wanted, page[: len(part)][seen])
+            else:
+                part[:] = _cosine(wanted, page[: len(part)]) * seen
         return alike
+
+
+def _cosine(wanted: Bytes, rows: Bytes) -> Floats:
+    if not len(rows):
+        return np.zeros(0, np.float32)
+    alike: Floats = 1 - np.asarray(simsimd.cdist(wanted, rows, "cosine", out_dtype="f32"))[0]
+    return alike

@@ -13,9 +13,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.errors import InputError
 from holdfast.messages import Message
 from holdfast.search.bm25 import Keywords
 from holdfast.search.columns import Bools, Columns, Floats
+from holdfast.search.embed.base import Space
 
 __all__ = [
     "Evidence",
@@ -52,7 +54,7 @@ class Scope:
 class PassageText:
     """A passage: its words, its place in the message, its windows (offsets in its own text) and their terms.
 
-    Its number, and that of its message, are given by the store; terms are not filled in when read back.
+    Its number, message, speaker and time are given by the store; terms are not filled in when read back.
     """
 
     start: int
@@ -61,6 +63,8 @@ class PassageText:
     terms: tuple[tuple[str, ...], ...] = ()
     number: int = -1
     message: int = 0
+    speaker: str = ""
+    time: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,15 +148,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
-    """The identity of an embedding model: vectors of different spaces never meet."""
-
-    name: str
-    dimension: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VectorRow:
     """The vectors of one passage's windows, one signed byte for each dimension."""
 
@@ -193,6 +188,14 @@ class Select:
     newest: bool = False
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.keys is not None and self.kind not in {"fact", "record"}:
+            raise InputError(f"a {self.kind} has no key: select it by `ids`")
+        if self.name is not None and self.kind not in {"record", "job"}:
+            raise InputError(f"a {self.kind} has no name: leave `name` out")
+        if self.limit is not None and self.limit < 0:
+            raise InputError("`limit` must not be negative")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -228,9 +231,11 @@ class Store(Protocol):
     """Where memory rests."""
 
     def add(self, rows: Sequence[Row], /) -> list[int]:
-        """Keep rows, all or none, durable when this returns. A message that is already there keeps its number.
+        """Keep rows, all or none, durable when this returns, and give the number of each.
 
-        The number of each row is returned; 0 for one that was forgotten before and stays out.
+        A message that is already there keeps its number, and so does a record of the same kind and key, whose
+        data is replaced. The number is 0 for what stays out: a message that was forgotten, a version of a fact
+        that was, flags of a message that is not there, vectors of a passage that is not.
         """
         ...
 
@@ -243,7 +248,10 @@ class Store(Protocol):
         ...
 
     def remove(self, select: Select, /) -> int:
-        """Forget rows for good: from tables, index and log. How many there were is returned."""
+        """Forget messages (with their passages and vectors) and facts for good: from tables, index and log.
+
+        Records and jobs are only taken out. How many rows there were is returned.
+        """
         ...
 
     def close(self) -> None:

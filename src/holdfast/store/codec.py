@@ -27,7 +27,17 @@ from holdfast.messages import (
     Usage,
 )
 
-__all__ = ["decode_message", "encode_message", "from_json", "pack_text", "to_json", "unpack_text"]
+__all__ = [
+    "bytes_text",
+    "decode_message",
+    "encode_message",
+    "from_json",
+    "pack_text",
+    "text_bytes",
+    "to_json",
+    "unpack_text",
+    "words",
+]
 
 _PARTS: Final[dict[str, type[Part]]] = {
     "text": Text,
@@ -39,7 +49,7 @@ _PARTS: Final[dict[str, type[Part]]] = {
     "opaque": Opaque,
 }
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
-_META: Final = ("id", "timestamp", "model", "stop")
+_META: Final = ("id", "timestamp", "model", "stop", "name")
 _COMPRESS_FROM: Final = 200
 
 
@@ -48,10 +58,17 @@ def to_json(message: Message) -> dict[str, Any]:
     data: dict[str, Any] = {key: value for key in _META if (value := getattr(message, key)) is not None}
     if message.usage is not None:
         data["usage"] = {field.name: getattr(message.usage, field.name) for field in fields(message.usage)}
-    origin = message.origin
-    if origin is not None and message.wire(origin.format) is not None:
-        return data | {"format": origin.format, "wire": origin.data}
+    if (wire := _wire(message)) is not None:
+        return data | wire
     return data | {"role": message.role, "parts": [_part_to_json(part) for part in message.parts]}
+
+
+def _wire(value: Message | Part) -> dict[str, Any] | None:
+    """The provider's own form, where it still stands for the value and we could read it again."""
+    origin = value.origin
+    if origin is None or origin.format not in formats.FORMATS or value.wire(origin.format) is None:
+        return None
+    return {"format": origin.format, "wire": origin.data}
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:
@@ -59,29 +76,34 @@ def _part_to_json(part: Part) -> dict[str, Any]:
     for field in fields(part):
         value = getattr(part, field.name)
         if field.name == "origin":
-            continue
-        data[field.name] = [_part_to_json(block) for block in value] if field.name == "content" else value
+            data |= _wire(part) or {}
+        else:
+            data[field.name] = [_part_to_json(block) for block in value] if field.name == "content" else value
     return data
 
 
 def from_json(data: Mapping[str, Any]) -> Message:
     """The message that `to_json` wrote."""
-    meta: dict[str, Any] = {key: data[key] for key in _META if key in data}
-    if "usage" in data:
-        meta["usage"] = Usage(**data["usage"])
+    meta: dict[str, Any] = {key: data.get(key) for key in _META}
+    meta["usage"] = Usage(**data["usage"]) if "usage" in data else None
     if "wire" in data:
-        message = formats.read([data["wire"]], format=data["format"])[0]
-        return replace(message, **meta)
+        return replace(formats.read([data["wire"]], format=data["format"])[0], **meta)
     if "parts" not in data:
         raise InputError("neither a wire form nor parts: this is not an archived message")
     return Message(role=data["role"], parts=tuple(_part_from_json(part) for part in data["parts"]), **meta)
 
 
 def _part_from_json(data: Mapping[str, Any]) -> Part:
-    values = {key: value for key, value in data.items() if key != "type"}
+    values = {key: value for key, value in data.items() if key not in {"type", "format", "wire"}}
     if data["type"] == "tool_result":
         values["content"] = tuple(_part_from_json(block) for block in values["content"])
-    return _PARTS[data["type"]](**values)
+    part = _PARTS[data["type"]](**values)
+    return part.read_from(data["wire"], format=data["format"]) if "wire" in data else part
+
+
+def words(message: Message) -> str:
+    """The readable text of a message, tool results included. A passage that is a part of it needs no copy."""
+    return "\n".join(part.text for part in message.parts if isinstance(part, Text | ToolResult))
 
 
 def encode_message(message: Message) -> bytes:
@@ -96,7 +118,7 @@ def decode_message(data: bytes) -> Message:
 
 def pack_text(text: str) -> bytes:
     """Text as bytes, compressed where that pays. The first byte says which."""
-    raw = text.encode("utf-8", "surrogatepass")
+    raw = text_bytes(text)
     if len(raw) < _COMPRESS_FROM:
         return b"\0" + raw
     return b"\1" + zlib.compress(raw, 1)
@@ -104,5 +126,14 @@ def pack_text(text: str) -> bytes:
 
 def unpack_text(data: bytes) -> str:
     """The text that `pack_text` wrote."""
-    raw = zlib.decompress(data[1:]) if data[:1] == b"\1" else data[1:]
-    return raw.decode("utf-8", "surrogatepass")
+    return bytes_text(zlib.decompress(data[1:]) if data[:1] == b"\1" else data[1:])
+
+
+def text_bytes(text: str) -> bytes:
+    """Text as bytes, halves of surrogate pairs included, which JSON can carry."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def bytes_text(data: bytes) -> str:
+    """The text that `text_bytes` wrote."""
+    return data.decode("utf-8", "surrogatepass")

@@ -1,7 +1,8 @@
-"""Forgetting for good in the SQLite store: rows, posting lists, vectors, write-ahead log."""
+"""Forgetting for good in a SQLite store: rows, posting lists, vectors, free pages, write-ahead log."""
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,66 +12,117 @@ import numpy.typing as npt
 
 from holdfast.errors import StorageError
 from holdfast.search import columns as columnar
+from holdfast.search.bm25 import drop_windows
+from holdfast.search.columns import Columns
+from holdfast.store import vector_table
+from holdfast.store.base import Select
+from holdfast.store.codec import text_bytes
+from holdfast.store.sealing import SEALED, mark_rewritten, read_columns
+from holdfast.store.sqlite_rows import KEY, where
 
-__all__ = ["forget_messages", "wipe_log"]
+__all__ = ["fact_digest", "is_forgotten", "remove", "scrub"]
 
 
-def forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
-    """Take messages and all that was derived from them out of every table; remember only their digests."""
+def fact_digest(fact: str) -> bytes:
+    """What is remembered of a forgotten fact."""
+    return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
+
+
+def is_forgotten(connection: sqlite3.Connection, scope: int, digest: bytes) -> bool:
+    """Tell whether this was forgotten, and so stays out."""
+    query = "SELECT 1 FROM forgotten WHERE scope = ? AND digest = ?"
+    return connection.execute(query, (scope, digest)).fetchone() is not None
+
+
+def remove(connection: sqlite3.Connection, select: Select) -> int:
+    """Take rows out of every table, in the caller's transaction; `scrub` must follow it where they are to be gone."""
+    connection.execute("PRAGMA secure_delete = ON")
+    try:
+        key, (condition, values) = KEY[select.kind], where(select)
+        query = f"SELECT {key} FROM {select.kind}s WHERE {condition}"
+        numbers = sorted(number for (number,) in connection.execute(query, values))
+        if numbers and select.kind == "message":
+            _forget_messages(connection, numbers)
+        if numbers and select.kind == "fact":
+            _remember_facts(connection, numbers)
+        delete = f"DELETE FROM {select.kind}s WHERE {key} = ?"
+        connection.executemany(delete, ((number,) for number in numbers))
+        if numbers and select.kind in {"message", "fact"}:
+            connection.execute("UPDATE counters SET value = 1 WHERE name = 'unscrubbed'")
+    finally:
+        connection.execute("PRAGMA secure_delete = OFF")
+    return len(numbers)
+
+
+def _remember_facts(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
     for number in numbers:
-        connection.execute(
-            "INSERT OR IGNORE INTO forgotten(scope, digest) SELECT scope, digest FROM messages WHERE id = ?", (number,)
-        )
-        passages = [row[0] for row in connection.execute("SELECT number FROM passages WHERE message = ?", (number,))]
-        for passage in passages:
-            connection.execute("DELETE FROM vectors WHERE passage = ?", (passage,))
-            connection.execute("DELETE FROM pending WHERE number = ?", (passage,))
-            connection.execute("UPDATE passages SET alive = 0, text = NULL WHERE number = ?", (passage,))
-        _unpost(connection, passages)
-        connection.execute("DELETE FROM messages WHERE id = ?", (number,))
-    if numbers:
-        connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'forgotten'")
+        scope, fact = connection.execute("SELECT scope, id FROM facts WHERE version = ?", (number,)).fetchone()
+        connection.execute("INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)", (scope, fact_digest(fact)))
 
 
-def _unpost(connection: sqlite3.Connection, passages: Sequence[int]) -> None:
-    """Take passages out of the sealed part of the index."""
-    for first, data in connection.execute("SELECT first, data FROM blocks").fetchall():
-        arrays = columnar.decode(data)
-        mine = [passage - first for passage in passages if first <= passage < first + len(arrays["message"])]
-        if not mine:
+def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+    """Take all that was derived from messages out; remember only their digests."""
+    passages: list[int] = []
+    for number in numbers:
+        remember = "INSERT OR IGNORE INTO forgotten(scope, digest) SELECT scope, digest FROM messages WHERE id = ?"
+        connection.execute(remember, (number,))
+        query = "SELECT number FROM passages WHERE message = ?"
+        passages += [passage for (passage,) in connection.execute(query, (number,))]
+    passages.sort()
+    windows = _windows_of(connection, passages)
+    vector_table.wipe(connection, passages)
+    connection.executemany("DELETE FROM pending WHERE number = ?", ((passage,) for passage in passages))
+    # The windows stay, as numbers without words: those of later passages are counted from them.
+    connection.executemany(
+        "UPDATE passages SET alive = 0, text = NULL, time = 0, human = 0, speaker = x'', start = 0,"
+        " windows = zeroblob(length(windows)) WHERE number = ?",
+        ((passage,) for passage in passages),
+    )
+    _rewrite_blocks(connection, passages)
+    _unpost(connection, passages, windows)
+    mark_rewritten(connection)
+
+
+def _windows_of(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The windows of those passages that are sealed."""
+    found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    for first in sorted({passage // SEALED * SEALED for passage in passages}):
+        query = "SELECT first_window, data FROM blocks WHERE first = ?"
+        for first_window, data in connection.execute(query, (first,)):
+            owners = columnar.decode(data)["passage"] + first
+            found.append(np.flatnonzero(np.isin(owners, np.array(passages))) + first_window)
+    return np.concatenate(found)
+
+
+def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> None:
+    for first in sorted({passage // SEALED * SEALED for passage in passages}):
+        columns = Columns()
+        read_columns(connection, columns, first=first, stop=first + SEALED)
+        connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
+
+
+def _unpost(connection: sqlite3.Connection, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:
+    """Take windows out of every posting list of the runs that these passages are in."""
+    for first, stop in connection.execute("SELECT first, stop FROM runs").fetchall():
+        if not any(first <= passage < stop for passage in passages):
             continue
-        alive = arrays["alive"].copy()
-        alive[mine] = False
-        connection.execute(
-            "UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(arrays | {"alive": alive}), first)
-        )
-        windows = np.flatnonzero(np.isin(arrays["passage"], np.array(passages)))
-        _unpost_windows(connection, first + mine[0], windows + int(arrays["first_window"][0]))
+        for term, data in connection.execute("SELECT term, data FROM postings WHERE run = ?", (first,)).fetchall():
+            kept = drop_windows(data, windows)
+            if kept is not data:
+                connection.execute("UPDATE postings SET data = ? WHERE run = ? AND term = ?", (kept, first, term))
+    connection.execute("DELETE FROM postings WHERE length(data) = 0")
 
 
-def _unpost_windows(connection: sqlite3.Connection, passage: int, windows: npt.NDArray[np.int64]) -> None:
-    run = connection.execute("SELECT first FROM runs WHERE first <= ? AND stop > ?", (passage, passage)).fetchone()
-    if run is None:
-        return
-    for term, data in connection.execute("SELECT term, data FROM postings WHERE run = ?", run).fetchall():
-        count = len(data) // 5
-        held = np.frombuffer(data, np.uint32, count)
-        kept = ~np.isin(held, windows)
-        if kept.all():
-            continue
-        if not kept.any():
-            connection.execute("DELETE FROM postings WHERE run = ? AND term = ?", (*run, term))
-            continue
-        counts = np.frombuffer(data, np.uint8, count, offset=4 * count)
-        encoded = held[kept].tobytes() + counts[kept].tobytes()
-        connection.execute("UPDATE postings SET data = ? WHERE run = ? AND term = ?", (encoded, *run, term))
+def scrub(connection: sqlite3.Connection, *, path: Path) -> None:
+    """Write the file anew and empty the log, so that no page keeps what was forgotten.
 
-
-def wipe_log(connection: sqlite3.Connection, *, path: Path) -> None:
-    """Write the log into the file and empty it, so that no old page keeps what was forgotten."""
+    Deleting with zeros is not enough: when pages are balanced, copies of rows stay in the gaps.
+    """
+    connection.execute("VACUUM")
+    connection.execute("UPDATE counters SET value = 0 WHERE name = 'unscrubbed'")
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise StorageError(
-            "forgotten, but another process still reads the write-ahead log: run `holdfast doctor` when it is done",
+            "forgotten, but another process still reads the write-ahead log: run `holdfast vacuum` when it is done",
             path=path,
         )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from holdfast.errors import StorageError
+from holdfast.store.connection import APPLICATION, write_transaction
 
 __all__ = ["MIGRATIONS", "migrate"]
 
@@ -19,13 +22,14 @@ CREATE TABLE messages(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     scope INTEGER NOT NULL REFERENCES scopes(id),
     digest BLOB NOT NULL,
-    nonce TEXT NOT NULL,
+    nonce BLOB NOT NULL,
     flags INTEGER NOT NULL DEFAULT 0,
     body BLOB NOT NULL,
     UNIQUE(scope, digest, nonce)
 );
 CREATE INDEX messages_in_order ON messages(scope, id);
 -- Passages are numbered from 0 without gaps: a forgotten one leaves an empty row behind.
+-- A passage without a text has the words of its message, from `start` on.
 CREATE TABLE passages(
     number INTEGER PRIMARY KEY,
     message INTEGER NOT NULL,
@@ -33,6 +37,7 @@ CREATE TABLE passages(
     time INTEGER NOT NULL,
     previous INTEGER NOT NULL,
     human INTEGER NOT NULL,
+    speaker BLOB NOT NULL,
     alive INTEGER NOT NULL DEFAULT 1,
     start INTEGER NOT NULL,
     windows BLOB NOT NULL,
@@ -44,7 +49,9 @@ CREATE INDEX passages_in_order ON passages(scope, number);
 CREATE TABLE pending(number INTEGER PRIMARY KEY, terms BLOB NOT NULL);
 CREATE TABLE runs(first INTEGER PRIMARY KEY, stop INTEGER NOT NULL, level INTEGER NOT NULL);
 CREATE TABLE postings(run INTEGER, term INTEGER, data BLOB NOT NULL, PRIMARY KEY(run, term)) WITHOUT ROWID;
-CREATE TABLE blocks(first INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE blocks(
+    first INTEGER PRIMARY KEY, first_window INTEGER NOT NULL, windows INTEGER NOT NULL, data BLOB NOT NULL
+);
 CREATE TABLE spaces(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, dimension INTEGER NOT NULL, digest TEXT NOT NULL,
     UNIQUE(name, dimension, digest)
@@ -53,6 +60,11 @@ CREATE TABLE vectors(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     space INTEGER NOT NULL, passage INTEGER NOT NULL, data BLOB NOT NULL,
     UNIQUE(space, passage)
+);
+CREATE TABLE vector_blocks(
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    space INTEGER NOT NULL, first INTEGER NOT NULL, data BLOB NOT NULL,
+    UNIQUE(space, first)
 );
 -- Knowledge, the engine's own documents, and what is still to do.
 CREATE TABLE facts(
@@ -68,6 +80,7 @@ CREATE TABLE records(
     kind TEXT NOT NULL, key TEXT NOT NULL, time INTEGER NOT NULL, data BLOB NOT NULL,
     UNIQUE(scope, kind, key)
 );
+CREATE INDEX records_in_order ON records(scope, kind, id);
 CREATE TABLE jobs(
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     scope INTEGER NOT NULL REFERENCES scopes(id),
@@ -75,25 +88,27 @@ CREATE TABLE jobs(
 );
 -- Digests of what was forgotten, so that an import does not bring it back.
 CREATE TABLE forgotten(scope INTEGER, digest BLOB, PRIMARY KEY(scope, digest)) WITHOUT ROWID;
+-- `rewritten` counts what makes others read the index anew; `unscrubbed` says that deleted text may still be on disk.
 CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO counters VALUES ('forgotten', 0);
+INSERT INTO counters VALUES ('rewritten', 0), ('unscrubbed', 0);
 """
 
 MIGRATIONS: Final[tuple[str, ...]] = (_INITIAL,)
 
 
-def migrate(connection: sqlite3.Connection, *, path: str) -> None:
+def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[str] = MIGRATIONS) -> None:
     """Bring the tables up to date, each step in a transaction of its own."""
-    while (version := _version(connection)) < len(MIGRATIONS):
-        connection.execute("BEGIN IMMEDIATE")
-        if _version(connection) == version:  # another process may have been first
-            for statement in MIGRATIONS[version].split(";\n"):
+    while (version := _version(connection)) < len(migrations):
+        with write_transaction(connection):
+            if _version(connection) != version:  # another process was first
+                continue
+            for statement in migrations[version].split(";\n"):
                 connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {version + 1}")
-        connection.execute("COMMIT")
-    if version > len(MIGRATIONS):
+    if version > len(migrations):
         raise StorageError(
-            f"written by a newer Holdfast (schema {version}, this one knows {len(MIGRATIONS)}): upgrade holdfast",
+            f"written by a newer Holdfast (schema {version}, this one knows {len(migrations)}): upgrade holdfast",
             path=path,
         )
 

@@ -6,21 +6,22 @@ Every write is one transaction, so a store is never half of anything.
 
 from __future__ import annotations
 
-import json
-import os
 import sqlite3
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 
-from holdfast.errors import StorageError
+from holdfast.errors import InputError, StorageError
+from holdfast.messages import Message
 from holdfast.search.bm25 import score
-from holdfast.search.columns import PassageRow
+from holdfast.search.columns import Bools, Floats
+from holdfast.search.embed.base import Space
+from holdfast.store import forgetting, sealing, sqlite_rows, vector_table
 from holdfast.store.base import (
     Evidence,
     FactRow,
@@ -32,42 +33,41 @@ from holdfast.store.base import (
     Row,
     Scope,
     Select,
-    Space,
     VectorRow,
 )
-from holdfast.store.codec import decode_message, encode_message, pack_text, unpack_text
-from holdfast.store.forgetting import forget_messages, wipe_log
+from holdfast.store.codec import encode_message, pack_text, text_bytes, words
+from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.schema import migrate
-from holdfast.store.sqlite_index import Index, decode_windows
+from holdfast.store.sqlite_index import Index
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "insert_passages"]
 
-_PINNED: Final = 1
-_BURIED: Final = 2
-_PRAGMAS: Final = (
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "PRAGMA secure_delete = ON",
-    "PRAGMA temp_store = MEMORY",
-    "PRAGMA mmap_size = 1073741824",
-    "PRAGMA cache_size = -16384",
-)
+_LATEST: Final = 2**63 - 1
+_COUNTS: Final = {
+    "messages": "SELECT count(*) FROM messages",
+    "passages": "SELECT count(*) FROM passages WHERE alive = 1",
+    "sessions": "SELECT count(*) FROM scopes",
+    "facts": "SELECT count(*) FROM (SELECT DISTINCT scope, id FROM facts)",
+    "bytes": "PRAGMA page_count",
+}
 
 
 class SqliteStore:
-    """A store in one file. Safe to use from several threads and processes."""
+    """A store in one file. Safe to use from several threads and processes.
 
-    def __init__(self, path: Path | str, *, wait: float = 60.0) -> None:
+    `wait` is how many seconds a write waits for other processes.
+    """
+
+    def __init__(self, path: Path | str, *, wait: float = 120.0) -> None:
         self.path = Path(path)
-        self._lock = threading.RLock()
-        _create_private(self.path)
-        with _explained(self.path):
-            self._connection = sqlite3.connect(
-                self.path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
-            )
-            for pragma in _PRAGMAS:
-                self._connection.execute(pragma)
-            migrate(self._connection, path=str(self.path))
+        self._lock = threading.Lock()
+        self._connection = connect(self.path, wait=wait)
+        try:
+            with explained(self.path):
+                migrate(self._connection, path=self.path)
+        except BaseException:
+            self._connection.close()
+            raise
         self._index = Index(self._connection)
         self._scopes: list[Scope] = []
 
@@ -86,32 +86,29 @@ class SqliteStore:
 
     def add(self, rows: Sequence[Row], /) -> list[int]:
         """Keep rows, all or none, durable when this returns."""
-        with self._writing():
-            self._index.refresh()
+        with self._lock, explained(self.path), write_transaction(self._connection):
             numbers = [self._add(row) for row in rows]
-            self._index.seal()
+            sealing.seal(self._connection)
+            self._seal_vectors(rows)
         return numbers
 
     def _add(self, row: Row) -> int:
         match row:
-            case MessageRow():
+            case MessageRow(id=0):
                 return self._add_message(row)
+            case MessageRow():
+                return self._set_flags(row)
             case VectorRow():
-                return self._add_vectors(row)
+                space = vector_table.space_number(self._connection, row.space, create=True)
+                return vector_table.put(self._connection, row, space or 0)
             case FactRow():
-                return self._insert(
-                    "INSERT INTO facts(scope, id, data) VALUES (?, ?, ?)",
-                    (self._scope(row.scope), row.id, _fact_to_json(row)),
-                )
+                return self._add_fact(row)
             case Record():
-                return self._insert(
-                    "INSERT OR REPLACE INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)",
-                    (self._scope(row.scope), row.kind, row.key, row.time, _to_json(row.data)),
-                )
+                return self._put_record(row)
             case Job():
                 return self._insert(
                     "INSERT INTO jobs(scope, kind, time, data) VALUES (?, ?, ?, ?)",
-                    (self._scope(row.scope), row.kind, row.time, _to_json(row.data)),
+                    (self._scope(row.scope), row.kind, row.time, sqlite_rows.data_to_json(row.data)),
                 )
 
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
@@ -120,258 +117,188 @@ class SqliteStore:
     def _add_message(self, row: MessageRow) -> int:
         scope = self._scope(row.scope)
         digest = bytes.fromhex(row.message.digest)
-        flags = _PINNED * row.pinned | _BURIED * row.buried
-        if row.id:  # a known message: only its flags may change
-            self._connection.execute("UPDATE messages SET flags = ? WHERE id = ? AND scope = ?", (flags, row.id, scope))
-            return row.id
-        if self._one("SELECT 1 FROM forgotten WHERE scope = ? AND digest = ?", (scope, digest)):
+        if forgetting.is_forgotten(self._connection, scope, digest):
             return 0
-        key = (scope, digest, row.nonce)
-        if known := self._one("SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?", key):
-            return int(known)
+        key = (scope, digest, text_bytes(row.nonce))
+        query = "SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?"
+        if known := self._connection.execute(query, key).fetchone():
+            return int(known[0])
         number = self._insert(
             "INSERT INTO messages(scope, digest, nonce, flags, body) VALUES (?, ?, ?, ?, ?)",
-            (*key, flags, encode_message(row.message)),
+            (*key, _flags(row), encode_message(row.message)),
         )
-        for passage in row.passages:
-            self._add_passage(passage, row, scope, number)
+        insert_passages(self._connection, row.message, row.passages, scope=scope, number=number)
         return number
 
-    def _add_passage(self, passage: PassageText, row: MessageRow, scope: int, message: int) -> None:
-        last = self._one("SELECT max(number) FROM passages WHERE scope = ?", (scope,))
-        columns = PassageRow(
-            message=message,
-            scope=scope,
-            time=row.message.timestamp or 0,
-            previous=-1 if last is None else int(last),
-            human=row.message.role == "user",
-            size=len(passage.text),
-            window_lengths=tuple(len(terms) for terms in passage.terms),
-        )
-        self._index.insert(passage, columns, pack_text(passage.text))
+    def _set_flags(self, row: MessageRow) -> int:
+        update = "UPDATE messages SET flags = ? WHERE id = ? AND scope = ?"
+        changed = self._connection.execute(update, (_flags(row), row.id, self._scope(row.scope)))
+        return row.id if changed.rowcount else 0
 
-    def _add_vectors(self, row: VectorRow) -> int:
-        space = self._space(row.space, create=True)
-        assert space is not None
+    def _add_fact(self, row: FactRow) -> int:
+        scope = self._scope(row.scope)
+        if forgetting.is_forgotten(self._connection, scope, forgetting.fact_digest(row.id)):
+            return 0
         return self._insert(
-            "INSERT OR REPLACE INTO vectors(space, passage, data) VALUES (?, ?, ?)",
-            (space, row.passage, row.vectors.astype(np.int8).tobytes()),
+            "INSERT INTO facts(scope, id, data) VALUES (?, ?, ?)",
+            (scope, row.id, sqlite_rows.fact_to_json(row)),
         )
+
+    def _put_record(self, row: Record) -> int:
+        key = (self._scope(row.scope), row.kind, row.key)
+        values = (row.time, sqlite_rows.data_to_json(row.data))
+        query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
+        if known := self._connection.execute(query, key).fetchone():
+            self._connection.execute("UPDATE records SET time = ?, data = ? WHERE id = ?", (*values, *known))
+            return int(known[0])
+        insert = "INSERT INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)"
+        return self._insert(insert, (*key, *values))
+
+    def _seal_vectors(self, rows: Sequence[Row]) -> None:
+        touched: dict[Space, list[int]] = defaultdict(list)
+        for row in rows:
+            if isinstance(row, VectorRow):
+                touched[row.space].append(row.passage)
+        for space, passages in touched.items():
+            number = vector_table.space_number(self._connection, space, create=True) or 0
+            vector_table.seal(self._connection, number, dimension=space.dimension, passages=passages)
+
+    def _scope(self, scope: Scope) -> int:
+        values = (scope.tenant, scope.project, scope.agent, scope.session)
+        query = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ? AND session = ?"
+        if known := self._connection.execute(query, values).fetchone():
+            return int(known[0])
+        insert = "INSERT INTO scopes VALUES ((SELECT coalesce(max(id) + 1, 0) FROM scopes), ?, ?, ?, ?)"
+        return self._insert(insert, values)
 
     # --- reading ---------------------------------------------------------------
 
     def fetch(self, select: Select, /) -> list[Any]:
         """Read rows of one kind that the reader may see, oldest first."""
         with self._reading():
-            scopes = self._visible_scopes(select.scope, across=select.across)
-            where, values = _where(select, scopes)
-            order = f"ORDER BY {_KEY[select.kind]} {'DESC' if select.newest else 'ASC'}"
-            limit = f"LIMIT {select.limit}" if select.limit is not None else ""
-            query = f"SELECT {_COLUMNS[select.kind]} FROM {select.kind}s WHERE {where} {order} {limit}"
-            found = [self._read(select.kind, values) for values in self._connection.execute(query, values)]
-        return found[::-1] if select.newest else found
-
-    def _read(self, kind: str, values: Sequence[Any]) -> Any:
-        if kind == "passage":
-            number, message, start, windows, text = values
-            spans = tuple((int(a), int(b)) for a, b, _ in decode_windows(windows).tolist())
-            return PassageText(start=start, text=unpack_text(text), windows=spans, number=number, message=message)
-        scope = self._scopes[values[1]]
-        if kind == "message":
-            number, _, nonce, flags, body = values
-            pinned, buried = bool(flags & _PINNED), bool(flags & _BURIED)
-            return MessageRow(
-                scope=scope, message=decode_message(body), id=number, nonce=nonce, pinned=pinned, buried=buried
-            )
-        if kind == "fact":
-            return _fact_from_json(values[2], scope)
-        if kind == "record":
-            number, _, name, key, time, data = values
-            return Record(scope=scope, kind=name, key=key, time=time, data=json.loads(data), id=number)
-        number, _, name, time, data = values
-        return Job(scope=scope, kind=name, time=time, data=json.loads(data), id=number)
+            self._learn_scopes()
+            return sqlite_rows.read(self._connection, select, scopes=self._scopes, path=self.path)
 
     def match(self, question: Question, /) -> Evidence:
         """Say what every visible passage has to do with a question."""
+        if question.vector is not None and question.space and question.vector.shape != (question.space.dimension,):
+            raise InputError(f"a question in {question.space.name} is one vector of {question.space.dimension}")
         with self._reading():
-            self._index.refresh()
-            scopes = self._visible_scopes(question.scope, across=question.across)
-            columns = self._index.columns
-            mine = np.zeros(len(self._scopes), np.bool_)
-            mine[scopes] = True
-            visible = columns["alive"] & mine[columns["scope"]]
-            postings = self._index.postings(question.terms)
-            weighted = list(zip(postings, question.terms.values(), strict=True))
-            cosine = None
-            if question.vector is not None and question.space is not None:
-                space = self._space(question.space, create=False)
-                if space is not None:
-                    matrix = self._index.matrix(space, question.space)
-                    cosine = matrix.cosine(question.vector, windows=columns.windows)
-            return Evidence(columns, visible, score(weighted, columns, visible=visible), cosine, tuple(self._scopes))
+            try:
+                return self._match(question)
+            except (ValueError, IndexError) as error:
+                raise StorageError(
+                    "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.path
+                ) from error
+
+    def _match(self, question: Question) -> Evidence:
+        self._index.refresh()
+        self._learn_scopes()
+        columns = self._index.columns.snapshot()
+        visible = columns["alive"] & self._may_see(question)[columns["scope"]]
+        whole = bool(np.array_equal(visible, columns["alive"]))
+        postings = self._index.postings(question.terms, common=not whole)
+        return Evidence(
+            columns,
+            visible,
+            score(postings, columns, visible=visible),
+            self._cosine(question, None if whole else visible),
+            tuple(self._scopes),
+        )
+
+    def _may_see(self, question: Question) -> Bools:
+        scope, across = question.scope, question.across
+        owner = "tenant = ? AND project = ? AND agent = ?" + ("" if across else " AND session = ?")
+        values = (scope.tenant, scope.project, scope.agent, *(() if across else (scope.session,)))
+        mine = np.zeros(len(self._scopes), np.bool_)
+        mine[[number for (number,) in self._connection.execute(f"SELECT id FROM scopes WHERE {owner}", values)]] = True
+        return mine
+
+    def _cosine(self, question: Question, visible: Bools | None) -> Floats | None:
+        if question.vector is None or question.space is None:
+            return None
+        number = vector_table.space_number(self._connection, question.space, create=False)
+        if number is None:
+            return None
+        columns = self._index.columns
+        seen = None if visible is None else visible.take(columns["passage"])
+        matrix = self._index.matrix(number, question.space)
+        return matrix.cosine(question.vector, windows=columns.windows, visible=seen)
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
-        """Passages that have no vectors in this space yet, oldest first."""
+        """Passages that have no vectors in this space yet, oldest first, whosever they are."""
         with self._reading():
-            number = self._space(space, create=False) or 0
-            query = (
-                f"SELECT {_COLUMNS['passage']} FROM passages WHERE alive = 1 AND number NOT IN"
-                " (SELECT passage FROM vectors WHERE space = ?) ORDER BY number LIMIT ?"
-            )
-            return [self._read("passage", values) for values in self._connection.execute(query, (number, limit))]
+            number = vector_table.space_number(self._connection, space, create=False)
+            missing = vector_table.without(self._connection, number, limit=limit)
+            return sqlite_rows.passages(self._connection, missing, path=self.path)
+
+    def embedded(self, space: Space) -> int:
+        """How many passages have vectors in this space."""
+        with self._reading():
+            number = vector_table.space_number(self._connection, space, create=False)
+            return vector_table.embedded(self._connection, number)
+
+    def counts(self) -> dict[str, int]:
+        """How many messages, passages, sessions and facts there are, and how many bytes they take."""
+        with self._reading():
+            found = {name: self._connection.execute(query).fetchone()[0] for name, query in _COUNTS.items()}
+            return found | {"bytes": found["bytes"] * self._connection.execute("PRAGMA page_size").fetchone()[0]}
+
+    def _learn_scopes(self) -> None:
+        query = "SELECT tenant, project, agent, session FROM scopes WHERE id >= ? ORDER BY id"
+        for tenant, project, agent, session in self._connection.execute(query, (len(self._scopes),)):
+            self._scopes.append(Scope(tenant=tenant, project=project, agent=agent, session=session))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """See one state of the store throughout. What was half learned when reading failed is forgotten."""
+        with self._lock, explained(self.path):
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            except BaseException:
+                self._index.reset()
+                self._scopes.clear()
+                raise
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
 
     # --- forgetting ------------------------------------------------------------
 
     def remove(self, select: Select, /) -> int:
-        """Forget rows for good: from tables, index and log."""
-        with self._writing():
-            scopes = self._visible_scopes(select.scope, across=select.across)
-            where, values = _where(select, scopes)
-            key = _KEY[select.kind]
-            query = f"SELECT {key} FROM {select.kind}s WHERE {where} ORDER BY {key}"
-            numbers = [number for (number,) in self._connection.execute(query, values)]
-            if select.kind == "message":
-                forget_messages(self._connection, numbers)
-            else:
-                delete = f"DELETE FROM {select.kind}s WHERE {key} = ?"
-                self._connection.executemany(delete, ((number,) for number in numbers))
-        if numbers and select.kind in {"message", "fact"}:
-            with self._lock, _explained(self.path):
-                wipe_log(self._connection, path=self.path)
-        return len(numbers)
-
-    # --- the house -------------------------------------------------------------
-
-    def _one(self, query: str, values: tuple[object, ...]) -> Any:
-        row = self._connection.execute(query, values).fetchone()
-        return None if row is None else row[0]
-
-    def _scope(self, scope: Scope) -> int:
-        values = (scope.tenant, scope.project, scope.agent, scope.session)
-        known = self._one(
-            "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ? AND session = ?", values
-        )
-        if known is not None:
-            return int(known)
-        number = self._one("SELECT coalesce(max(id) + 1, 0) FROM scopes", ())
-        return self._insert("INSERT INTO scopes VALUES (?, ?, ?, ?, ?)", (number, *values))
-
-    def _visible_scopes(self, scope: Scope, *, across: bool) -> list[int]:
-        query = "SELECT tenant, project, agent, session FROM scopes WHERE id >= ? ORDER BY id"
-        for tenant, project, agent, session in self._connection.execute(query, (len(self._scopes),)):
-            self._scopes.append(Scope(tenant=tenant, project=project, agent=agent, session=session))
-        where = "tenant = ? AND project = ? AND agent = ?" + ("" if across else " AND session = ?")
-        values = (scope.tenant, scope.project, scope.agent, *(() if across else (scope.session,)))
-        return [number for (number,) in self._connection.execute(f"SELECT id FROM scopes WHERE {where}", values)]
-
-    def _space(self, space: Space, *, create: bool) -> int | None:
-        values = (space.name, space.dimension, space.digest)
-        known = self._one("SELECT id FROM spaces WHERE name = ? AND dimension = ? AND digest = ?", values)
-        if known is None and create:
-            return self._insert("INSERT INTO spaces(name, dimension, digest) VALUES (?, ?, ?)", values)
-        return None if known is None else int(known)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._lock, _explained(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._index.reset()
-                self._scopes.clear()
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with self._lock, _explained(self.path):
-            self._connection.execute("BEGIN")
-            try:
-                yield
-            finally:
-                self._connection.execute("COMMIT")
+        """Forget messages and facts for good, from tables, index and log; take out records and jobs."""
+        if select.kind == "passage":
+            raise InputError("a passage goes with its message: remove that")
+        with self._lock, explained(self.path):
+            with write_transaction(self._connection):
+                numbers = forgetting.remove(self._connection, select)
+            if numbers and select.kind in {"message", "fact"}:
+                forgetting.scrub(self._connection, path=self.path)
+        return numbers
 
 
-_KEY: Final = {"message": "id", "passage": "number", "fact": "version", "record": "id", "job": "id"}
-_COLUMNS: Final = {
-    "message": "id, scope, nonce, flags, body",
-    "passage": "number, message, start, windows, text",
-    "fact": "version, scope, data",
-    "record": "id, scope, kind, key, time, data",
-    "job": "id, scope, kind, time, data",
-}
+def _flags(row: MessageRow) -> int:
+    return sqlite_rows.PINNED * row.pinned | sqlite_rows.BURIED * row.buried
 
 
-def _where(select: Select, scopes: Sequence[int]) -> tuple[str, list[object]]:
-    """The condition of a selection; the scope is always a part of it."""
-    key = _KEY[select.kind]
-    name_column = "id" if select.kind == "fact" else "key"
-    clauses = [f"scope IN ({','.join(map(str, scopes)) or 'NULL'})"]
-    values: list[object] = []
-    if select.kind == "passage":
-        clauses.append("alive = 1")
-    for column, wanted in ((key, select.ids), (name_column, select.keys)):
-        if wanted is not None:
-            clauses.append(f"{column} IN (SELECT value FROM json_each(?))")
-            values.append(json.dumps(wanted))
-    for clause, value in (("kind = ?", select.name), (f"{key} > ?", select.after), (f"{key} < ?", select.before)):
-        if value is not None:
-            clauses.append(clause)
-            values.append(value)
-    return " AND ".join(clauses), values
+def insert_passages(
+    connection: sqlite3.Connection, message: Message, passages: Sequence[PassageText], *, scope: int, number: int
+) -> None:
+    """Add what can be found of a message; `seal` must follow in the same transaction."""
+    place = sealing.Place(
+        message=number,
+        scope=scope,
+        time=max(-_LATEST, min(message.timestamp or 0, _LATEST)),
+        human=message.role == "user",
+        speaker=message.name or message.role,
+    )
+    said = words(message) if passages else ""
+    for passage in passages:
+        sealing.insert(connection, passage, place, text=_own_text(passage, said))
 
 
-def _to_json(data: object) -> bytes:
-    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode()
-
-
-def _fact_to_json(row: FactRow) -> bytes:
-    data = asdict(row)
-    del data["scope"]
-    return _to_json(data)
-
-
-def _fact_from_json(data: bytes, scope: Scope) -> FactRow:
-    fact = FactRow(scope=scope, **json.loads(data))
-    return replace(fact, evidence=tuple(fact.evidence))
-
-
-def _create_private(path: Path) -> None:
-    """Make the file, and the folder it is in, readable by its owner only."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise StorageError(f"could not be made: {error.strerror}. Choose another place.", path=path) from error
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite says into an error that says what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StorageError(_advice(error), path=path) from error
-
-
-def _advice(error: sqlite3.Error) -> str:
-    name = getattr(error, "sqlite_errorname", "")
-    for prefix, advice in _ADVICE.items():
-        if name.startswith(prefix):
-            return advice
-    return f"{error}"
-
-
-_ADVICE: Final = {
-    "SQLITE_FULL": "the disk is full. Nothing was lost: make room and try again.",
-    "SQLITE_READONLY": "the file or its disk is read-only. Nothing was lost: make it writable or choose another place.",
-    "SQLITE_BUSY": "another process is writing for a very long time. Nothing was lost: try again.",
-    "SQLITE_CORRUPT": "the file is damaged. Run `holdfast doctor --repair` to keep what is intact.",
-    "SQLITE_NOTADB": "this is not a Holdfast store. Choose another file, or run `holdfast doctor --repair`.",
-    "SQLITE_IOERR": "the disk could not be read or written. Nothing that was acknowledged is lost: check the disk.",
-    "SQLITE_CANTOPEN": "could not be opened. Check that the folder exists and is yours.",
-}
+def _own_text(passage: PassageText, said: str) -> bytes | None:
+    """The text of a passage as it is kept; None where the message itself says it at the same place."""
+    covered = passage.windows and passage.windows[-1][1] == len(passage.text)
+    return None if covered and said.startswith(passage.text, passage.start) else pack_text(passage.text)

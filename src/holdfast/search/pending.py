@@ -1,0 +1,54 @@
+"""Term occurrences of passages that are in no posting list yet. A search looks through all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.search.bm25 import Postings
+from holdfast.search.columns import Columns
+
+__all__ = ["Pending", "Terms"]
+
+Terms = npt.NDArray[np.int64]
+"""The terms of a passage, window after window."""
+
+
+class Pending:
+    """The terms of the passages from `first` on."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+        self._terms: list[Terms] = []
+        self._gathered: tuple[npt.NDArray[np.uint32], Terms] | None = None
+
+    @property
+    def stop(self) -> int:
+        """The number of the passage after the last."""
+        return self.first + len(self._terms)
+
+    def append(self, terms: Terms) -> None:
+        """Add the terms of the next passage."""
+        self._terms.append(terms)
+        self._gathered = None
+
+    def pad(self, stop: int) -> None:
+        """Leave room for passages that have no terms, because they were forgotten."""
+        if stop > self.stop:
+            self._terms += [np.zeros(0, np.int64)] * (stop - self.stop)
+            self._gathered = None
+
+    def gathered(self, columns: Columns) -> tuple[npt.NDArray[np.uint32], Terms]:
+        """All occurrences: the window and the term of each."""
+        if self._gathered is None:
+            start = columns.window_range(self.first).start if self._terms else columns.windows
+            lengths = columns["window_length"][start:]
+            windows = np.repeat(np.arange(start, columns.windows, dtype=np.uint32), lengths)
+            self._gathered = windows, np.concatenate(self._terms or [np.zeros(0, np.int64)])
+        return self._gathered
+
+    def postings(self, term: int, columns: Columns) -> Postings:
+        """The posting list of a term."""
+        windows, terms = self.gathered(columns)
+        hits, counts = np.unique(windows[terms == term], return_counts=True)
+        return hits, np.minimum(counts, 255).astype(np.uint8)

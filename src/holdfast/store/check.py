@@ -1,0 +1,207 @@
+"""Is a SQLite store whole? Looked at from all sides, without changing anything."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from holdfast.errors import HoldfastError, StorageError
+from holdfast.search import columns as columnar
+from holdfast.search.bm25 import POSTING
+from holdfast.store.codec import decode_message
+from holdfast.store.connection import explained
+from holdfast.store.schema import MIGRATIONS
+from holdfast.store.sealing import SEALED, decode_windows
+
+__all__ = ["Health", "check"]
+
+_TABLES: Final = ("messages", "passages", "facts", "records", "jobs")
+_ORPHANS: Final = {
+    "passages without their message": "SELECT count(*) FROM passages WHERE alive AND message NOT IN"
+    " (SELECT id FROM messages)",
+    "vectors without their passage": "SELECT count(*) FROM vectors WHERE passage NOT IN"
+    " (SELECT number FROM passages WHERE alive)",
+    **{
+        f"{table} without their scope": f"SELECT count(*) FROM {table} WHERE scope NOT IN (SELECT id FROM scopes)"
+        for table in _TABLES
+    },
+}
+_MOST: Final = 20
+_DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, AttributeError, HoldfastError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What a look at a store found.
+
+    Attributes:
+        path: The file.
+        counts: How many rows each table has, where that can be told.
+        damage: What is broken in what was archived: `repair` keeps the rest.
+        index: What is wrong with the index: `reindex` mends it, and nothing is lost.
+        notes: What is worth knowing, though nothing is broken.
+    """
+
+    path: Path
+    counts: dict[str, int]
+    damage: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Nothing is broken."""
+        return not self.damage and not self.index
+
+    @property
+    def summary(self) -> str:
+        """The same in a sentence or two, with what to do."""
+        held = ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        parts = [held] if held else []
+        if self.damage:
+            parts.append(f"damaged: {'; '.join(self.damage)}. Run `holdfast doctor --repair` to keep what is intact")
+        if self.index:
+            parts.append(f"the index is not right: {'; '.join(self.index)}. Run `holdfast reindex`: no message is lost")
+        return ". ".join([*parts, *self.notes])
+
+
+def check(path: Path) -> Health:
+    """Look at a store: the file's structure, every row of it, and whether the index says what the rows say.
+
+    Raises:
+        StorageError: There is no such file.
+    """
+    if not path.exists():
+        raise StorageError("no such store. Check the path.", path=path)
+    try:
+        with explained(path), closing(_reader(path)) as connection:
+            structure = [text for (text,) in connection.execute(f"PRAGMA quick_check({_MOST})") if text != "ok"]
+            if structure:
+                return Health(path=path, counts={}, damage=tuple(structure))
+            return _rows(path, connection)
+    except StorageError as error:
+        return Health(path=path, counts={}, damage=(str(error),))
+    except (ValueError, TypeError) as error:
+        return Health(path=path, counts={}, damage=(f"a row is not what it should be: {error}",))
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _rows(path: Path, connection: sqlite3.Connection) -> Health:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != len(MIGRATIONS):
+        return Health(path=path, counts={}, notes=(f"written with schema {version}, this one knows {len(MIGRATIONS)}",))
+    connection.execute("BEGIN")
+    counts = {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _TABLES}
+    orphans = [f"{found} {what}" for what, query in _ORPHANS.items() if (found := _one(connection, query))]
+    return Health(
+        path=path,
+        counts=counts,
+        damage=(*_unreadable(connection), *orphans),
+        index=tuple(_index(connection)),
+        notes=tuple(_notes(connection)),
+    )
+
+
+def _one(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _unreadable(connection: sqlite3.Connection) -> list[str]:
+    damaged: list[str] = []
+    for number, body in connection.execute("SELECT id, body FROM messages ORDER BY id"):
+        try:
+            decode_message(body)
+        except _DAMAGE:
+            damaged.append(f"message {number} cannot be read")
+    return damaged[:_MOST]
+
+
+def _notes(connection: sqlite3.Connection) -> Iterator[str]:
+    if _one(connection, "SELECT value FROM counters WHERE name = 'unscrubbed'"):
+        yield "forgotten text may still be in free pages: run `holdfast vacuum`"
+
+
+def _index(connection: sqlite3.Connection) -> Iterator[str]:
+    """Where the index does not say what the passages say."""
+    total = _one(connection, "SELECT count(*) FROM passages")
+    if total != _one(connection, "SELECT coalesce(max(number) + 1, 0) FROM passages"):
+        yield "numbers of passages are missing"
+        return
+    runs = connection.execute("SELECT first, stop FROM runs ORDER BY first").fetchall()
+    sealed = runs[-1][1] if runs else 0
+    if [first for first, _ in runs] != [0, *(stop for _, stop in runs)][: len(runs)] or sealed > total:
+        yield "the runs of the index do not follow each other"
+        return
+    yield from _blocks(connection, sealed)
+    yield from _pending(connection, sealed)
+    yield from _postings(connection, runs)
+
+
+def _blocks(connection: sqlite3.Connection, sealed: int) -> Iterator[str]:
+    window = 0
+    expected = 0
+    for first, first_window, windows, data in connection.execute("SELECT * FROM blocks ORDER BY first"):
+        query = "SELECT alive, windows FROM passages WHERE number >= ? AND number < ? ORDER BY number"
+        rows = connection.execute(query, (first, first + SEALED)).fetchall()
+        lengths = np.concatenate([decode_windows(spans)[:, 2] for _, spans in rows] or [np.zeros(0, np.uint32)])
+        if (first, first_window, windows) != (expected, window, len(lengths)) or not _says(data, rows, lengths):
+            yield f"the block of passages {first} to {first + SEALED - 1} says something else than they do"
+        expected, window = first + SEALED, first_window + windows
+    if expected != sealed:
+        yield f"{expected} passages are in blocks, {sealed} in runs"
+
+
+def _says(
+    data: bytes, rows: list[tuple[int, bytes]], lengths: np.ndarray[tuple[int, ...], np.dtype[np.uint32]]
+) -> bool:
+    try:
+        arrays = columnar.decode(data)
+    except ValueError:
+        return False
+    alive = arrays["alive"].tolist() == [bool(alive) for alive, _ in rows]
+    return alive and bool(np.array_equal(arrays["window_length"], lengths))
+
+
+def _pending(connection: sqlite3.Connection, sealed: int) -> Iterator[str]:
+    query = (
+        "SELECT number, windows, terms FROM passages LEFT JOIN pending USING (number)"
+        " WHERE number >= ? AND alive ORDER BY number"
+    )
+    for number, windows, terms in connection.execute(query, (sealed,)):
+        if terms is None or len(terms) != 8 * int(decode_windows(windows)[:, 2].sum()):
+            yield f"passage {number} is not in the index"
+    if strays := _one(connection, f"SELECT count(*) FROM pending WHERE number < {sealed}"):
+        yield f"{strays} passages are pending and sealed at once"
+
+
+def _postings(connection: sqlite3.Connection, runs: list[tuple[int, int]]) -> Iterator[str]:
+    for first, stop in runs:
+        query = "SELECT min(first_window), max(first_window + windows) FROM blocks WHERE first >= ? AND first < ?"
+        low, high = connection.execute(query, (first, stop)).fetchone()
+        for term, data in connection.execute("SELECT term, data FROM postings WHERE run = ?", (first,)):
+            if low is None or not _fits(data, low, high):
+                yield f"the posting list of term {term} in run {first} is broken"
+                break
+    strays = _one(connection, "SELECT count(DISTINCT run) FROM postings WHERE run NOT IN (SELECT first FROM runs)")
+    if strays:
+        yield f"{strays} runs of posting lists belong to nothing"
+
+
+def _fits(data: object, low: int, high: int) -> bool:
+    """Tell whether this is a posting list of windows from `low` to `high`."""
+    if not isinstance(data, bytes) or not data or len(data) % POSTING:
+        return False
+    windows = np.frombuffer(data, np.uint32, len(data) // POSTING)
+    return bool((windows[1:] > windows[:-1]).all()) and low <= int(windows[0]) <= int(windows[-1]) < high

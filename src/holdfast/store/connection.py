@@ -1,0 +1,127 @@
+"""A connection to a SQLite store: a private file, durable writes, patience, and errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import InputError, StorageError
+
+__all__ = ["APPLICATION", "connect", "explained", "write_transaction"]
+
+APPLICATION: Final = 0x486F6C64
+"""What marks a SQLite file as ours: "Hold"."""
+
+_PRAGMAS: Final = (
+    "PRAGMA synchronous = FULL",  # what was acknowledged survives a power cut
+    "PRAGMA secure_delete = OFF",  # forgetting turns it on; a merge of posting lists has nothing to hide
+    "PRAGMA journal_size_limit = 16777216",
+    "PRAGMA cache_size = -16384",
+    "PRAGMA mmap_size = 268435456",  # long posting lists and blocks of vectors are read three times as fast
+)
+_PAUSE: Final = 0.01
+
+
+def connect(path: Path, *, wait: float) -> sqlite3.Connection:
+    """Open a store's file, making it where there is none. Only its owner can read it.
+
+    Raises:
+        StorageError: The file cannot be opened, or belongs to another program.
+    """
+    _create_private(path)
+    with explained(path):
+        connection = sqlite3.connect(
+            path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            _check_owner(connection, path)
+            _switch_to_log(connection, wait)
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _create_private(path: Path) -> None:
+    """Make the file, and every folder on the way that is missing, for the owner alone."""
+    try:
+        for folder in reversed([folder for folder in path.absolute().parents if not folder.exists()]):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StorageError(f"could not be made: {error.strerror}. Choose another place.", path=path) from error
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if owner != APPLICATION and tables:
+        raise StorageError("a database of another program. Choose another file.", path=path)
+
+
+def _switch_to_log(connection: sqlite3.Connection, wait: float) -> None:
+    """Turn write-ahead logging on. SQLite does not wait here for others who are opening the file, so we do."""
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+@contextmanager
+def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it or none of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite says into an error that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageError(_advice(error), path=path) from error
+    except UnicodeEncodeError as error:
+        raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
+    except OverflowError as error:
+        raise InputError(f"a number that no store can hold: {error}") from error
+
+
+def _advice(error: sqlite3.Error) -> str:
+    name = _name(error)
+    return next((advice for prefix, advice in _ADVICE.items() if name.startswith(prefix)), str(error))
+
+
+def _name(error: sqlite3.Error) -> str:
+    return str(getattr(error, "sqlite_errorname", ""))
+
+
+_ADVICE: Final = {
+    "SQLITE_FULL": "the disk is full. Nothing was lost: make room and try again.",
+    "SQLITE_READONLY": "the file or its disk is read-only. Nothing was lost: make it writable or choose another place.",
+    "SQLITE_BUSY": "another process is writing for a very long time. Nothing was lost: try again.",
+    "SQLITE_CORRUPT": "the file is damaged. Run `holdfast doctor --repair` to keep what is intact.",
+    "SQLITE_NOTADB": "this is not a Holdfast store. Choose another file, or run `holdfast doctor --repair`.",
+    "SQLITE_IOERR": "the disk could not be read or written. Nothing that was acknowledged is lost: check the disk.",
+    "SQLITE_CANTOPEN": "could not be opened. Check that the folder exists and is yours.",
+}

@@ -1,0 +1,42 @@
+"""A message as passages, where no one says otherwise: everything that can be read in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from holdfast.messages import Message
+from holdfast.search.passages import passages
+from holdfast.store.base import PassageText
+from holdfast.store.codec import words
+from holdfast.text import terms
+
+__all__ = ["cut", "plain_cut", "window_terms"]
+
+_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+
+
+def window_terms(passage: PassageText) -> tuple[tuple[str, ...], ...]:
+    """The terms of each window of a passage; a speaker who has a name is found by it."""
+    named = () if passage.speaker in _ROLES else tuple(terms(passage.speaker))
+    return tuple((*terms(passage.text[start:stop]), *named) for start, stop in passage.windows)
+
+
+def cut(text: str, message: Message) -> list[PassageText]:
+    """What can be found of a message (`text`), passage by passage."""
+    found = (
+        PassageText(
+            start=passage.start,
+            text=text[passage.start : passage.stop],
+            windows=tuple((start - passage.start, stop - passage.start) for start, stop in passage.windows),
+            speaker=message.name or message.role,
+            time=message.timestamp or 0,
+        )
+        for passage in passages(text)
+    )
+    return [replace(passage, terms=window_terms(passage)) for passage in found]
+
+
+def plain_cut(message: Message) -> list[PassageText]:
+    """Everything that can be read in a message."""
+    return cut(words(message), message)

@@ -1,0 +1,202 @@
+"""How passages get into the index of a SQLite store.
+
+New passages wait in `pending`, where a search reads them one by one. When enough have gathered they are sealed:
+their columns become a block, their posting lists a run. Runs of one size are merged into one of the next, so
+that their number stays small. All of it happens in the caller's transaction and nothing is kept in memory:
+what is archived can be found in the same moment, and a rollback undoes it all.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.errors import InputError
+from holdfast.search import columns as columnar
+from holdfast.search.bm25 import encode_postings, merge_postings, term_id
+from holdfast.search.columns import Columns, PassageRow
+from holdfast.store.base import PassageText
+from holdfast.store.codec import text_bytes
+
+__all__ = [
+    "SEALED",
+    "Place",
+    "count",
+    "decode_windows",
+    "insert",
+    "mark_rewritten",
+    "post_again",
+    "read_columns",
+    "seal",
+    "sealed",
+]
+
+SEALED: Final = 512
+"""Passages in a block and in a new run."""
+FAN: Final = 8
+"""Runs of one level that become one of the next."""
+LEVELS: Final = 2
+"""How often runs are merged. The largest holds 32,768 passages: merging more would make one writer wait for seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The message that a passage is a part of."""
+
+    message: int
+    scope: int
+    time: int
+    human: bool
+    speaker: str
+
+
+_INSERT: Final = """
+INSERT INTO passages(number, message, scope, time, previous, human, speaker, start, windows, text) VALUES (
+    (SELECT coalesce(max(number) + 1, 0) FROM passages), :message, :scope, :time,
+    (SELECT coalesce(max(number), -1) FROM passages WHERE scope = :scope), :human, :speaker, :start, :windows, :text
+)
+"""
+
+
+def insert(connection: sqlite3.Connection, passage: PassageText, place: Place, *, text: bytes | None) -> int:
+    """Add a passage; its number is returned. `seal` must follow in the same transaction."""
+    values = {
+        "message": place.message,
+        "scope": place.scope,
+        "time": place.time,
+        "human": place.human,
+        "speaker": text_bytes(place.speaker),
+        "start": passage.start,
+        "windows": _encode_windows(passage),
+        "text": text,
+    }
+    number = int(connection.execute(_INSERT, values).lastrowid or 0)
+    _await_sealing(connection, number, passage)
+    return number
+
+
+def post_again(connection: sqlite3.Connection, passage: PassageText) -> None:
+    """Put a passage that is there already into an index that was emptied, with the terms it has now."""
+    update = "UPDATE passages SET windows = ? WHERE number = ?"
+    connection.execute(update, (_encode_windows(passage), passage.number))
+    _await_sealing(connection, passage.number, passage)
+
+
+def _await_sealing(connection: sqlite3.Connection, number: int, passage: PassageText) -> None:
+    terms = np.fromiter(map(term_id, chain.from_iterable(passage.terms)), np.int64)
+    connection.execute("INSERT INTO pending(number, terms) VALUES (?, ?)", (number, terms.tobytes()))
+
+
+def _encode_windows(passage: PassageText) -> bytes:
+    """Where the windows of a passage start and stop in its text, and how many terms each has."""
+    if not passage.windows or len(passage.windows) != len(passage.terms):
+        raise InputError("a passage has at least one window, and terms for each")
+    rows = [(start, stop, len(terms)) for (start, stop), terms in zip(passage.windows, passage.terms, strict=True)]
+    return np.array(rows, np.uint32).tobytes()
+
+
+def decode_windows(data: bytes) -> npt.NDArray[np.uint32]:
+    """Rows of start, stop and number of terms."""
+    return np.frombuffer(data, np.uint32).reshape(-1, 3)
+
+
+def count(connection: sqlite3.Connection) -> int:
+    """How many passages there are, forgotten ones included."""
+    return int(connection.execute("SELECT coalesce(max(number) + 1, 0) FROM passages").fetchone()[0])
+
+
+def sealed(connection: sqlite3.Connection) -> int:
+    """How many of them are sealed."""
+    return int(connection.execute("SELECT coalesce(max(stop), 0) FROM runs").fetchone()[0])
+
+
+def mark_rewritten(connection: sqlite3.Connection) -> None:
+    """Make every process read the index anew."""
+    connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'rewritten'")
+
+
+def read_columns(connection: sqlite3.Connection, columns: Columns, *, first: int, stop: int) -> None:
+    """Add the passages from `first` to `stop` to columns."""
+    wanted = "message, scope, time, previous, human, alive, windows"
+    query = f"SELECT {wanted} FROM passages WHERE number >= ? AND number < ? ORDER BY number"
+    rows = connection.execute(query, (first, stop))
+    for message, scope, time, previous, human, alive, windows in rows:
+        spans = decode_windows(windows)
+        row = PassageRow(
+            message=message,
+            scope=scope,
+            time=time,
+            previous=previous,
+            human=bool(human),
+            size=int(spans[-1, 1] - spans[0, 0]),
+            window_lengths=tuple(spans[:, 2].tolist()),
+        )
+        number = columns.append(row)
+        if not alive:
+            columns.bury(number)
+
+
+def seal(connection: sqlite3.Connection, *, stop: int | None = None) -> None:
+    """Put full batches of pending passages (up to `stop`) into blocks and runs; merge runs that have become many."""
+    first, stop = sealed(connection), count(connection) if stop is None else stop
+    if stop - first < SEALED:
+        return
+    for start in range(first, stop - SEALED + 1, SEALED):
+        _seal_block(connection, start)
+    for level in range(LEVELS):
+        while _merge(connection, level):
+            pass
+
+
+def _seal_block(connection: sqlite3.Connection, first: int) -> None:
+    stop = first + SEALED
+    columns = Columns()
+    read_columns(connection, columns, first=first, stop=stop)
+    last = connection.execute("SELECT first_window, windows FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
+    first_window = sum(last) if last else 0
+    connection.execute(
+        "INSERT INTO blocks(first, first_window, windows, data) VALUES (?, ?, ?, ?)",
+        (first, first_window, columns.windows, columnar.encode(columns)),
+    )
+    query = "SELECT terms FROM pending WHERE number >= ? AND number < ? ORDER BY number"
+    terms = np.frombuffer(b"".join(data for (data,) in connection.execute(query, (first, stop))), np.int64)
+    windows = np.repeat(np.arange(columns.windows, dtype=np.uint32), columns["window_length"]) + np.uint32(first_window)
+    numbers, lists = encode_postings(windows, terms)
+    _write_run(connection, (first, stop, 0), zip(numbers.tolist(), lists, strict=True))
+    connection.execute("DELETE FROM pending WHERE number < ?", (stop,))
+
+
+def _write_run(connection: sqlite3.Connection, run: tuple[int, int, int], lists: Iterable[tuple[int, bytes]]) -> None:
+    connection.execute("INSERT INTO runs(first, stop, level) VALUES (?, ?, ?)", run)
+    connection.executemany(
+        "INSERT INTO postings(run, term, data) VALUES (?, ?, ?)", ((run[0], term, data) for term, data in lists)
+    )
+
+
+def _merge(connection: sqlite3.Connection, level: int) -> bool:
+    """Make one run of the oldest few of a level, where there are enough."""
+    query = "SELECT first, stop FROM runs WHERE level = ? ORDER BY first LIMIT ?"
+    runs = connection.execute(query, (level, FAN)).fetchall()
+    if len(runs) < FAN:
+        return False
+    merged = list(_merged(connection, [first for first, _ in runs]))
+    for first, _ in runs:
+        connection.execute("DELETE FROM postings WHERE run = ?", (first,))
+        connection.execute("DELETE FROM runs WHERE first = ?", (first,))
+    _write_run(connection, (runs[0][0], runs[-1][1], level + 1), merged)
+    return True
+
+
+def _merged(connection: sqlite3.Connection, runs: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    query = "SELECT term, data FROM postings WHERE run = ? ORDER BY term"
+    streams = [connection.execute(query, (run,)) for run in runs]
+    for term, rows in groupby(heapq.merge(*streams, key=itemgetter(0)), key=itemgetter(0)):
+        yield term, merge_postings([data for _, data in rows])

@@ -1,0 +1,105 @@
+"""Looking after a SQLite store: rebuild the index, copy the file, give space back. Others may use it meanwhile."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from holdfast.errors import StorageError
+from holdfast.store.base import PassageText
+from holdfast.store.connection import connect, explained, write_transaction
+from holdfast.store.cutting import window_terms
+from holdfast.store.forgetting import scrub
+from holdfast.store.schema import migrate
+from holdfast.store.sealing import SEALED, count, mark_rewritten, post_again, seal
+from holdfast.store.sqlite_rows import passages
+
+__all__ = ["Progress", "backup", "reindex", "vacuum"]
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told how many are done, and how many there are."""
+
+_WAIT: Final = 600.0
+_PAGES: Final = 4096
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.exists():
+        raise StorageError("no such store. Check the path.", path=path)
+    with closing(connect(path, wait=_WAIT)) as connection, explained(path):
+        migrate(connection, path=path)
+        yield connection
+
+
+def reindex(
+    path: Path,
+    *,
+    terms_of: Callable[[PassageText], tuple[tuple[str, ...], ...]] = window_terms,
+    progress: Progress | None = None,
+) -> int:
+    """Drop the keyword index and build it again from the passages; how many there are is returned.
+
+    Searches go on with the old index until the new one is complete, writers wait. Vectors stay.
+    """
+    with _opened(path) as connection, write_transaction(connection):
+        for table in ("pending", "runs", "postings", "blocks"):
+            connection.execute(f"DELETE FROM {table}")
+        total = count(connection)
+        for first in range(0, total, SEALED):
+            stop = min(first + SEALED, total)
+            query = "SELECT number FROM passages WHERE number >= ? AND number < ? AND alive = 1"
+            alive = [number for (number,) in connection.execute(query, (first, stop))]
+            for passage in passages(connection, alive, path=path):
+                post_again(connection, replace(passage, terms=terms_of(passage)))
+            seal(connection, stop=stop)
+            if progress is not None:
+                progress(stop, total)
+        mark_rewritten(connection)
+    return total
+
+
+def backup(path: Path, target: Path, *, progress: Progress | None = None) -> None:
+    """Copy a store to a new file that only its owner can read. Nobody has to stop writing."""
+    if target.exists():
+        raise StorageError("is there already. Choose another name for the copy.", path=target)
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    with _opened(path) as connection, explained(target):
+        try:
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise StorageError(f"could not be made: {error.strerror}. Choose another place.", path=target) from error
+        with closing(sqlite3.connect(part)) as copy:
+            # One state of the store is read throughout; otherwise each write by others would start the copy over.
+            connection.execute("BEGIN")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            connection.backup(copy, pages=_PAGES, progress=_told(progress))
+            connection.execute("COMMIT")
+            copy.execute("PRAGMA journal_mode = DELETE")
+    part.replace(target)
+
+
+def _told(progress: Progress | None) -> Callable[[int, int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda _, remaining, total: progress(total - remaining, total)
+
+
+def vacuum(path: Path) -> tuple[int, int]:
+    """Write the file anew without its holes, and overwrite what was deleted; its size before and after is returned."""
+    with _opened(path) as connection:
+        before = _size(connection)
+        scrub(connection, path=path)
+        return before, _size(connection)
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(size)

@@ -1,0 +1,145 @@
+"""Contracts that need other processes: many writers at once, and writers that are killed."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import takewhile
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.store.base import Scope, Select
+from holdfast.testing.opening import Check, Opener, opened
+from holdfast.testing.rows import HERE, asks, found, says, word
+
+__all__ = ["CHECKS", "acknowledged_until_killed", "child", "crowd"]
+
+_SPAWN: Final = multiprocessing.get_context("spawn")
+WRITERS: Final = 4
+TURNS: Final = 25
+KILLS: Final = 3
+
+
+@contextmanager
+def child(work: Callable[..., None], *args: Any) -> Iterator[tuple[BaseProcess, Connection]]:
+    """A process that does some work and reports through a pipe; it does not outlive the block."""
+    ours, theirs = _SPAWN.Pipe(duplex=False)
+    process = _SPAWN.Process(target=work, args=(*args, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield process, ours
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        ours.close()
+
+
+def acknowledged_until_killed(
+    reports: Connection, process: BaseProcess, *, after: int, pause: float = 0.0
+) -> list[Any]:
+    """What a process reported before it was killed, some moment after so many reports; what came late counts too."""
+    received: list[Any] = []
+    try:
+        while True:
+            if len(received) == after:
+                time.sleep(pause)
+                process.kill()
+            received.append(reports.recv())
+    except (EOFError, OSError):
+        return received
+
+
+def crowd(open_store: Opener, folder: Path, *, writers: int, turns: int, seconds: float = math.inf) -> dict[int, str]:
+    """Let processes write and read at once; the text under each number that was acknowledged is returned.
+
+    Raises:
+        AssertionError: A process saw an error, or did not find what it had just written.
+    """
+    kept: dict[int, str] = {}
+    with ExitStack() as stack:
+        started = [child(_write_and_read, open_store, folder, writer, (turns, seconds)) for writer in range(writers)]
+        for number, text in _reports([stack.enter_context(each)[1] for each in started]):
+            assert number not in kept, f"number {number} was given twice"
+            kept[number] = text
+    return kept
+
+
+def _reports(pipes: Sequence[Connection]) -> Iterator[tuple[int, str]]:
+    """What comes in, from whichever process, until all are done."""
+    waiting = list(pipes)
+    while waiting:
+        for pipe in wait(waiting):
+            assert isinstance(pipe, Connection)
+            report = pipe.recv()
+            assert not isinstance(report, str), report
+            if report is None:
+                waiting.remove(pipe)
+            else:
+                yield report
+
+
+def _write_and_read(
+    open_store: Opener, folder: Path, writer: int, until: tuple[int, float], reports: Connection
+) -> None:
+    turns, seconds = until
+    scope = Scope(project=HERE.project, session=f"writer {writer}")
+    deadline = time.monotonic() + seconds
+    try:
+        with opened(open_store, folder) as store:
+            for turn in takewhile(lambda _: time.monotonic() < deadline, range(turns)):
+                texts = [f"{word('writer', writer)} {word('turn', turn)} {part}" for part in range(1 + turn % 7)]
+                for number, text in zip(store.add([says(text, scope=scope) for text in texts]), texts, strict=True):
+                    reports.send((number, text))
+                assert found(store.match(asks(word("turn", turn), scope=scope))), f"turn {turn} was not found"
+                own = store.fetch(Select(kind="message", scope=scope, newest=True, limit=1))
+                assert own[0].message.text == texts[-1], "the newest message is another"
+    except BaseException as error:  # noqa: BLE001 - reported to the process that checks
+        reports.send(f"{type(error).__name__}: {error}")
+    reports.send(None)
+
+
+def processes_share_a_store(open_store: Opener, folder: Path) -> None:
+    """Processes write and read at once: nothing that was acknowledged is lost, no number is given twice, no one
+    sees an error.
+    """  # noqa: D205 - one sentence
+    kept = crowd(open_store, folder, writers=WRITERS, turns=TURNS)
+    with opened(open_store, folder) as store:
+        rows = store.fetch(Select(kind="message", scope=HERE, across=True))
+        assert {row.id: row.message.text for row in rows} == kept
+        assert [row.id for row in rows] == sorted(kept)
+        for writer in range(WRITERS):
+            assert len(found(store.match(asks(word("writer", writer), across=True)))) == len(kept) // WRITERS
+
+
+def acknowledged_survives_a_kill(open_store: Opener, folder: Path) -> None:
+    """What `add` returned for is there after kill -9 at any moment, can be found, and the store goes on."""
+    kept: dict[int, str] = {}
+    for kill in range(KILLS):
+        with child(_write_without_end, open_store, folder, kill) as (process, reports):
+            after = random.Random(kill).randint(1, 60)  # noqa: S311 - chance, not secrecy
+            kept.update(acknowledged_until_killed(reports, process, after=after))
+        with opened(open_store, folder) as store:
+            rows = {row.id: row.message.text for row in store.fetch(Select(kind="message", scope=HERE))}
+            assert kept.items() <= rows.items(), "an acknowledged message is lost"
+            assert set(kept) <= set(found(store.match(asks("killed"))))
+            (number,) = store.add([says(f"still alive after {kill}")])
+            assert number > max(rows), "a number was given twice"
+
+
+def _write_without_end(open_store: Opener, folder: Path, kill: int, reports: Connection) -> None:
+    with opened(open_store, folder) as store:
+        for turn in range(10**9):
+            texts = [f"killed {kill} {turn} {part}" for part in range(1 + turn % 40)]
+            for number, text in zip(store.add([says(text) for text in texts]), texts, strict=True):
+                reports.send((number, text))
+
+
+CHECKS: Final[tuple[Check, ...]] = (processes_share_a_store, acknowledged_survives_a_kill)

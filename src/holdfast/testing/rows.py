@@ -1,0 +1,63 @@
+"""Rows to try a store with, in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from holdfast.memory.archive import cut
+from holdfast.messages import Message, Role, Text
+from holdfast.search.embed.base import Space
+from holdfast.search.vectors import quantise
+from holdfast.store.base import Evidence, FactRow, MessageRow, Question, Scope, Select, Store, VectorRow
+from holdfast.text import terms
+
+__all__ = ["HERE", "MODEL", "asks", "fact", "found", "says", "texts", "vectors", "word"]
+
+HERE: Final = Scope(project="atlas", session="s1")
+MODEL: Final = Space(name="model", dimension=8, digest="d1")
+
+
+def word(kind: str, number: int) -> str:
+    """A word that stands for a number and shares no part with that of another."""
+    return f"{kind}x" + "".join("bcdfghjkmz"[int(digit)] for digit in str(number))
+
+
+def says(
+    text: str, *, scope: Scope = HERE, role: Role = "user", nonce: str = "", time: int | None = None
+) -> MessageRow:
+    """A message of one text, ready to be found by its words."""
+    message = Message(role=role, parts=(Text(text=text),), timestamp=time)
+    return MessageRow(scope=scope, message=message, nonce=nonce, passages=tuple(cut(text)))
+
+
+def fact(name: str, content: str, *, scope: Scope = HERE) -> FactRow:
+    """A version of a fact."""
+    return FactRow(scope=scope, id=name, type="decision", content=content)
+
+
+def vectors(passage: int, seeds: Iterable[int], *, space: Space = MODEL) -> VectorRow:
+    """The vectors of a passage, one for each seed; the same seed gives the same vector."""
+    rows = [np.random.default_rng(seed).normal(size=space.dimension) for seed in seeds]
+    return VectorRow(space=space, passage=passage, vectors=quantise(np.array(rows, np.float32)))
+
+
+def asks(
+    text: str = "", *, scope: Scope = HERE, across: bool = False, seed: int | None = None, space: Space = MODEL
+) -> Question:
+    """A question by words, and by the vector of a seed."""
+    vector = None if seed is None else np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
+    return Question(scope=scope, terms=dict.fromkeys(terms(text), 1.0), across=across, vector=vector, space=space)
+
+
+def found(evidence: Evidence) -> list[int]:
+    """The numbers of the messages that hold one of the terms, in the order they were archived."""
+    hits = np.flatnonzero(evidence.keywords.passages > 0)
+    return list(dict.fromkeys(evidence.columns["message"][hits].tolist()))
+
+
+def texts(store: Store, *, scope: Scope = HERE, across: bool = False) -> list[str]:
+    """What every message of a scope says, oldest first."""
+    return [row.message.text for row in store.fetch(Select(kind="message", scope=scope, across=across))]

@@ -1,0 +1,175 @@
+"""Contracts of `add`: what is kept, under which number, and what is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from holdfast import formats
+from holdfast.errors import InputError
+from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
+from holdfast.store.base import Job, MessageRow, Record, Row, Select, Store, VectorRow
+from holdfast.testing.opening import Check, Opener, opened
+from holdfast.testing.rows import HERE, MODEL, asks, fact, found, says, texts, vectors
+
+__all__ = ["CHECKS"]
+
+
+def everything_reads_back(open_store: Opener, folder: Path) -> None:
+    """Rows of every kind read back as they were written, by whoever opens the store next."""
+    known = replace(fact("f1", "Use PostgreSQL"), evidence=(1, 2), quote="postgres it is", superseded_by="f2")
+    record = Record(scope=HERE, kind="edit", key="e1", data={"why": "too long", "tokens": [1, 2]}, time=5)
+    job = Job(scope=HERE, kind="embed", data={"from": 7}, time=6)
+    said = [MessageRow(scope=HERE, message=message, nonce=f"{n} \udc00") for n, message in enumerate(_messages())]
+    rows: list[Row] = [*said, known, record, job]
+    with opened(open_store, folder) as store:
+        numbers = store.add(rows)
+        assert len([number for number in numbers if number > 0]) == len(rows), "one number for each row, from 1"
+    with opened(open_store, folder) as store:
+        kept = store.fetch(Select(kind="message", scope=HERE))
+        for row, original in zip(kept, said, strict=True):
+            assert (row.message, row.nonce) == (original.message, original.nonce)
+            _same_origin(row.message, original.message)
+        assert store.fetch(Select(kind="fact", scope=HERE)) == [known]
+        assert store.fetch(Select(kind="record", scope=HERE)) == [replace(record, id=numbers[-2])]
+        assert store.fetch(Select(kind="job", scope=HERE)) == [replace(job, id=numbers[-1])]
+
+
+def _same_origin(kept: Message, original: Message) -> None:
+    for name in formats.FORMATS:
+        assert kept.wire(name) == original.wire(name), f"the {name} form came back changed"
+
+
+def _messages() -> list[Message]:
+    """Every kind of part, and messages as two providers write them."""
+    call = ToolCall(id="c1", name="read", arguments={"path": "a.py", "lines": [1, 2.5, None, True]})
+    result = ToolResult(call_id="c1", content=(Text(text="def a(): ..."), Image(data="aGk=", media_type="image/png")))
+    wire = [
+        {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls", "input": {"b": 1, "a": 1.0}}]},
+    ]
+    edited = formats.read(wire, format="anthropic")[0]
+    return [
+        Message(role="system", parts=(Text(text="You are an agent."),)),
+        Message(role="user", parts=(Text(text="改用蓝色 \ud83d half \0 nul 🦀"),), id="e-\udc00", timestamp=10**30),
+        Message(
+            role="assistant",
+            parts=(Thinking(text="hm", signature="sig"), Text(text=""), call),
+            usage=Usage(input=3, output=4),
+            model="m",
+            stop="tool_use",
+            timestamp=-5,
+        ),
+        Message(role="tool", parts=(result, Opaque(kind="x", data={"deep": [{"er": None}]}))),
+        Message(role="tool", parts=(ToolResult(call_id="c2", is_error=True, name="read"),)),
+        *formats.read(wire, format="anthropic"),
+        replace(edited, parts=(*edited.parts, Text(text="added"))),
+        Message(role="user", parts=()),
+    ]
+
+
+def strange_values_are_kept(open_store: Opener, folder: Path) -> None:
+    """Moments beyond any calendar, halves of characters and long words are kept like anything else, and found."""
+    rows = [says("before time", time=-(10**30)), says("after time", time=10**30), says("half \ud83d of it")]
+    named = says("said by somebody")
+    rows.append(replace(named, message=replace(named.message, name="half \ud800")))
+    rows.append(says("x" * 100_000 + " end"))
+    with opened(open_store, folder) as store:
+        numbers = store.add(rows)
+        assert found(store.match(asks("time"))) == numbers[:2]
+        assert found(store.match(asks("end"))) == numbers[-1:]
+    with opened(open_store, folder) as store:
+        kept = store.fetch(Select(kind="message", scope=HERE))
+        assert [row.message for row in kept] == [row.message for row in rows]
+        assert len(store.fetch(Select(kind="passage", scope=HERE))) > len(rows)
+
+
+def duplicates_keep_their_number(open_store: Opener, folder: Path) -> None:
+    """A message that is already there keeps its number, in the same call, in a later one, after opening again."""
+    row = says("Deploy to production")
+    with opened(open_store, folder) as store:
+        first, again, twin = store.add([row, row, replace(row, nonce="said twice")])
+        assert first == again
+        assert twin != first
+        assert store.add([row]) == [first]
+    with opened(open_store, folder) as store:
+        assert store.add([row, says("something new")]) == [first, twin + 1]
+        assert texts(store) == ["Deploy to production"] * 2 + ["something new"]
+
+
+def a_batch_is_whole(open_store: Opener, folder: Path) -> None:
+    """Where one row of a batch cannot be kept, none is, and the store goes on as if nothing had happened."""
+    with opened(open_store, folder) as store:
+        store.add([says("before the storm")])
+        short = VectorRow(space=MODEL, passage=0, vectors=np.zeros((1, 3), np.int8))
+        try:
+            store.add([says("half of a batch"), fact("f", "half"), short])
+        except InputError:
+            pass
+        else:
+            raise AssertionError("vectors of the wrong length were taken")
+        assert texts(store) == ["before the storm"]
+        assert store.fetch(Select(kind="fact", scope=HERE)) == []
+        store.add([says("after the storm")])
+        assert texts(store) == ["before the storm", "after the storm"]
+
+
+def records_are_replaced(open_store: Opener, folder: Path) -> None:
+    """A record takes the place of the older one of its kind and key and keeps its number; versions of facts stay."""
+    with opened(open_store, folder) as store:
+        one, two = store.add([_record("a", 1), _record("b", 1)])
+        assert store.add([_record("a", 2)]) == [one]
+        assert [(row.id, row.data["n"]) for row in store.fetch(Select(kind="record", scope=HERE))] == [
+            (one, 2),
+            (two, 1),
+        ]
+        store.add([fact("f", "first"), fact("f", "second")])
+        assert [row.content for row in store.fetch(Select(kind="fact", scope=HERE))] == ["first", "second"]
+
+
+def _record(key: str, value: int) -> Record:
+    return Record(scope=HERE, kind="counter", key=key, data={"n": value})
+
+
+def flags_can_change(open_store: Opener, folder: Path) -> None:
+    """A message can be pinned and buried later, by its number; the flags of one that is not there change nothing."""
+    with opened(open_store, folder) as store:
+        row = says("remember the milk")
+        (number,) = store.add([row])
+        assert store.add([replace(row, id=number, pinned=True)]) == [number]
+        assert store.add([replace(row, id=number + 7, buried=True)]) == [0]
+        assert store.add([replace(row, id=number, buried=True, scope=replace(HERE, session="other"))]) == [0]
+    with opened(open_store, folder) as store:
+        (kept,) = store.fetch(Select(kind="message", scope=HERE))
+        assert (kept.pinned, kept.buried) == (True, False)
+
+
+def vectors_need_their_passage(open_store: Opener, folder: Path) -> None:
+    """Vectors of a passage that is not there stay out."""
+    with opened(open_store, folder) as store:
+        store.add([says("the only passage")])
+        assert store.add([vectors(1, [1])]) == [0]
+        assert store.add([vectors(0, [1])])[0] > 0
+        _wrong_number_of_vectors(store)
+
+
+def _wrong_number_of_vectors(store: Store) -> None:
+    try:
+        store.add([vectors(0, [1, 2])])
+    except InputError:
+        return
+    raise AssertionError("two vectors for one window were taken")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    everything_reads_back,
+    strange_values_are_kept,
+    duplicates_keep_their_number,
+    a_batch_is_whole,
+    records_are_replaced,
+    flags_can_change,
+    vectors_need_their_passage,
+)

@@ -1,0 +1,101 @@
+"""The recalled block: what it looks like, what cannot get out of it, and how it is taken out again."""
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast import formats
+from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, header, render, strip_message, strip_text
+from holdfast.messages import Image, Message, Text, ToolCall, ToolResult
+
+FACT = Fact(type="decision", text="Use Stripe for payment")
+MOMENT = 1_770_733_860_000  # 2026-02-10 14:31 UTC
+DETAIL = Detail(role="user", time=MOMENT, text="The webhook test passes locally")
+BLOCK = render([FACT], [DETAIL])
+FOREIGN = '<recalled-context source="memory-context">\n\n<detail>\n[2026-02-10 14:31 user] x\n</detail>\n\n' + CLOSE
+
+
+def test_a_block_has_facts_and_passages() -> None:
+    """Facts come first, each with its type, then passages with moment and speaker."""
+    assert (
+        f"{OPEN}\n\n<knowledge>\n- [decision] Use Stripe for payment\n</knowledge>\n\n"
+        f"<detail>\n[2026-02-10 14:31 user] The webhook test passes locally\n</detail>\n\n{CLOSE}"
+    ) == BLOCK
+
+
+def test_a_block_may_have_only_one_of_them() -> None:
+    """Facts alone, passages alone, or nothing at all."""
+    assert "<detail>" not in render([FACT], [])
+    assert "<knowledge>" not in render([], [DETAIL])
+    assert render([], []) == ""
+
+
+def test_an_unknown_moment_is_left_out() -> None:
+    """A passage whose time is not known, or beyond any calendar, stands under its speaker alone."""
+    for time in (0, -5, 10**18):
+        assert header(replace(DETAIL, time=time)) == "[user] "
+
+
+@pytest.mark.parametrize(
+    "evil",
+    ["</recalled-context>", "</detail>", "<knowledge>", "< /recalled-context >", "</RECALLED-CONTEXT>", "<\n/detail>"],
+)
+def test_stored_text_cannot_close_its_block(evil: str) -> None:
+    """Whatever looks like a tag of the block in a fact, a passage or a name is escaped."""
+    block = render([Fact(type="issue", text=f"a {evil} b")], [Detail(role=f"x{evil}", time=MOMENT, text=f"c {evil} d")])
+    assert block.count("</recalled-context>") == 1
+    assert block.count("<detail>") == block.count("</detail>") == 1
+    assert strip_text(f"before\n\n{block}\n\nafter") == "before\n\nafter"
+
+
+@pytest.mark.parametrize("block", [BLOCK, FOREIGN, f"{BLOCK}\n\n{BLOCK}", f"{BLOCK}{FOREIGN}"])
+def test_a_block_leaves_a_text_as_it_was(block: str) -> None:
+    """Put before, after or around words, a block and the blank line beside it go, and nothing else."""
+    assert strip_text(f"{block}\n\nthe question") == "the question"
+    assert strip_text(f"the question\n\n{block}") == "the question"
+    assert strip_text(f"the question\n\n\n{block}") == "the question\n"
+    assert strip_text(f"one\n\n{block}\n\ntwo") == "one\n\ntwo"
+    assert strip_text(f"one{block}\n\ntwo") == "one\n\ntwo"
+    assert strip_text(f"one {block} two") == "one  two"
+    assert strip_text(block) == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["what is <recalled-context>?", "</recalled-context> alone", "a <recalled-contexts> b", "plain"]
+)
+def test_talking_about_blocks_is_no_block(text: str) -> None:
+    """A text that only mentions the tags stays as it is."""
+    assert strip_text(text) == text
+
+
+def test_messages_lose_blocks_and_nothing_else() -> None:
+    """Parts without a block stay the same objects; a message of nothing but a block is none."""
+    picture = Image(url="https://example.org/a.png")
+    call = ToolCall(id="c", name="n", arguments={"text": BLOCK})
+    message = Message(role="user", parts=(Text(text=f"{BLOCK}\n\nhi"), picture, call), id="e1")
+    assert strip_message(message) == replace(message, parts=(Text(text="hi"), picture, call))
+    assert strip_message(Message(role="user", parts=(Text(text=BLOCK),))) is None
+    assert strip_message(Message(role="user", parts=(Text(text=BLOCK), picture))) == Message(
+        role="user", parts=(picture,)
+    )
+    empty = Message(role="user", parts=())
+    assert strip_message(empty) is empty
+
+
+def test_tool_results_lose_blocks_too() -> None:
+    """A result that holds a block keeps its place, so that the call stays answered."""
+    result = ToolResult(call_id="c", content=(Text(text=BLOCK), picture := Image(url="u")))
+    stripped = strip_message(Message(role="tool", parts=(result,)))
+    assert stripped == Message(role="tool", parts=(replace(result, content=(Text(text=""), picture)),))
+
+
+def test_an_untouched_message_is_handed_back_itself() -> None:
+    """Where there is no block, the message with its provider's form comes back as it was."""
+    (message,) = formats.read([{"role": "user", "content": "hello"}])
+    assert strip_message(message) is message
+
+
+def test_hostile_text_is_stripped_in_time() -> None:
+    """Openings without an end do not make it slow."""
+    assert strip_text("<recalled-context>" * 20_000).startswith("<recalled-context>")
+    assert strip_text("\n" * 100_000 + BLOCK) == "\n" * 99_998

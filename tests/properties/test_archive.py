@@ -1,0 +1,79 @@
+"""Archiving any conversation: nothing is lost, nothing is doubled, no secret is written."""
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.memory import archive
+from holdfast.memory.block import Detail, Fact, render, strip_message
+from holdfast.messages import Message, Text, ToolResult
+from holdfast.store.base import Select
+from holdfast.store.sqlite import SqliteStore
+from stores import SCOPE
+from strategies import messages, texts
+
+SECRETS = (
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "sk-ant-api03-Zk3vQ9xW7bN2mL5pR8tY1uI4oA6sD0fG-hJ3kL9zX2cV5bN8mQ1wE4rT7yU0iOpA",
+    "AKIAQ3EGRLWM5N7PXJ2K",
+)
+conversations = st.lists(messages(), max_size=6)
+
+
+@given(said=conversations)
+@settings(max_examples=80, deadline=None)
+def test_every_message_is_in_the_archive(said: list[Message]) -> None:
+    """I1: without masking, what was given is what is archived, but for recalled blocks, in order."""
+    kept = [row.message for row in archive.rows(said, scope=SCOPE, redact=False)]
+    assert kept == [own for message in said if (own := strip_message(message)) is not None]
+
+
+@given(said=conversations, cut=st.integers(0, 6))
+@settings(max_examples=40, deadline=None)
+def test_the_same_history_again_adds_nothing(said: list[Message], cut: int) -> None:
+    """I6: a history that comes again, whole or after a part of it, adds only what is new."""
+    with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
+        store.add(archive.rows(said[:cut], scope=SCOPE))
+        numbers = store.add(archive.rows(said, scope=SCOPE))
+        assert store.add(archive.rows(said, scope=SCOPE)) == numbers
+        assert sorted(set(numbers)) == [row.id for row in store.fetch(Select(kind="message", scope=SCOPE))]
+
+
+@given(said=conversations, secret=st.sampled_from(SECRETS), before=texts(), after=texts(), role=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_no_secret_is_written(said: list[Message], secret: str, before: str, after: str, role: bool) -> None:  # noqa: FBT001 - drawn
+    """I8: a secret, in words or in a tool's output, is in no file of the store and no row."""
+    words = f"{before} {secret} {after}"
+    loud = Message(role="user", parts=(Text(text=words),))
+    if role:
+        loud = Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text=words),)),))
+    with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
+        store.add(archive.rows([*said, loud], scope=SCOPE))
+        for kind in ("message", "passage"):
+            assert not any(secret in repr(row) for row in store.fetch(Select(kind=kind, scope=SCOPE)))
+        assert not any(secret.encode() in path.read_bytes() for path in Path(folder).iterdir())
+
+
+@given(text=texts(), recalled=texts(), first=st.booleans())
+def test_recalled_text_is_never_found(text: str, recalled: str, first: bool) -> None:  # noqa: FBT001 - drawn
+    """What was recalled into a message is in no passage of it, wherever it stood."""
+    marked = f"canary {recalled}"
+    block = render([Fact(type="issue", text=marked)], [Detail(role="user", time=0, text=marked)])
+    message = Message(role="user", parts=(Text(text=f"{block}\n\n{text}" if first else f"{text}\n\n{block}"),))
+    rows = archive.rows([message], scope=SCOPE, redact=False)
+    assert not any("canary" in row.message.text for row in rows)
+    assert not any("canary" in passage.text for row in rows for passage in row.passages)
+
+
+@given(text=st.text(st.characters(exclude_categories=()), max_size=3000))
+@settings(max_examples=100, deadline=None)
+def test_passages_cover_what_can_be_found(text: str) -> None:
+    """Passages and windows of any text cover it from end to end."""
+    cut = archive.cut(text)
+    assert "".join(passage.text for passage in cut) == text
+    for passage in cut:
+        assert passage.text == text[passage.start : passage.start + len(passage.text)]
+        assert "".join(passage.text[start:stop] for start, stop in passage.windows) == passage.text
+        assert len(passage.terms) == len(passage.windows)

@@ -1,0 +1,85 @@
+"""Whatever was said: after a repair every call is answered once, right after it, and every answer was asked for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast import formats
+from holdfast.context.pairing import MISSING, repair
+from holdfast.messages import Message, Text, ToolCall, ToolResult, units
+from strategies import WIRE, conversations
+
+slow = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def in_order(messages: tuple[Message, ...]) -> bool:
+    """Tell whether calls and results are in their places, by nothing but their ids."""
+    waiting: set[str] = set()
+    for message in messages:
+        given_ = [result.call_id for result in message.results]
+        if given_:
+            if not waiting.issuperset(given_) or len(set(given_)) != len(given_):
+                return False
+            waiting -= set(given_)
+        elif waiting and message.role != "assistant":
+            return False
+        called = [call.id for call in message.calls]
+        if waiting.intersection(called) or len(set(called)) != len(called):
+            return False
+        waiting |= set(called)
+    return not waiting
+
+
+@slow
+@given(talk=conversations())
+def test_every_call_is_answered_and_every_answer_asked_for(talk: list[Message]) -> None:
+    """In any conversation, however little sense it makes."""
+    repaired = repair(talk).messages
+    assert in_order(repaired)
+    assert not any(unit.pending for unit in units(repaired))
+
+
+@slow
+@given(talk=conversations())
+def test_repairing_again_changes_nothing(talk: list[Message]) -> None:
+    """Not one object."""
+    once = repair(talk)
+    again = repair(once.messages)
+    assert again.repairs == ()
+    assert all(map(lambda one, other: one is other, again.messages, once.messages))
+    assert len(again.messages) == len(once.messages)
+
+
+@slow
+@given(talk=conversations())
+def test_nothing_is_made_up_but_marked_errors(talk: list[Message]) -> None:
+    """Every word and every call was there before; a call may have got a name, a result an id."""
+    words = {part.text for message in talk for part in message.parts if isinstance(part, Text)}
+    called = {part.id for message in talk for part in message.parts if isinstance(part, ToolCall)}
+    given_ = {repr(part.content) for message in talk for part in message.parts if isinstance(part, ToolResult)}
+    for message in repair(talk).messages:
+        for part in message.parts:
+            assert not isinstance(part, Text) or part.text in words
+            assert not isinstance(part, ToolCall) or part.id in called
+            assert not isinstance(part, ToolResult) or repr(part.content) in given_ or part.text == MISSING
+
+
+@slow
+@given(talk=conversations())
+def test_words_are_never_lost(talk: list[Message]) -> None:
+    """What users and assistants said is all there."""
+    before = sorted(part.text for m in talk for part in m.parts if isinstance(part, Text) and part.text.strip())
+    after = sorted(
+        part.text for m in repair(talk).messages for part in m.parts if isinstance(part, Text) and part.text.strip()
+    )
+    assert after == before
+
+
+@pytest.mark.parametrize("name", sorted(WIRE))
+@slow
+@given(data=st.data())
+def test_messages_of_every_format_are_put_in_order(name: str, data: st.DataObject) -> None:
+    """As their readers read them."""
+    assert in_order(repair(formats.read(data.draw(WIRE[name]), format=name)).messages)

@@ -1,0 +1,109 @@
+"""A block is placed once, where it may stand, under its cap; and it can be taken out again without a trace."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast import formats
+from holdfast.context.edits import Recalled, apply, messages, tokens
+from holdfast.context.finish import finish
+from holdfast.context.place import Position, allowance, place
+from holdfast.context.verify import PROVIDERS
+from holdfast.memory.block import Detail, Fact, render, strip_message
+from holdfast.messages import Message, Text
+from strategies import conversations, texts
+from talk import answer, call, items, limits, reply, results, system, user
+
+slow = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+positions = st.sampled_from(["tail", "head"])
+blocks = st.builds(
+    lambda facts, details: render(
+        [Fact(type="decision", text=text) for text in facts],
+        [Detail(role="user", time=0, text=text) for text in details],
+    ),
+    st.lists(texts(), max_size=2),
+    st.lists(texts(), min_size=1, max_size=2),
+)
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> list[Message]:
+    """A conversation that waits for the assistant: the user has spoken, or tools have answered."""
+    talk = [system()] if draw(st.booleans()) else []
+    for number in range(draw(st.integers(0, 3))):
+        talk += [user(f"question {number}"), reply(f"answer {number}")]
+    talk.append(user("why"))
+    if draw(st.booleans()):
+        names = [f"c{index}" for index in range(draw(st.integers(1, 3)))]
+        together = draw(st.booleans())
+        answers = [answer(name) for name in names]
+        talk.append(reply("", *(call(name) for name in names)))
+        talk += [results(*answers)] if together else [results(one) for one in answers]
+    return talk
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@slow
+@given(talk=talks(), block=blocks, position=positions)
+def test_a_placed_block_is_valid_everywhere_and_there_once(
+    provider: str, talk: list[Message], block: str, position: Position
+) -> None:
+    """And no repair is needed for it."""
+    window = items(talk)
+    edit = place(window, block, position=position)
+    assert edit is not None
+    plain = finish(talk, provider)
+    done = finish(messages(apply(window, [edit])), provider)
+    assert not done.violations
+    assert {mended.rule for mended in done.repairs} <= {mended.rule for mended in plain.repairs}
+    assert str(done.wire).count("<recalled-context") == 1
+
+
+@slow
+@given(talk=conversations(), block=blocks, position=positions)
+def test_the_place_is_one_text_after_everything_else(talk: list[Message], block: str, position: Position) -> None:
+    """Every other part stays where it was."""
+    window = items(talk)
+    edit = place(window, block, position=position)
+    after = messages(apply(window, [edit] if edit else []))
+    if edit is None:
+        assert position == "tail"
+        assert after == talk
+    elif isinstance(edit.change, Recalled) and edit.change.into is not None:
+        changed = [new for new, old in zip(after, talk, strict=True) if new != old]
+        assert [message.parts[-1] for message in changed] == [Text(text=block)]
+        assert changed[0].role in {"user", "tool"}
+    else:
+        assert [message for message in after if message.parts != (Text(text=block),)] == [
+            message for message in talk if message.parts != (Text(text=block),)
+        ]
+
+
+@slow
+@given(talk=talks(), position=positions, safe=st.integers(1, 400), cap=st.integers(0, 300))
+def test_a_block_within_the_allowance_fits(talk: list[Message], position: Position, safe: int, cap: int) -> None:
+    """It is under the cap, and the window under its limit."""
+    window = items(talk)
+    budget = limits(safe, recall=cap)
+    room = allowance(window, budget, position=position)
+    assert 0 <= room <= cap
+    edit = place(window, "x" * (3 * room), position=position)
+    if edit is not None:
+        assert edit.tokens_after <= cap
+        assert tokens(apply(window, [edit])) <= budget.prompt
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses"])
+@slow
+@given(talk=talks(), block=blocks)
+def test_what_comes_back_from_outside_leaves_no_trace(name: str, talk: list[Message], block: str) -> None:
+    """Sent, read again and stripped, it is what it was."""
+    window = items(talk)
+    edit = place(window, block, position="tail")
+    assert edit is not None
+    sent = [dict(wire) for wire in finish(messages(apply(window, [edit])), name).wire]
+    back = [own for message in formats.read(sent, format=name) if (own := strip_message(message)) is not None]
+    plain = formats.read([dict(wire) for wire in finish(talk, name).wire], format=name)
+    assert [message.digest for message in back] == [message.digest for message in plain]

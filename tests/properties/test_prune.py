@@ -1,0 +1,118 @@
+"""Pruning touches tool results alone, saves what it says, and is never undone or done twice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.context.edits import GAP, Edit, Pruned, apply, messages, tokens
+from holdfast.context.excerpt import excerpt
+from holdfast.context.prune import prune, relieve
+from holdfast.messages import Message, ToolResult
+from holdfast.settings import HardClear, Pruning, SoftTrim
+from holdfast.tokens import count_messages
+from strategies import conversations, texts
+from talk import answer, call, items, reply, results, user
+
+slow = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+outputs = st.builds(
+    lambda line, size, tail: line * size + tail,
+    st.sampled_from(["line of output\n", "错误：失败\n", "x", "ERROR: y\n", "👩‍👩‍👧‍👦"]),
+    st.sampled_from([0, 3, 200, 900]),
+    texts(),
+)
+
+
+@st.composite
+def work(draw: st.DrawFn) -> list[Message]:
+    """An agent that runs tools."""
+    talk = [user("build it")]
+    for number in range(draw(st.integers(1, 8))):
+        names = [f"c{number}.{index}" for index in range(draw(st.integers(1, 2)))]
+        talk += [
+            reply("so", *(call(name) for name in names)),
+            results(*(answer(name, draw(outputs)) for name in names)),
+        ]
+    return [*talk, reply("done"), user("thanks")]
+
+
+@st.composite
+def some_pruning(draw: st.DrawFn) -> Pruning:
+    """Settings of every kind."""
+    sizes = st.sampled_from([0, 50, 400, 1_500])
+    return Pruning(
+        mode=draw(st.sampled_from(["off", "cache-ttl", "adaptive", "aggressive"])),
+        keep_last_assistants=draw(st.integers(0, 3)),
+        soft_trim_ratio=draw(st.sampled_from([0.0, 0.3])),
+        hard_clear_ratio=draw(st.sampled_from([0.0, 0.5])),
+        min_prunable_tool_chars=draw(st.sampled_from([0, 5_000])),
+        soft_trim=SoftTrim(max_chars=draw(sizes), head_chars=draw(sizes), tail_chars=draw(sizes)),
+        hard_clear=HardClear(enabled=draw(st.booleans())),
+    )
+
+
+def pruned(talk: list[Message], pruning: Pruning, edits: tuple[Edit, ...] = ()) -> tuple[Edit, ...]:
+    """What pruning does next."""
+    window = apply(items(talk), edits)
+    return prune(window, edits, pruning=pruning, window=3_000, idle=timedelta(hours=1))
+
+
+def without_results(talk: list[Message]) -> list[Any]:
+    """Everything that is no result."""
+    return [(m.role, [part for part in m.parts if not isinstance(part, ToolResult)]) for m in talk]
+
+
+@slow
+@given(talk=work(), pruning=some_pruning())
+def test_nothing_but_results_is_ever_touched(talk: list[Message], pruning: Pruning) -> None:
+    """Words, calls and the order of everything stay; so do the ids of results."""
+    after = messages(apply(items(talk), pruned(talk, pruning)))
+    assert without_results(after) == without_results(talk)
+    assert [r.call_id for m in after for r in m.results] == [r.call_id for m in talk for r in m.results]
+
+
+@slow
+@given(talk=work(), pruning=some_pruning())
+def test_what_it_says_it_saves_it_saves(talk: list[Message], pruning: Pruning) -> None:
+    """To the token, and always something."""
+    window = items(talk)
+    edits = pruned(talk, pruning)
+    after = apply(window, edits)
+    assert tokens(after) == count_messages(messages(after))
+    assert tokens(window) - tokens(after) == sum(edit.tokens_before - edit.tokens_after for edit in edits)
+    assert all(edit.tokens_after < edit.tokens_before for edit in edits)
+
+
+@slow
+@given(talk=work(), pruning=some_pruning())
+def test_pruning_comes_to_rest(talk: list[Message], pruning: Pruning) -> None:
+    """A result is shortened once and cleared once, and what is cleared stays so."""
+    edits: tuple[Edit, ...] = ()
+    for _ in range(3):
+        edits = (*edits, *pruned(talk, pruning, edits))
+    assert pruned(talk, pruning, edits) == ()
+    done = [(edit.ids, edit.change.part, bool(edit.change.keep)) for edit in edits if isinstance(edit.change, Pruned)]
+    assert len(set(done)) == len(done)
+
+
+@slow
+@given(talk=conversations(), pruning=some_pruning())
+def test_any_conversation_can_be_pruned(talk: list[Message], pruning: Pruning) -> None:
+    """However little sense it makes."""
+    edits = pruned(talk, pruning)
+    assert without_results(messages(apply(items(talk), edits))) == without_results(talk)
+    relieve(items(talk), edits, excess=10**6, pruning=pruning, clear=True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=outputs | texts(), first=st.integers(0, 500), last=st.integers(0, 500), limit=st.integers(0, 1_000))
+def test_an_excerpt_never_exceeds_its_limit(text: str, first: int, last: int, limit: int) -> None:
+    """It is made of stretches of the text, in order, without overlap."""
+    spans = excerpt(text, first=first, last=last, limit=limit)
+    assert len(GAP.join(text[start:stop] for start, stop in spans)) <= max(limit, 0) or len(text) <= limit
+    edges = [place for span in spans for place in span]
+    assert edges == sorted(edges)
+    assert not edges or (edges[0] >= 0 and edges[-1] <= len(text))

@@ -1,0 +1,197 @@
+"""Whatever is done to a store, in whatever order: it holds what a plain list would, and shows it to its owner alone."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from holdfast import formats
+from holdfast.messages import Message
+from holdfast.store.base import MessageRow, Scope, Select, Store, VectorRow
+from holdfast.store.check import check
+from holdfast.store.codec import decode_message, encode_message
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.reading import crossings, plant
+from holdfast.testing.removing import on_disk
+from holdfast.testing.rows import MODEL, asks, found, says, word
+from stores import open_files, open_sqlite
+from strategies import messages
+
+SCOPES = [Scope(tenant=tenant, session=session) for tenant in ("a", "b") for session in ("1", "2")]
+WORDS = [word("thing", number) for number in range(6)]
+OTHER = replace(MODEL, digest="another")
+
+scopes = st.sampled_from(SCOPES)
+bodies = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
+batches = st.lists(st.tuples(scopes, bodies, st.sampled_from(["", "twin"])), max_size=5)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store beside a model of it: the rows that were kept, by number, and what was forgotten."""
+
+    opener: Callable[[Path], Store]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-property-"))
+        self.kept: dict[int, tuple[Scope, str, str]] = {}
+        self.forgotten: set[tuple[Scope, str]] = set()
+        self.given: set[int] = set()
+
+    @initialize()
+    def open(self) -> None:
+        """Two have it open."""
+        self.stores = [type(self).opener(self.folder), type(self).opener(self.folder)]
+
+    @rule(batch=batches, which=st.integers(0, 1), bulk=st.sampled_from([0, 0, 0, 300]))
+    def add(self, batch: list[tuple[Scope, str, str]], which: int, bulk: int) -> None:
+        """I6, I13: what is known keeps its number, what is forgotten stays out, everything else gets a new one."""
+        filler = [(SCOPES[0], f"{word('bulk', len(self.given) * 1000 + n)}", "") for n in range(bulk)]
+        rows = [says(text, scope=scope, nonce=nonce) for scope, text, nonce in [*batch, *filler]]
+        numbers = self.stores[which].add(rows)
+        known = {key: number for number, key in self.kept.items()}
+        for key, number in zip([*batch, *filler], numbers, strict=True):
+            if (key[0], key[1]) in self.forgotten:
+                assert number == 0
+            elif key in known:
+                assert number == known[key]
+            else:
+                assert number not in self.given
+                known[key], self.kept[number] = number, key
+                self.given.add(number)
+
+    @rule(scope=scopes, which=st.integers(0, 1), data=st.data())
+    def forget(self, scope: Scope, which: int, data: st.DataObject) -> None:
+        """I13: what is forgotten is in no file, no row and no search."""
+        mine = sorted(number for number, key in self.kept.items() if key[0] == scope)
+        if not mine:
+            return
+        gone = data.draw(st.lists(st.sampled_from(mine), min_size=1, max_size=3, unique=True))
+        assert self.stores[which].remove(Select(kind="message", scope=scope, ids=tuple(gone))) == len(gone)
+        for number in gone:
+            _, text, _ = self.kept.pop(number)
+            self.forgotten.add((scope, text))
+            if not any(text in other for _, other, _ in self.kept.values()):
+                assert on_disk(self.folder, text) == []
+
+    @rule(which=st.integers(0, 1))
+    def reopen(self, which: int) -> None:
+        """Whoever opens it sees the same."""
+        self.stores[which].close()
+        self.stores[which] = type(self).opener(self.folder)
+
+    @rule(scope=scopes, across=st.booleans(), asked=st.sampled_from(WORDS), which=st.integers(0, 1))
+    def match(self, scope: Scope, across: bool, asked: str, which: int) -> None:  # noqa: FBT001 - drawn
+        """I9: exactly the visible messages that hold a word are found, by both."""
+        expected = [
+            number
+            for number, (owner, text, _) in sorted(self.kept.items())
+            if (owner == scope or (across and owner.tenant == scope.tenant)) and asked in text.split()
+        ]
+        assert found(self.stores[which].match(asks(asked, scope=scope, across=across))) == expected
+
+    @invariant()
+    def the_archive_is_what_was_kept(self) -> None:
+        """I1, I9: every scope reads back its own messages, whole, in order, and no others."""
+        if not hasattr(self, "stores"):
+            return
+        for scope in SCOPES:
+            rows = self.stores[0].fetch(Select(kind="message", scope=scope))
+            expected = [(number, key[1]) for number, key in sorted(self.kept.items()) if key[0] == scope]
+            assert [(row.id, row.message.text) for row in rows] == expected
+
+    def teardown(self) -> None:
+        """Leave nothing behind."""
+        for store in getattr(self, "stores", []):
+            store.close()
+        path = self.folder / "store.db"
+        sound = not path.exists() or check(path).sound
+        shutil.rmtree(self.folder)
+        assert sound
+
+
+class SqliteMachine(StoreMachine):
+    """The embedded store."""
+
+    opener = staticmethod(open_sqlite)
+
+
+class FilesMachine(StoreMachine):
+    """A memory-context folder."""
+
+    opener = staticmethod(open_files)
+
+
+LIMITS = settings(max_examples=12, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+TestSqlite = SqliteMachine.TestCase
+TestSqlite.settings = LIMITS
+TestFiles = FilesMachine.TestCase
+TestFiles.settings = LIMITS
+
+
+@pytest.mark.parametrize("opener", [open_sqlite, open_files])
+def test_canaries_are_never_seen_from_another_scope(opener: Callable[[Path], Store], tmp_path: Path) -> None:
+    """I9: no read path, drawn by chance, shows a row of another scope."""
+    store = opener(tmp_path)
+    try:
+        assert crossings(store, plant(store), reads=300, seed=3) == 0
+    finally:
+        store.close()
+
+
+@given(message=messages())
+@settings(max_examples=300, deadline=None)
+def test_any_message_survives_the_archive(message: Message) -> None:
+    """I1: whatever a message is made of, it comes back the same, and renders the same for every provider."""
+    kept = decode_message(encode_message(message))
+    assert kept == message
+    assert kept.digest == message.digest
+    for name in formats.FORMATS:
+        assert formats.render([kept], name) == formats.render([message], name)
+
+
+@given(said=st.lists(messages(), max_size=4))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_messages_survive_a_store(said: list[Message], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """I1, I6: every message is in the store as it was given; giving it again adds nothing."""
+    path = tmp_path_factory.mktemp("store") / "store.db"
+    rows = [MessageRow(scope=SCOPES[0], message=message, nonce=f"{n}") for n, message in enumerate(said)]
+    with SqliteStore(path) as store:
+        numbers = store.add(rows)
+        assert store.add(rows) == numbers
+    with SqliteStore(path) as store:
+        kept = store.fetch(Select(kind="message", scope=SCOPES[0]))
+        assert [(row.id, row.message) for row in kept] == list(zip(numbers, said, strict=True))
+
+
+@given(placed=st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 5)), max_size=15))
+@settings(max_examples=30, deadline=None)
+def test_spaces_never_meet(placed: list[tuple[int, bool, int]]) -> None:
+    """I12: a question in one space is answered from the vectors of that space alone, the last of each passage."""
+    spaces = (MODEL, OTHER)
+    model: dict[tuple[int, int], int] = {}
+    with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
+        store.add([says(f"passage {n}", scope=SCOPES[0]) for n in range(10)])
+        for passage, which, seed in placed:
+            store.add([_basis(passage, spaces[which], seed)])
+            model[int(which), passage] = seed
+        for owner, space in enumerate(spaces):
+            for seed in range(6):
+                question = replace(asks(scope=SCOPES[0], space=space), vector=np.eye(8, dtype=np.float32)[seed])
+                cosine = store.match(question).cosine
+                alike = [] if cosine is None else np.flatnonzero(cosine > 0.5).tolist()
+                assert alike == sorted(passage for (of, passage), at in model.items() if (of, at) == (owner, seed))
+
+
+def _basis(passage: int, space: Any, seed: int) -> VectorRow:
+    return VectorRow(space=space, passage=passage, vectors=(np.eye(8, dtype=np.int8)[seed] * 127).reshape(1, 8))

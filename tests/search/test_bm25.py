@@ -1,0 +1,191 @@
+"""BM25 over posting lists: against a plain reckoning, and against whom it must not see."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from holdfast.search import bm25
+from holdfast.search.bm25 import (
+    K1,
+    B,
+    Keywords,
+    affordable,
+    decode_postings,
+    drop_windows,
+    encode_postings,
+    merge_postings,
+    score,
+    telling,
+    term_id,
+)
+from holdfast.search.columns import Bools, Columns, PassageRow
+from holdfast.search.memory_index import SEALED, MemoryIndex
+
+TEXTS = ["red apple pie", "green apple", "red red wine", "blue cheese and apple wine", "nothing"]
+
+
+def index_of(texts: list[str], *, scopes: list[int] | None = None) -> MemoryIndex:
+    """An index of texts, each a passage of one window."""
+    index = MemoryIndex()
+    for number, text in enumerate(texts):
+        words = text.split()
+        scope = scopes[number] if scopes else 0
+        row = PassageRow(
+            message=number, scope=scope, time=0, previous=-1, human=True, size=len(text), window_lengths=(len(words),)
+        )
+        index.insert(row, words)
+    return index
+
+
+def ask(index: MemoryIndex, *words: str, visible: Bools | None = None) -> Keywords:
+    """What these words find."""
+    seen = index.columns["alive"] if visible is None else visible
+    return score(index.postings(dict.fromkeys(words, 1.0)), index.columns, visible=seen)
+
+
+def plainly(texts: list[str], *words: str) -> list[float]:
+    """BM25 as the textbook has it."""
+    counts = [Counter(text.split()) for text in texts]
+    average = sum(len(text.split()) for text in texts) / len(texts)
+    scores = []
+    for count in counts:
+        length, total = count.total(), 0.0
+        for word in words:
+            frequency = sum(word in other for other in counts)
+            idf = math.log(1 + (len(texts) - frequency + 0.5) / (frequency + 0.5))
+            total += idf * count[word] * (K1 + 1) / (count[word] + K1 * (1 - B + B * length / average))
+        scores.append(total)
+    return scores
+
+
+@pytest.mark.parametrize("words", [("apple",), ("red", "wine"), ("apple", "missing"), ("nothing", "cheese", "red")])
+def test_scores_are_those_of_the_textbook(words: tuple[str, ...]) -> None:
+    """Scores agree with BM25 reckoned plainly, a missing word adding nothing."""
+    assert ask(index_of(TEXTS), *words).passages.tolist() == pytest.approx(plainly(TEXTS, *words), rel=1e-5)
+
+
+def test_many_passages_score_as_few_do() -> None:
+    """Passages whose lists were sealed score like those whose were not."""
+    texts = [f"word{n % 7} word{n % 11} filler" for n in range(SEALED * 2 + 30)]
+    assert ask(index_of(texts), "word3", "word5").passages.tolist() == pytest.approx(
+        plainly(texts, "word3", "word5"), rel=1e-4
+    )
+
+
+def test_the_share_says_how_much_of_a_question_is_there() -> None:
+    """A passage with every word has share 1, with none 0; a word that stands nowhere weighs most."""
+    index = index_of(TEXTS)
+    assert ask(index, "red", "wine").share.tolist() == pytest.approx([0.5, 0, 1, 0.5, 0], abs=0.01)
+    assert 0 < ask(index, "red", "missing").share[0] < 0.5
+    assert not ask(index).share.any()
+
+
+def test_what_may_not_be_seen_has_no_say() -> None:
+    """Scores are those of a store in which the invisible is not there; the invisible itself has none."""
+    scopes = [0, 1, 0, 1, 0]
+    index = index_of(TEXTS, scopes=scopes)
+    visible = index.columns["scope"] == 0
+    mine = [text for text, scope in zip(TEXTS, scopes, strict=True) if scope == 0]
+    found = ask(index, "red", "apple", visible=visible)
+    assert found.passages[visible].tolist() == pytest.approx(plainly(mine, "red", "apple"), rel=1e-5)
+    assert not found.passages[~visible].any()
+    assert not found.share[~visible].any()
+    assert found.sessions.tolist()[1] == 0
+
+
+def test_nothing_visible_finds_nothing() -> None:
+    """A reader who may see nothing gets no score, also where there is only one passage."""
+    index = index_of(["the only one"])
+    assert not ask(index, "only", visible=np.zeros(1, np.bool_)).passages.any()
+    assert not ask(MemoryIndex(), "only").passages.any()
+
+
+def test_sessions_score_as_a_whole() -> None:
+    """The session whose passages hold the words together scores above one that holds them once."""
+    index = index_of(["red wine", "red wine", "red", "blue"], scopes=[0, 0, 1, 2])
+    sessions = ask(index, "red", "wine").sessions
+    assert sessions[0] > sessions[1] > sessions[2] == 0
+
+
+def test_windows_are_scored_on_request() -> None:
+    """Some windows are scored by themselves, to choose what of a passage to show."""
+    index = MemoryIndex()
+    row = PassageRow(message=1, scope=0, time=0, previous=-1, human=True, size=9, window_lengths=(2, 1, 3))
+    index.insert(row, ["red", "apple", "pie", "green", "red", "red"])
+    windows = ask(index, "red").windows(np.arange(3), index.columns)
+    assert windows[2] > windows[0] > windows[1] == 0
+    assert ask(index, "red").windows(np.zeros(0, np.int64), index.columns).tolist() == []
+
+
+class TestTelling:
+    def test_the_rarest_are_taken(self) -> None:
+        """Of more terms than can be asked, the rarest are."""
+        sizes = list(range(200, 0, -1))
+        chosen = telling(sizes, windows=10_000)
+        assert sorted(sizes[number] for number in chosen) == list(range(1, bm25.MOST_TERMS + 1))
+
+    def test_terms_that_stand_nowhere_push_none_out(self) -> None:
+        """However many words are unknown, the known ones are asked."""
+        sizes = [0] * 100 + [5, 7]
+        assert {100, 101} <= set(telling(sizes, windows=1000))
+
+    def test_common_terms_count_while_there_are_few(self) -> None:
+        """A few terms count however common they are."""
+        assert telling([900, 950], windows=1000) == [0, 1]
+
+
+def test_the_rarest_terms_are_afforded_first() -> None:
+    """In a large store, common terms are left out once enough windows are looked at; the rarest is always asked."""
+    most = bm25.MOST_POSTINGS
+    assert affordable([most, 5, 10, 0]) == [3, 1, 2]
+    assert sorted(affordable([most // 2, 3, most // 2 - 3])) == [0, 1, 2]
+    assert affordable([2 * most, 3 * most]) == [0]
+    assert affordable([]) == []
+
+
+class TestPostings:
+    def test_lists_come_back(self) -> None:
+        """Occurrences become one list a term: windows in order, and how often, at most 255."""
+        windows = np.array([0, 0, 1, 2, 2, *[3] * 300], np.uint32)
+        terms = np.array([7, 7, 7, -5, 7, *[9] * 300], np.int64)
+        numbers, lists = encode_postings(windows, terms)
+        found = {
+            number: [part.tolist() for part in decode_postings([data])]
+            for number, data in zip(numbers.tolist(), lists, strict=True)
+        }
+        assert found == {-5: [[2], [1]], 7: [[0, 1, 2], [2, 1, 1]], 9: [[3], [255]]}
+
+    def test_nothing_makes_no_lists(self) -> None:
+        """No occurrences are no lists, and no lists are an empty one."""
+        numbers, lists = encode_postings(np.zeros(0, np.uint32), np.zeros(0, np.int64))
+        assert (numbers.tolist(), lists) == ([], [])
+        assert [part.tolist() for part in decode_postings([])] == [[], []]
+
+    def test_lists_are_joined_and_cut(self) -> None:
+        """Lists that follow each other become one; windows can be taken out of one."""
+        _, [first] = encode_postings(np.array([1, 2, 2], np.uint32), np.array([7, 7, 7], np.int64))
+        _, [second] = encode_postings(np.array([5, 9], np.uint32), np.array([7, 7], np.int64))
+        joined = merge_postings([first, second])
+        assert [part.tolist() for part in decode_postings([joined])] == [[1, 2, 5, 9], [1, 2, 1, 1]]
+        assert [part.tolist() for part in decode_postings([first, second])] == [[1, 2, 5, 9], [1, 2, 1, 1]]
+        assert merge_postings([first]) is first
+        assert [part.tolist() for part in decode_postings([drop_windows(joined, np.array([2, 5]))])] == [[1, 9], [1, 1]]
+        assert drop_windows(joined, np.array([3, 4])) is joined
+
+    def test_terms_have_stable_numbers(self) -> None:
+        """A term has the same number on every machine, half a character included."""
+        assert term_id("webhook") == -8_540_592_956_997_348_548
+        assert term_id("\ud800") != term_id("\ud801")
+
+
+def test_columns_with_several_windows_score_by_passage() -> None:
+    """A word in two windows of a passage counts twice in the passage."""
+    index = MemoryIndex()
+    for number, lengths in enumerate([(2, 2), (4,)]):
+        row = PassageRow(message=number, scope=0, time=0, previous=-1, human=True, size=9, window_lengths=lengths)
+        index.insert(row, ["red", "x", "red", "y"])
+    scores = ask(index, "red").passages
+    assert scores[0] == pytest.approx(scores[1])
+    assert isinstance(index.columns, Columns)

@@ -1,0 +1,222 @@
+"""Damage is found, said, and repaired from what is intact."""
+
+import random
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import StorageError
+from holdfast.memory import archive
+from holdfast.store.base import Job, Record, Scope, Select
+from holdfast.store.check import check
+from holdfast.store.repair import repair
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.rows import HERE, asks, fact, found, says, texts, vectors, word
+
+PAGE = 4096
+ELSEWHERE = Scope(tenant="other", session="s9")
+
+
+def fill(path: Path, count: int = 700) -> list[int]:
+    """A store with rows of every kind, in two scopes; one message is forgotten."""
+    with SqliteStore(path) as store:
+        numbers = store.add([says(f"{word('item', n)} {'padding ' * (n % 60)}") for n in range(count)])
+        store.add([says("theirs", scope=ELSEWHERE)])
+        store.add([fact(f"f{n}", f"fact {n}") for n in range(20)])
+        store.add([Record(scope=HERE, kind="edit", key=f"e{n}", data={"n": n}) for n in range(20)])
+        store.add([Job(scope=HERE, kind="embed", data={"n": n}) for n in range(5)])
+        store.add([vectors(n, [n]) for n in range(10)])
+        store.remove(Select(kind="message", scope=HERE, ids=(numbers[3],)))
+    return numbers
+
+
+def spoil(path: Path, *pages: int) -> None:
+    """Overwrite pages of a file, counted from 0."""
+    data = bytearray(path.read_bytes())
+    for page in pages:
+        data[page * PAGE : (page + 1) * PAGE] = random.Random(page).randbytes(PAGE)  # noqa: S311 - any bytes will do
+    path.write_bytes(data)
+
+
+def change(path: Path, statement: str) -> None:
+    """Do what no store would do."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+class TestCheck:
+    def test_a_whole_store_is_found_whole(self, tmp_path: Path) -> None:
+        """A store in order is said to be so, with what it holds, and looking changes nothing."""
+        path = tmp_path / "store.db"
+        fill(path)
+        before = path.read_bytes()
+        health = check(path)
+        assert (health.sound, health.damage, health.index, health.notes) == (True, (), (), ())
+        assert health.counts == {"messages": 700, "passages": 701, "facts": 20, "records": 20, "jobs": 5}
+        assert health.summary.startswith("700 messages, 701 passages")
+        assert path.read_bytes() == before
+
+    @pytest.mark.parametrize(
+        ("statement", "part", "said"),
+        [
+            ("UPDATE messages SET body = substr(body, 1, 20) WHERE id = 7", "damage", "message 7 cannot be read"),
+            ("DELETE FROM messages WHERE id = 7", "damage", "1 passages without their message"),
+            ("DELETE FROM scopes WHERE id = 1", "damage", "1 messages without their scope"),
+            ("INSERT INTO vectors(space, passage, data) VALUES (1, 9999, x'00')", "damage", "1 vectors without"),
+            ("DELETE FROM pending WHERE number = 699", "index", "passage 699 is not in the index"),
+            ("UPDATE pending SET terms = x'00' WHERE number = 699", "index", "passage 699 is not in the index"),
+            ("INSERT INTO pending VALUES (1, x'00')", "index", "1 passages are pending and sealed at once"),
+            ("DELETE FROM blocks", "index", "0 passages are in blocks, 512 in runs"),
+            ("UPDATE blocks SET data = x'00'", "index", "the block of passages 0 to 511"),
+            ("UPDATE passages SET alive = 0 WHERE number = 9", "index", "the block of passages 0 to 511"),
+            ("UPDATE postings SET data = data || x'01'", "index", "is broken"),
+            ("UPDATE postings SET data = x'ffffffff01'", "index", "is broken"),
+            ("UPDATE passages SET windows = x'00'", "damage", "a row is not what it should be"),
+            ("UPDATE runs SET first = 5", "index", "do not follow each other"),
+            (
+                "INSERT INTO postings VALUES (99, 1, x'0000000001')",
+                "index",
+                "1 runs of posting lists belong to nothing",
+            ),
+            ("DELETE FROM passages WHERE number = 600", "index", "numbers of passages are missing"),
+        ],
+    )
+    def test_what_does_not_fit_is_named(self, tmp_path: Path, statement: str, part: str, said: str) -> None:
+        """Rows that cannot be read, that belong to nothing, or that the index does not know are named."""
+        path = tmp_path / "store.db"
+        fill(path)
+        change(path, statement)
+        health = check(path)
+        assert any(said in problem for problem in getattr(health, part))
+        assert not health.sound
+        assert ("holdfast reindex" if part == "index" else "holdfast doctor --repair") in health.summary
+
+    def test_broken_pages_are_named(self, tmp_path: Path) -> None:
+        """A file whose structure is broken is reported as such, also where SQLite cannot open it at all."""
+        path = tmp_path / "store.db"
+        fill(path)
+        spoil(path, 20, 21)
+        assert not check(path).sound
+        spoil(path, 0)
+        assert any("doctor --repair" in problem for problem in check(path).damage)
+
+    def test_a_missing_file_is_not_made(self, tmp_path: Path) -> None:
+        """A wrong path is a typed error, and no file comes of it."""
+        for look in (check, repair):
+            with pytest.raises(StorageError, match="no such store"):
+                look(tmp_path / "nowhere.db")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestRepair:
+    def test_a_whole_store_stays_as_it_is(self, tmp_path: Path) -> None:
+        """Repairing what is not broken keeps every row under its number, in its scope, and what is forgotten out."""
+        path = tmp_path / "store.db"
+        numbers = fill(path)
+        report = repair(path, stamp="t1")
+        assert report.kept == {"messages": 700, "facts": 20, "records": 20, "jobs": 5}
+        assert (report.lost, report.homeless) == ((), 0)
+        with SqliteStore(path) as store:
+            kept = store.fetch(Select(kind="message", scope=HERE))
+            assert [row.id for row in kept] == [number for number in numbers if number != numbers[3]]
+            assert texts(store, scope=ELSEWHERE) == ["theirs"]
+            assert found(store.match(asks(word("item", 600)))) == [numbers[600]]
+            assert store.add([says(f"{word('item', 3)} {'padding ' * 3}")]) == [0]
+            assert store.add([says("something new")])[0] > max(numbers)
+            assert [row.content for row in store.fetch(Select(kind="fact", scope=HERE))][-1] == "fact 19"
+            assert store.fetch(Select(kind="record", scope=HERE, keys=("e7",)))[0].data == {"n": 7}
+        assert check(path).sound
+
+    def test_every_row_on_an_intact_page_is_saved(self, tmp_path: Path) -> None:
+        """Whatever pages are broken, inner ones and the first one too, rows on the others are saved."""
+        path = tmp_path / "store.db"
+        numbers = fill(path)
+        whole = path.read_bytes()
+        chance = random.Random(4)  # noqa: S311 - chance, not secrecy
+        for turn in range(6):
+            path.write_bytes(whole)
+            pages = {0, *chance.sample(range(len(whole) // PAGE), 4)}
+            spoil(path, *pages)
+            report = repair(path, stamp=f"t{turn}")
+            assert report.kept["messages"] >= 700 - 4 * 45
+            with SqliteStore(path) as store:
+                for row in store.fetch(Select(kind="message", scope=HERE, across=True)):
+                    assert row.message.text.split()[0] == word("item", numbers.index(row.id))
+                assert store.add([says("goes on")])
+            assert check(path).sound
+
+    def test_the_log_is_read_too(self, tmp_path: Path) -> None:
+        """What was acknowledged and is only in the write-ahead log is saved with the rest."""
+        path = tmp_path / "store.db"
+        store = SqliteStore(path)
+        store.add([says("in the file")])
+        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        store.add([says("in the log")])
+        copy = tmp_path / "copy.db"
+        for end in ("", "-wal"):
+            copy.with_name(f"copy.db{end}").write_bytes(path.with_name(f"store.db{end}").read_bytes())
+        store.close()
+        spoil(copy, 0)
+        report = repair(copy, stamp="t")
+        with SqliteStore(copy) as repaired:
+            assert texts(repaired) == ["in the file", "in the log"]
+        assert report.damaged.with_name(f"{report.damaged.name}-wal").exists()
+
+    def test_the_damaged_file_is_kept_and_both_are_private(self, tmp_path: Path) -> None:
+        """The damaged file stays beside the new one under its stamp; only the owner can read either."""
+        path = tmp_path / "store.db"
+        fill(path, 50)
+        spoil(path, 0)
+        before = path.read_bytes()
+        report = repair(path)
+        assert report.damaged.read_bytes() == before
+        assert report.damaged.name.startswith("store.db.damaged.2")
+        assert [stat.S_IMODE(file.stat().st_mode) for file in (path, report.damaged)] == [0o600, 0o600]
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["store.db", report.damaged.name]
+        assert report.damaged.name in report.summary
+
+    def test_what_cannot_be_read_is_said(self, tmp_path: Path) -> None:
+        """A row that cannot be read is named as lost; one whose scope is lost goes where nobody else looks."""
+        path = tmp_path / "store.db"
+        fill(path, 20)
+        change(path, "UPDATE messages SET body = x'01ff' WHERE id = 7")
+        change(path, "DELETE FROM scopes WHERE id = 1")
+        report = repair(path, stamp="t")
+        assert report.lost == ("message 7 cannot be read",)
+        assert report.homeless == 1
+        assert "message 7 cannot be read" in report.summary
+        with SqliteStore(path) as store:
+            assert texts(store, scope=ELSEWHERE) == []
+            assert texts(store, scope=Scope(tenant="recovered"), across=True) == ["theirs"]
+
+    def test_noise_stays_out_of_the_index(self, tmp_path: Path) -> None:
+        """The index is built with the caller's own cut of a message."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path) as store:
+            store.add(
+                archive.rows([row.message for row in (says("thanks"), says("the gateway listens on 8443"))], scope=HERE)
+            )
+        repair(path, cut=lambda message: archive.cut(archive.searchable(message)), stamp="t")
+        with SqliteStore(path) as store:
+            assert len(texts(store)) == 2
+            assert len(store.fetch(Select(kind="passage", scope=HERE))) == 1
+
+    @pytest.mark.parametrize(
+        "spoiled",
+        [lambda _: b"", lambda data: data[:50], lambda data: data[: len(data) // 2 + 100], lambda _: b"\xff" * 9000],
+        ids=["empty", "only a header", "half", "not a database"],
+    )
+    def test_any_bytes_can_be_repaired(self, tmp_path: Path, spoiled: Callable[[bytes], bytes]) -> None:
+        """However little is left of a file, repairing gives a store that opens."""
+        path = tmp_path / "store.db"
+        fill(path, 60)
+        path.write_bytes(spoiled(path.read_bytes()))
+        report = repair(path, stamp="t")
+        with SqliteStore(path) as store:
+            assert len(texts(store, across=True)) + len(texts(store, scope=ELSEWHERE)) == report.kept["messages"]
+        assert check(path).sound

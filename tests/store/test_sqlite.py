@@ -1,0 +1,364 @@
+"""The embedded store: what only a SQLite file can get right or wrong."""
+
+import os
+import resource
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holdfast.errors import InputError, StorageError
+from holdfast.messages import Message, Text
+from holdfast.store import sealing, vector_table
+from holdfast.store.base import Kind, MessageRow, Record, Scope, Select
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.opening import opened
+from holdfast.testing.processes import crowd
+from holdfast.testing.rows import HERE, MODEL, asks, fact, found, says, texts, vectors, word
+from stores import open_sqlite
+
+
+def rows_of(path: Path, query: str) -> list[tuple[object, ...]]:
+    """What a query says, asked by somebody else."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def mode(path: Path) -> int:
+    """Who may do what with a file."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class TestTheFile:
+    def test_only_its_owner_can_read_it(self, tmp_path: Path) -> None:
+        """The file, its log, its shared memory and every folder made for it belong to the owner alone."""
+        before = os.umask(0)
+        try:
+            path = tmp_path / "deep" / "down" / "store.db"
+            with SqliteStore(path) as store:
+                store.add([says("hello there")])
+                assert [mode(path.with_name(f"store.db{end}")) for end in ("", "-wal", "-shm")] == [0o600] * 3
+                assert [mode(path.parent), mode(path.parent.parent)] == [0o700] * 2
+        finally:
+            os.umask(before)
+
+    def test_a_closed_store_leaves_one_file(self, tmp_path: Path) -> None:
+        """Closing writes the log into the file; closing twice is fine; using it then is a typed error."""
+        store = SqliteStore(tmp_path / "store.db")
+        store.add([says("hello there")])
+        store.close()
+        store.close()
+        assert [path.name for path in tmp_path.iterdir()] == ["store.db"]
+        with pytest.raises(StorageError):
+            texts(store)
+
+    def test_many_can_open_a_new_one_at_once(self, tmp_path: Path) -> None:
+        """Processes that open a store that is not there yet do not get in each other's way."""
+        kept = crowd(open_sqlite, tmp_path, writers=6, turns=1)
+        with opened(open_sqlite, tmp_path) as store:
+            assert sorted(kept.values()) == sorted(texts(store, across=True))
+            assert len(kept) == 6
+
+    def test_another_programs_database_is_left_alone(self, tmp_path: Path) -> None:
+        """A SQLite file of another program is refused, untouched."""
+        path = tmp_path / "places.sqlite"
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TABLE bookmarks(url)")
+        before = path.read_bytes()
+        with pytest.raises(StorageError, match="another program"):
+            SqliteStore(path)
+        assert path.read_bytes() == before
+
+    def test_a_folder_that_cannot_be_made_is_a_typed_error(self, tmp_path: Path) -> None:
+        """A path through a file says that it cannot be made there."""
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(StorageError, match="Choose another place"):
+            SqliteStore(tmp_path / "file" / "store.db")
+
+    def test_text_that_is_no_database_is_named_so(self, tmp_path: Path) -> None:
+        """A file that is no database at all is refused, and the error says what to do."""
+        path = tmp_path / "store.db"
+        path.write_text("this is not a database, " * 100)
+        with pytest.raises(StorageError, match="holdfast doctor --repair"):
+            SqliteStore(path)
+
+
+class TestTrouble:
+    def test_a_full_disk_is_a_typed_error_and_nothing_is_lost(self, tmp_path: Path) -> None:
+        """When the disk is full, the batch fails whole, what was there stays, and there is room again later."""
+        with SqliteStore(tmp_path / "store.db") as store:
+            store.add([says("kept before")])
+            pages = rows_of(store.path, "PRAGMA page_count")[0][0]
+            store._connection.execute(f"PRAGMA max_page_count = {pages}")
+            with pytest.raises(StorageError, match="disk is full"):
+                store.add([says(os.urandom(4000).hex()) for _ in range(20)])
+            assert texts(store) == ["kept before"]
+            assert found(store.match(asks("kept")))
+            store._connection.execute("PRAGMA max_page_count = 1000000")
+            store.add([says("kept after")])
+            assert texts(store) == ["kept before", "kept after"]
+        assert rows_of(tmp_path / "store.db", "PRAGMA integrity_check") == [("ok",)]
+
+    def test_a_file_that_may_not_grow_is_a_typed_error(self, tmp_path: Path) -> None:
+        """A write that the system refuses half way is a typed error; what was acknowledged is there."""
+        path = tmp_path / "store.db"
+        script = _SCRIPT.format(path=str(path))
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        count = int(ended.stdout)
+        with SqliteStore(path) as store:
+            assert len(texts(store)) == count
+            store.add([says("room again")])
+
+    def test_a_read_only_place_is_a_typed_error(self, tmp_path: Path) -> None:
+        """A store that may not be written says so, and stays as it is."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path) as store:
+            store.add([says("written in stone")])
+        before = path.read_bytes()
+        with _not_writable(tmp_path), pytest.raises(StorageError, match=r"read-only|could not be opened"):
+            _as_nobody(lambda: SqliteStore(path).add([says("not written")]))
+        assert path.read_bytes() == before
+
+    def test_a_damaged_page_is_a_typed_error(self, tmp_path: Path) -> None:
+        """A broken page is noticed, and the error names the command that repairs."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path) as store:
+            store.add([says(f"message {n} {'padding ' * 40}") for n in range(200)])
+        data = bytearray(path.read_bytes())
+        for start in range(4096 * 2, len(data), 4096):
+            data[start : start + 64] = b"\xff" * 64
+        path.write_bytes(data)
+        with pytest.raises(StorageError, match="holdfast doctor --repair"):
+            _read_all(path)
+
+    def test_a_damaged_row_is_named(self, tmp_path: Path) -> None:
+        """A row whose bytes are not what was written is named, in every read that meets it."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path) as store:
+            (number,) = store.add([says("a long text that is compressed " * 20)])
+            store.add([fact("f", "a fact"), Record(scope=HERE, kind="k", key="k", data={})])
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE messages SET body = substr(body, 1, 20)")
+            connection.execute("UPDATE facts SET data = substr(data, 1, 20)")
+            connection.execute("UPDATE records SET data = x'ff'")
+            connection.commit()
+        with SqliteStore(path) as store:
+            kinds: tuple[Kind, ...] = ("message", "passage", "fact", "record")
+            for kind in kinds:
+                with pytest.raises(StorageError, match=rf"{number} is damaged.*holdfast doctor --repair"):
+                    store.fetch(Select(kind=kind, scope=HERE))
+
+    def test_a_damaged_index_is_named(self, tmp_path: Path) -> None:
+        """An index that is broken is told from a broken archive: nothing is lost, and `reindex` mends it."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path) as store:
+            store.add([says("some words") for _ in range(1)] + [says(f"other {n}") for n in range(600)])
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE blocks SET data = substr(data, 1, 1000)")
+            connection.commit()
+        with SqliteStore(path) as store:
+            with pytest.raises(StorageError, match="holdfast reindex"):
+                store.match(asks("words"))
+            assert len(texts(store)) == 601
+
+    def test_waiting_for_a_writer_ends(self, tmp_path: Path) -> None:
+        """A writer that never ends is a typed error after the wait, and nothing is lost."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path, wait=0.05) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StorageError, match="another process is writing"):
+                store.add([says("blocked")])
+            other.execute("ROLLBACK")
+            store.add([says("free again")])
+            assert texts(store) == ["free again"]
+
+
+_SCRIPT = """
+import os, resource
+from holdfast.errors import StorageError
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.rows import says, texts
+store = SqliteStore({path!r})
+store.add([says("kept")])
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+count = 1
+try:
+    while True:
+        store.add([says(os.urandom(4000).hex())])
+        count += 1
+except StorageError as error:
+    assert "Nothing" in str(error), error
+print(count)
+os._exit(0)
+"""
+
+
+def _read_all(path: Path) -> None:
+    with SqliteStore(path) as store:
+        texts(store)
+        store.match(asks("message"))
+
+
+@contextmanager
+def _not_writable(folder: Path) -> Iterator[None]:
+    """A folder in which nobody may write."""
+    for path in (*folder.iterdir(), folder):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    parents = [parent for parent in folder.parents if parent.stat().st_uid == os.getuid() and parent != Path("/")]
+    modes = [(parent, mode(parent)) for parent in parents[:3]]
+    for parent, _ in modes:
+        parent.chmod(0o755)
+    try:
+        yield
+    finally:
+        for parent, old in modes:
+            parent.chmod(old)
+        folder.chmod(0o755)
+
+
+def _as_nobody(work: object) -> None:
+    """Do something as a user to whom permissions apply."""
+    assert callable(work)
+    root = os.getuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        work()
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+class TestTheIndex:
+    def test_it_is_sealed_and_merged_as_it_grows(self, tmp_path: Path) -> None:
+        """Passages go from pending to blocks and runs, runs are merged, and everything stays findable."""
+        total = sealing.SEALED * sealing.FAN + sealing.SEALED + 5
+        with SqliteStore(tmp_path / "store.db") as store:
+            numbers = store.add([says(f"{word('item', n)} and {word('kind', n % 5)}") for n in range(total)])
+            assert rows_of(store.path, "SELECT first, stop, level FROM runs") == [
+                (0, sealing.SEALED * sealing.FAN, 1),
+                (sealing.SEALED * sealing.FAN, sealing.SEALED * (sealing.FAN + 1), 0),
+            ]
+            assert rows_of(store.path, "SELECT count(*) FROM pending") == [(5,)]
+            assert found(store.match(asks(word("kind", 3)))) == numbers[3::5]
+            for n in (0, sealing.SEALED - 1, sealing.SEALED, total - 6, total - 5, total - 1):
+                assert found(store.match(asks(word("item", n)))) == [numbers[n]]
+
+    def test_a_batch_that_fails_leaves_memory_right(self, tmp_path: Path) -> None:
+        """After a batch that was rolled back in the middle of sealing, searches and numbers are as if it never was."""
+        wrong = vectors(0, [1, 2, 3])
+        with SqliteStore(tmp_path / "store.db") as store:
+            numbers = store.add([says(f"{word('item', n)}") for n in range(sealing.SEALED - 2)])
+            store.match(asks("x"))
+            with pytest.raises(InputError):
+                store.add([*(says(f"lost {n}") for n in range(700)), says("x", scope=Scope(tenant="new")), wrong])
+            assert found(store.match(asks("lost"))) == []
+            numbers += store.add([says(f"{word('item', n)}") for n in range(sealing.SEALED - 2, 1500)])
+            for n in (0, sealing.SEALED - 3, sealing.SEALED - 2, 1499):
+                assert found(store.match(asks(word("item", n)))) == [numbers[n]]
+
+    def test_an_interrupted_read_is_forgotten(self, tmp_path: Path) -> None:
+        """A read that is broken off leaves nothing half learned behind."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path) as reader, SqliteStore(path) as writer:
+            writer.add([says(f"{word('item', n)}") for n in range(700)])
+            reader._connection.set_progress_handler(lambda: 1, 300)
+            with pytest.raises(StorageError):
+                reader.match(asks(word("item", 5)))
+            reader._connection.set_progress_handler(None, 0)
+            assert len(found(reader.match(asks(word("item", 5))))) == 1
+            assert len(found(reader.match(asks(word("item", 699))))) == 1
+
+    def test_a_reader_catches_up_with_any_number_of_blocks(self, tmp_path: Path) -> None:
+        """A process that had loaded half a block reads on correctly when others have sealed that one and more."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path) as reader, SqliteStore(path) as writer:
+            numbers = writer.add([says(f"{word('item', n)}") for n in range(sealing.SEALED + 100)])
+            assert len(found(reader.match(asks(word("item", 5))))) == 1
+            numbers += writer.add([says(f"{word('item', n)}") for n in range(len(numbers), 4 * sealing.SEALED + 7)])
+            for n in (0, sealing.SEALED + 99, sealing.SEALED + 100, 3 * sealing.SEALED, len(numbers) - 1):
+                evidence = reader.match(asks(word("item", n)))
+                assert found(evidence) == [numbers[n]]
+            assert evidence.columns["message"].tolist() == numbers
+
+    def test_the_only_passage_is_not_shown_to_others(self, tmp_path: Path) -> None:
+        """A store with one passage does not score it for a reader who may not see it."""
+        with SqliteStore(tmp_path / "store.db") as store:
+            store.add([says("only mine")])
+            evidence = store.match(asks("mine", scope=Scope(tenant="you")))
+            assert not evidence.visible.any()
+            assert not evidence.keywords.passages.any()
+
+    def test_vectors_are_sealed_into_blocks(self, tmp_path: Path) -> None:
+        """Once every passage of a stretch has its vectors they become one block, which later changes go into."""
+        total = vector_table.BLOCK + 10
+        with SqliteStore(tmp_path / "store.db") as store, SqliteStore(store.path) as other:
+            store.add([says(f"passage {n}") for n in range(total)])
+            store.remove(Select(kind="message", scope=HERE, limit=1))
+            order = np.random.default_rng(1).permutation(np.arange(1, total)).tolist()
+            for start in range(0, total, 500):
+                store.add([vectors(n, [n]) for n in order[start : start + 500]])
+                other.match(asks(seed=5))
+            assert rows_of(store.path, "SELECT first, length(data) FROM vector_blocks") == [(0, vector_table.BLOCK * 8)]
+            assert rows_of(store.path, "SELECT count(*) FROM vectors") == [(10,)]
+            store.add([vectors(7, [777_777])])
+            for reader in (store, other):
+                for passage, seed in ((1, 1), (total - 1, total - 1), (7, 777_777)):
+                    cosine = reader.match(asks(seed=seed)).cosine
+                    assert cosine is not None
+                    assert int(cosine.argmax()) == passage
+            assert store.without_vectors(MODEL, limit=10) == []
+
+    def test_passages_without_vectors_are_listed(self, tmp_path: Path) -> None:
+        """What still has to be embedded is listed oldest first, up to a limit, with its text."""
+        with SqliteStore(tmp_path / "store.db") as store:
+            store.add([says(f"passage {n}") for n in range(20)])
+            store.add([vectors(n, [n]) for n in (0, 3)])
+            missing = store.without_vectors(MODEL, limit=3)
+            assert [(passage.number, passage.text) for passage in missing] == [(n, f"passage {n}") for n in (1, 2, 4)]
+
+
+class TestWhatIsKept:
+    def test_words_are_stored_once(self, tmp_path: Path) -> None:
+        """A passage that stands in its message word for word keeps no copy; another keeps its own text."""
+        with SqliteStore(tmp_path / "store.db") as store:
+            store.add(
+                [says("in the message"), MessageRow(scope=HERE, message=_other(), passages=says("not in it").passages)]
+            )
+            assert rows_of(store.path, "SELECT text IS NULL FROM passages") == [(1,), (0,)]
+            assert [row.text for row in store.fetch(Select(kind="passage", scope=HERE))] == [
+                "in the message",
+                "not in it",
+            ]
+
+    def test_half_a_character_in_a_name_is_a_typed_error(self, tmp_path: Path) -> None:
+        """What no file can hold as a name is refused by its name, and the store goes on."""
+        with SqliteStore(tmp_path / "store.db") as store:
+            with pytest.raises(InputError, match="half of a character"):
+                store.add([says("x", scope=Scope(session="\ud800"))])
+            with pytest.raises(InputError, match="no store can hold"):
+                store.add([Record(scope=HERE, kind="k", key="k", data={}, time=2**70)])
+            store.add([says("goes on")])
+            assert texts(store) == ["goes on"]
+
+    def test_a_question_of_another_length_is_refused(self, tmp_path: Path) -> None:
+        """A question's vector must be as long as its space says."""
+        question = replace(asks("x"), vector=np.ones(3, np.float32))
+        with SqliteStore(tmp_path / "store.db") as store, pytest.raises(InputError, match="one vector of 8"):
+            store.match(question)
+
+
+def _other() -> Message:
+    return Message(role="user", parts=(Text(text="something else"),))
+
+
+def test_resource_limits_are_available() -> None:
+    """The system can refuse to let a file grow, which the test above relies on."""
+    assert resource.RLIMIT_FSIZE is not None

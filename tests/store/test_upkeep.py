@@ -1,0 +1,116 @@
+"""Rebuilding the index, copying the file, giving space back."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import StorageError
+from holdfast.memory import archive
+from holdfast.messages import Message, Text
+from holdfast.store.base import PassageText, Select
+from holdfast.store.check import check
+from holdfast.store.sqlite import SqliteStore
+from holdfast.store.upkeep import backup, reindex, vacuum
+from holdfast.testing.rows import HERE, asks, found, says, texts, vectors, word
+
+
+def filled(path: Path, count: int) -> SqliteStore:
+    """A store with numbered words, of which one is forgotten."""
+    store = SqliteStore(path)
+    numbers = store.add([says(f"common {word('item', n)}") for n in range(count)])
+    store.add([vectors(n, [n]) for n in range(count)])
+    store.remove(Select(kind="message", scope=HERE, ids=(numbers[1],)))
+    return store
+
+
+class TestReindex:
+    def test_the_index_is_the_same_as_before(self, tmp_path: Path) -> None:
+        """A rebuilt index finds the same messages with the same scores; vectors stay; a reader notices."""
+        told: list[tuple[int, int]] = []
+        with filled(tmp_path / "store.db", 1300) as store:
+            before = store.match(asks(f"common {word('item', 700)}", seed=3))
+            assert reindex(store.path, progress=lambda done, total: told.append((done, total))) == 1300
+            after = store.match(asks(f"common {word('item', 700)}", seed=3))
+            assert after.keywords.passages.tolist() == before.keywords.passages.tolist()
+            assert after.cosine is not None
+            assert before.cosine is not None
+            assert after.cosine.tolist() == before.cosine.tolist()
+            assert check(store.path).sound
+        assert told == [(512, 1300), (1024, 1300), (1300, 1300)]
+
+    def test_terms_can_be_made_anew(self, tmp_path: Path) -> None:
+        """Another way to make terms takes effect on everything that is archived."""
+        with filled(tmp_path / "store.db", 600) as store:
+            reindex(store.path, terms_of=lambda passage: tuple(("zebra",) for _ in passage.windows))
+            assert found(store.match(asks("common"))) == []
+            assert len(found(store.match(asks("zebra")))) == 599
+            store.add([says("common again")])
+            assert len(found(store.match(asks("common")))) == 1
+            assert check(store.path).sound
+
+    def test_a_speakers_name_stays_a_word(self, tmp_path: Path) -> None:
+        """Who spoke is found by name after a rebuild as before."""
+        with SqliteStore(tmp_path / "store.db") as store:
+            message = Message(role="user", parts=(Text(text="I moved to Lisbon"),), name="Caroline")
+            (number,) = store.add(archive.rows([message], scope=HERE))
+            reindex(store.path)
+            assert found(store.match(asks("Caroline"))) == [number]
+            assert found(store.match(asks("user"))) == []
+
+    def test_a_rebuild_that_fails_changes_nothing(self, tmp_path: Path) -> None:
+        """Where terms cannot be made, the old index stays."""
+
+        def broken(_: PassageText) -> tuple[tuple[str, ...], ...]:
+            raise RuntimeError("no terms today")
+
+        with filled(tmp_path / "store.db", 30) as store:
+            with pytest.raises(RuntimeError, match="no terms today"):
+                reindex(store.path, terms_of=broken)
+            assert len(found(store.match(asks("common")))) == 29
+
+    def test_a_store_that_is_not_there_is_not_made(self, tmp_path: Path) -> None:
+        """Upkeep of a wrong path is a typed error, and makes no file."""
+        for work in (reindex, vacuum):
+            with pytest.raises(StorageError, match="no such store"):
+                work(tmp_path / "nowhere.db")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestBackup:
+    def test_a_copy_holds_everything_and_is_private(self, tmp_path: Path) -> None:
+        """A copy made while the store is in use is a store of its own, which only its owner can read."""
+        target = tmp_path / "copy.db"
+        before = os.umask(0)
+        try:
+            with filled(tmp_path / "store.db", 40) as store:
+                backup(store.path, target)
+                store.add([says("after the copy")])
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE(target.stat().st_mode) == 0o600
+        with SqliteStore(target) as copy:
+            assert len(texts(copy)) == 39
+            assert len(found(copy.match(asks("common")))) == 39
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "store.db"]
+
+    def test_nothing_is_overwritten(self, tmp_path: Path) -> None:
+        """A copy never takes the place of a file that is there; a copy that cannot be made is a typed error."""
+        with filled(tmp_path / "store.db", 3) as store:
+            (tmp_path / "taken").write_text("mine")
+            with pytest.raises(StorageError, match="is there already"):
+                backup(store.path, tmp_path / "taken")
+            with pytest.raises(StorageError, match="could not be made"):
+                backup(store.path, tmp_path / "no" / "folder.db")
+        assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_vacuum_gives_space_back(tmp_path: Path) -> None:
+    """A file with holes becomes smaller, and says what it was."""
+    with SqliteStore(tmp_path / "store.db") as store:
+        store.add([says(os.urandom(500).hex()) for _ in range(300)])
+        store._connection.execute("DELETE FROM messages WHERE id > 100")
+        before, after = vacuum(store.path)
+        assert after < before
+        assert len(texts(store)) == 100
