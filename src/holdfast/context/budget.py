@@ -1,0 +1,137 @@
+"""How much may be in a window: the one place where limits are computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.settings import Agent, Compaction, Recall, Settings
+from holdfast.settings.window import DEFAULT_CONTEXT_TOKENS
+
+__all__ = ["MODEL_WINDOWS", "Budget", "budget", "model_window"]
+
+MODEL_WINDOWS: Final[dict[str, int]] = {
+    "claude": 200_000,
+    "codestral": 256_000,
+    "deepseek": 128_000,
+    "gemini": 1_048_576,
+    "gemma-3": 131_072,
+    "glm-4": 131_072,
+    "glm-4.6": 200_000,
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4": 8_192,
+    "gpt-4-0125": 128_000,
+    "gpt-4-1106": 128_000,
+    "gpt-4-turbo": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-4.5": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-5": 400_000,
+    "gpt-oss": 131_072,
+    "grok-4": 256_000,
+    "kimi-k2": 262_144,
+    "llama-3": 131_072,
+    "mistral": 131_072,
+    "o1": 200_000,
+    "o1-mini": 128_000,
+    "o1-preview": 128_000,
+    "o3": 200_000,
+    "o4-mini": 200_000,
+    "qwen3": 131_072,
+    "qwen3-coder": 262_144,
+}
+"""Context windows by the beginning of a model's name; the longest that fits counts, settings count more."""
+
+_LEAST_PROMPT: Final = 8_000
+_SHORT_REPLY: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The limits of one request, in tokens.
+
+    Attributes:
+        window: All that the model can hold.
+        reserve: Kept free for the reply.
+        overhead: What goes into every request beside the messages, such as tool definitions.
+        recall: The most that one recalled block may take.
+        live_recall: The most that all blocks still in the window may take together.
+        soft_threshold: How long before a compaction the memory flush runs.
+        history: The most that history kept by a compaction may take.
+    """
+
+    window: int
+    reserve: int
+    overhead: int
+    recall: int
+    live_recall: int
+    soft_threshold: int
+    history: int
+
+    @property
+    def prompt(self) -> int:
+        """The most that all messages of a window may take together."""
+        return self.window - self.reserve - self.overhead
+
+    @property
+    def ceiling(self) -> int:
+        """The most that messages may take where what must stay leaves no choice: then only a short reply fits."""
+        return max(self.prompt, self.window - min(_SHORT_REPLY, self.window // 8) - self.overhead)
+
+    @property
+    def safe_limit(self) -> int:
+        """The most that messages may take before a block is recalled beside them."""
+        return self.prompt - self.recall
+
+    @property
+    def compact_at(self) -> int:
+        """A request that takes more than this calls for a compaction."""
+        return self.window - self.reserve
+
+    @property
+    def flush_at(self) -> int:
+        """A request that takes this much calls for a memory flush."""
+        return self.compact_at - self.soft_threshold
+
+
+def budget(settings: Settings, *, window: int | None = None, model: str | None = None, overhead: int = 0) -> Budget:
+    """The limits of a request: for `window` tokens where that is given, else the settings' or the model's."""
+    size = window or _window(settings.agent, model)
+    reserve = _reserve(settings.compaction, size)
+    share = int(settings.recall.max_window_share * size)
+    return Budget(
+        window=size,
+        reserve=reserve,
+        overhead=overhead,
+        recall=_recall(settings.recall, share),
+        live_recall=share,
+        soft_threshold=_soft_threshold(settings.compaction, size, size - reserve),
+        history=int(settings.compaction.max_history_share * size),
+    )
+
+
+def _window(agent: Agent, model: str | None) -> int:
+    return agent.context_tokens or model_window(model or agent.model) or DEFAULT_CONTEXT_TOKENS
+
+
+def model_window(model: str | None) -> int | None:
+    """The window of a model, named with or without its provider; None where it is not known."""
+    name = (model or "").rsplit("/", 1)[-1].lower()
+    known = max((prefix for prefix in MODEL_WINDOWS if name.startswith(prefix)), key=len, default=None)
+    return None if known is None else MODEL_WINDOWS[known]
+
+
+def _reserve(compaction: Compaction, window: int) -> int:
+    wanted = max(compaction.reserve_tokens, compaction.reserve_tokens_floor)
+    return min(wanted, window - min(_LEAST_PROMPT, window // 2))  # a small model must still be asked something
+
+
+def _recall(recall: Recall, share: int) -> int:
+    return min(recall.hard_cap_tokens, share) if recall.enabled else 0
+
+
+def _soft_threshold(compaction: Compaction, window: int, compact_at: int) -> int:
+    flush = compaction.memory_flush
+    if flush.soft_threshold is not None:
+        return max(0, compact_at - int(flush.soft_threshold * window))
+    return min(flush.soft_threshold_tokens, compact_at // 2)  # in a small window the flush would never rest

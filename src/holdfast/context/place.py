@@ -1,0 +1,64 @@
+"""Where a recalled block goes, and how much of one there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from holdfast.context.budget import Budget
+from holdfast.context.edits import Edit, Item, Recalled, newest_turn, tokens
+from holdfast.context.pairing import additions
+from holdfast.messages import units
+from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_text
+
+__all__ = ["Position", "allowance", "place"]
+
+Position: TypeAlias = Literal["tail", "head"]
+"""`tail`: the last part of the newest user turn. `head`: a message of its own, after system prompt and summary."""
+
+
+def allowance(items: Sequence[Item], budget: Budget, *, position: Position) -> int:
+    """How many tokens the next block may take, everything counted.
+
+    It is never above the cap, nor above what is left of the window. At the tail all blocks that are still there
+    count together, and a turn that has one gets no second: asked again, it is answered the same.
+    """
+    left = budget.prompt - tokens(items) - additions(units([item.message for item in items]))
+    room = min(budget.recall, left)
+    if position == "tail":
+        newest = _newest(items)
+        if newest is None or newest.block is not None:
+            return 0
+        live = sum(item.block.tokens for item in items if item.block)
+        return max(0, min(room, budget.live_recall - live))
+    return max(0, room - MESSAGE_TOKENS)
+
+
+def place(
+    items: Sequence[Item],
+    text: str,
+    *,
+    position: Position,
+    ids: Iterable[int] = (),
+    count: TokenCounter = count_text,
+) -> Edit | None:
+    """The edit that puts a block into a window; None where there is no block or no turn of the user to put it into.
+
+    `ids` are the archived messages that the block quotes.
+    """
+    newest = _newest(items) if position == "tail" else None
+    if not text or (position == "tail" and newest is None):
+        return None
+    return Edit(
+        change=Recalled(text=text, into=newest.id if newest else None),
+        ids=tuple(ids),
+        reason=f"recalled at the {position}",
+        tokens_before=0,
+        tokens_after=count(text) + (0 if newest else MESSAGE_TOKENS),
+    )
+
+
+def _newest(items: Sequence[Item]) -> Item | None:
+    """The newest turn of the user; None where no edit can name it."""
+    newest = newest_turn(items)
+    return newest if newest is not None and newest.id else None

@@ -1,0 +1,117 @@
+"""The limits of a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.context.budget import budget, model_window
+from holdfast.settings import Agent, Compaction, MemoryFlush, Recall, Settings
+
+
+class TestWindow:
+    """How much a model can hold."""
+
+    def test_nobody_has_said_anything(self) -> None:
+        """A model that nobody knows holds 200,000 tokens."""
+        assert budget(Settings()).window == 200_000
+        assert budget(Settings(), model="house/secret-model").window == 200_000
+
+    def test_what_is_asked_for_counts_more_than_settings_and_these_more_than_the_model(self) -> None:
+        """The nearest word counts."""
+        settings = Settings(agent=Agent(model="openai/gpt-4o", context_tokens=50_000))
+        assert budget(settings, window=9_000).window == 9_000
+        assert budget(settings).window == 50_000
+        assert budget(Settings(agent=Agent(model="openai/gpt-4o"))).window == 128_000
+        assert budget(Settings(agent=Agent(model="openai/gpt-4o")), model="claude-sonnet-4-5").window == 200_000
+
+    @pytest.mark.parametrize(
+        ("model", "window"),
+        [
+            ("claude-opus-4-5-20251101", 200_000),
+            ("openrouter/anthropic/Claude-Sonnet-4", 200_000),
+            ("gpt-4", 8_192),
+            ("gpt-4o-mini", 128_000),
+            ("gpt-4.1-nano", 1_047_576),
+            ("google/gemini-2.5-pro", 1_048_576),
+            ("", None),
+            (None, None),
+            ("somebody", None),
+        ],
+    )
+    def test_models_are_known_by_the_longest_beginning_of_their_name(
+        self, model: str | None, window: int | None
+    ) -> None:
+        """With or without a provider, in any case."""
+        assert model_window(model) == window
+
+
+class TestReserve:
+    """What is kept free for the reply."""
+
+    def test_the_floor_raises_the_reserve(self) -> None:
+        """16,384 counts as 20,000 unless the floor is off."""
+        assert budget(Settings()).reserve == 20_000
+        assert budget(Settings(compaction=Compaction(reserve_tokens_floor=0))).reserve == 16_384
+        assert budget(Settings(compaction=Compaction(reserve_tokens=30_000))).reserve == 30_000
+
+    @pytest.mark.parametrize(("window", "prompt"), [(4_000, 2_000), (8_000, 4_000), (16_000, 8_000), (32_000, 12_000)])
+    def test_a_small_model_can_still_be_asked_something(self, window: int, prompt: int) -> None:
+        """The prompt keeps 8,000 tokens or half the window, whichever is less."""
+        assert budget(Settings(), window=window).prompt == prompt
+
+    def test_what_goes_beside_the_messages_is_taken_off(self) -> None:
+        """Tool definitions take their room."""
+        assert budget(Settings(), overhead=1_500).prompt == 178_500
+
+    def test_the_ceiling_leaves_room_for_a_short_reply(self) -> None:
+        """Where there is no choice, the reply gets 4,000 tokens, or an eighth of a small window."""
+        assert budget(Settings()).ceiling == 196_000
+        assert budget(Settings(), window=8_000).ceiling == 7_000
+        assert budget(Settings(compaction=Compaction(reserve_tokens=0, reserve_tokens_floor=0))).ceiling == 200_000
+
+
+class TestRecall:
+    """How much may be recalled."""
+
+    @pytest.mark.parametrize(("window", "cap"), [(200_000, 4_000), (32_000, 3_200), (8_190, 819), (5, 0)])
+    def test_the_cap_is_the_smaller_of_the_setting_and_a_tenth(self, window: int, cap: int) -> None:
+        """Rounded down."""
+        assert budget(Settings(), window=window).recall == cap
+
+    def test_all_live_blocks_together_get_a_tenth(self) -> None:
+        """They may be more than one block's cap."""
+        assert budget(Settings()).live_recall == 20_000
+
+    def test_the_safe_limit_leaves_room_for_a_block(self) -> None:
+        """Window less reserve less cap."""
+        assert budget(Settings()).safe_limit == 200_000 - 20_000 - 4_000
+        assert budget(Settings(recall=Recall(hard_cap_tokens=100))).safe_limit == 179_900
+
+    def test_without_recall_no_room_is_kept_for_it(self) -> None:
+        """Then messages may take all."""
+        assert budget(Settings(recall=Recall(enabled=False))).safe_limit == 180_000
+
+
+class TestFlush:
+    """When the memory flush and the compaction are due."""
+
+    def test_it_is_due_before_the_compaction(self) -> None:
+        """By the soft threshold."""
+        limits = budget(Settings())
+        assert (limits.flush_at, limits.compact_at) == (176_000, 180_000)
+
+    def test_the_threshold_as_a_share_of_the_window(self) -> None:
+        """0.7 is 70 % in use, and never after the compaction."""
+        flush = MemoryFlush(soft_threshold=0.7)
+        assert budget(Settings(compaction=Compaction(memory_flush=flush))).flush_at == 140_000
+        late = MemoryFlush(soft_threshold=1.0)
+        assert budget(Settings(compaction=Compaction(memory_flush=late))).flush_at == 180_000
+
+    def test_in_a_small_window_it_is_not_always_due(self) -> None:
+        """The threshold takes half of what there is at most."""
+        assert budget(Settings(), window=8_000).flush_at == 2_000
+        assert budget(Settings(), window=16_000).flush_at == 4_000
+
+    def test_kept_history_has_its_share(self) -> None:
+        """Half of the window."""
+        assert budget(Settings()).history == 100_000

@@ -1,0 +1,136 @@
+"""The path of a window up to the recall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+
+from holdfast.context.budget import budget
+from holdfast.context.edits import Edit, apply, messages, tokens
+from holdfast.context.plan import plan
+from holdfast.errors import WindowTooSmallError
+from holdfast.messages import Message
+from holdfast.settings import Pruning, Settings, Trim
+from talk import answer, call, items, reply, results, system, user
+
+WORDS = "a sentence about the matter at hand, of some length. " * 10
+LONG = "line of output\n" * 2_000
+
+
+def session(rounds: int) -> list[Message]:
+    """An agent at work."""
+    talk = [system(), user("build the service")]
+    for number in range(rounds):
+        talk += [reply("", call(f"c{number}")), results(answer(f"c{number}", WORDS * 3))]
+    return talk
+
+
+class TestPlan:
+    """Replay, prune, trim."""
+
+    def test_a_window_that_fits_is_left_alone(self) -> None:
+        """And nobody is asked for scores."""
+
+        def never() -> Mapping[int, float]:
+            raise AssertionError
+
+        window = items(session(3))
+        planned = plan(window, [], budget=budget(Settings()), settings=Settings(), query="why", scores=never)
+        assert planned.items == tuple(window)
+        assert planned.edits == ()
+
+    def test_pruning_comes_before_trimming(self) -> None:
+        """And may make it unnecessary."""
+        settings = Settings(pruning=Pruning(mode="aggressive"))
+        talk = [*session(2), reply("", call("x")), results(answer("x", LONG)), *session(4)[2:]]
+        planned = plan(items(talk), [], budget=budget(settings, window=16_000), settings=settings)
+        assert {edit.kind for edit in planned.edits} == {"pruned"}
+
+    def test_scores_are_asked_for_where_something_has_to_go(self) -> None:
+        """And what they favour stays."""
+        window = items(session(40))
+        limits = budget(Settings(), window=16_000)
+        planned = plan(window, [], budget=limits, settings=Settings(), query="why", scores=lambda: {5: 3.0, 6: 2.0})
+        assert {5, 6} <= {item.id for item in planned.items}
+        short = plan(window, [], budget=limits, settings=Settings(), query="ok", scores=lambda: {5: 3.0})
+        assert 5 not in {item.id for item in short.items}
+        unknown = plan(window, [], budget=limits, settings=Settings(), query="why")
+        assert unknown.items == short.items
+
+    def test_recorded_edits_are_replayed(self) -> None:
+        """The next request has the same beginning, and nothing new is decided."""
+        limits = budget(Settings(), window=16_000)
+        talk = session(40)
+        first = plan(items(talk), [], budget=limits, settings=Settings())
+        again = plan(items([*talk, reply("ok"), user("more")]), first.edits, budget=limits, settings=Settings())
+        assert again.edits == ()
+        assert again.items[: len(first.items)] == first.items
+
+    def test_cuts_are_rare(self) -> None:
+        """A session that grows by a little is cut once in many turns."""
+        limits = budget(Settings(), window=40_000)
+        edits: list[Edit] = []
+        cuts = 0
+        talk = session(80)
+        for stop in range(2, len(talk) + 1, 2):
+            planned = plan(items(talk)[:stop], edits, budget=limits, settings=Settings())
+            edits += planned.edits
+            cuts += any(edit.is_cut for edit in planned.edits)
+            assert tokens(planned.items) <= limits.safe_limit
+        assert 0 < cuts <= 80 / 10
+
+    def test_what_must_stay_shrinks_before_a_request_is_given_up(self) -> None:
+        """The newest tool result is too long for the window."""
+        talk = [*session(3), reply("", call("x")), results(answer("x", LONG)), reply("so"), user("why")]
+        limits = budget(Settings(), window=8_000)
+        planned = plan(items(talk), [], budget=limits, settings=Settings())
+        assert tokens(planned.items) <= limits.prompt
+        shown = next(
+            message for message in messages(planned.items) if message.results and message.results[0].call_id == "x"
+        )
+        assert "archive_get brings it back" in shown.results[0].text
+
+    def test_a_result_is_cleared_only_where_shortening_it_and_the_reply_is_not_enough(self) -> None:
+        """An agent that cannot see what it asked for asks again."""
+        rest = [reply("", call("x")), results(answer("x", LONG)), reply("so"), user("w" * 5_000)]
+        shortened, cleared = (
+            plan(
+                items([system(), user("q" * size), *rest]),
+                [],
+                budget=budget(Settings(), window=8_000),
+                settings=Settings(),
+            )
+            for size in (10, 14_000)
+        )
+        assert "line of output" in str(messages(shortened.items))
+        assert tokens(shortened.items) <= 7_000
+        assert "line of output" not in str(messages(cleared.items))
+
+    def test_what_cannot_shrink_is_an_error(self) -> None:
+        """Words of the user are never cut."""
+        talk = [user("x" * 60_000)]
+        with pytest.raises(WindowTooSmallError):
+            plan(items(talk), [], budget=budget(Settings(), window=8_000), settings=Settings())
+
+    def test_a_much_larger_window_brings_back_what_was_trimmed(self) -> None:
+        """Another model was chosen."""
+        window = items(session(40))
+        small = plan(window, [], budget=budget(Settings(), window=16_000), settings=Settings())
+        large = plan(window, small.edits, budget=budget(Settings()), settings=Settings())
+        assert len(large.items) == len(window) > len(small.items)
+
+    def test_the_pause_since_the_last_request_counts(self) -> None:
+        """A cold cache is nothing to lose."""
+        settings = Settings(pruning=Pruning(mode="cache-ttl"), trim=Trim(enabled=False))
+        window = items(session(12))
+        limits = budget(settings, window=20_000)
+        assert plan(window, [], budget=limits, settings=settings, idle=timedelta(minutes=1)).edits == ()
+        assert plan(window, [], budget=limits, settings=settings, idle=timedelta(minutes=6)).edits == ()
+        long = items([*session(2), reply("", call("x")), results(answer("x", LONG)), *session(4)[2:]])
+        assert plan(long, [], budget=budget(settings), settings=settings, idle=timedelta(hours=1)).edits == ()
+        warm = budget(settings, window=36_000)
+        edits = plan(long, [], budget=warm, settings=settings, idle=timedelta(hours=1)).edits
+        assert [edit.kind for edit in edits] == ["pruned"]
+        assert apply(long, edits)

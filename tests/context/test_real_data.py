@@ -1,0 +1,81 @@
+"""Real transcripts of many agents, cut to five sizes for four providers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from agent_files import OWN, REAL, name
+from holdfast import transcripts
+from holdfast.context.budget import budget
+from holdfast.context.edits import Edit, apply, messages, tokens
+from holdfast.context.finish import finish
+from holdfast.context.place import allowance, place
+from holdfast.context.plan import plan
+from holdfast.context.verify import PROVIDERS, check
+from holdfast.errors import WindowTooSmallError
+from holdfast.messages import Message
+from holdfast.settings import Pruning, Settings
+from holdfast.tokens import count_messages
+from shared_data import needs_shared
+from talk import items
+
+LIMITS = (4_000, 8_000, 16_000, 32_000, 64_000)
+STOPS = 6
+BLOCK = '<recalled-context source="holdfast">\n\n<detail>\n[user] 证书\n</detail>\n\n</recalled-context>'
+
+
+def requests(talk: Sequence[Message]) -> Iterator[int]:
+    """Where a request could have been made: the user has spoken, or tools have answered."""
+    waiting = [stop for stop in range(1, len(talk) + 1) if talk[stop - 1].role in {"user", "tool"}]
+    step = max(1, len(waiting) // STOPS)
+    yield from waiting[step - 1 :: step]
+
+
+def windows(talk: Sequence[Message], limit: int, *, settings: Settings) -> Iterator[list[Message]]:
+    """The windows of a session, request by request."""
+    limits = budget(settings, window=limit)
+    all_items = items(talk)
+    edits: list[Edit] = []
+    for stop in requests(talk):
+        try:
+            planned = plan(all_items[:stop], edits, budget=limits, settings=settings)
+        except WindowTooSmallError:
+            continue
+        edits += planned.edits
+        room = allowance(planned.items, limits, position="tail")
+        block = place(planned.items, BLOCK, position="tail") if room >= 100 else None
+        edits += [block] if block else []
+        placed = apply(planned.items, [block] if block else [])
+        assert tokens(placed) <= limits.ceiling
+        yield messages(placed)
+
+
+def prove(talk: Sequence[Message]) -> int:
+    """Cut a session to every size, and check what would be sent to every provider."""
+    made = 0
+    for limit in LIMITS:
+        for mode in ("off", "adaptive"):
+            for said in windows(talk, limit, settings=Settings(pruning=Pruning(mode=mode))):
+                for provider in PROVIDERS:
+                    done = finish(said, provider)
+                    assert check(done.wire, provider) == []
+                    assert not done.violations
+                    assert count_messages(done.messages) <= limit
+                    made += 1
+    return made
+
+
+@pytest.mark.parametrize(("format_", "path"), OWN, ids=name)
+def test_our_own_samples_make_valid_windows(format_: str, path: Path) -> None:
+    """Of every agent whose files are read."""
+    prove(transcripts.read(path, format=format_).messages)
+
+
+@needs_shared
+@pytest.mark.parametrize(("format_", "path"), REAL, ids=name)
+def test_real_sessions_make_valid_windows(format_: str, path: Path) -> None:
+    """None invalid, none over its limit, none that needed the blunt repair."""
+    assert prove(transcripts.read(path, format=format_).messages) > 0
