@@ -31,11 +31,14 @@ from holdfast.messages import Message
 from holdfast.report import ContextReport, categories, change
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Record, Scope, Select
+from holdfast.text import terms
 
 __all__ = ["Engine", "Window"]
 
 _TURN: Final = "turn"
 _ASKED: Final = 3
+_ENOUGH: Final = 4
+"""Terms that make a question; what says less is read with what was said before it."""
 _LEAST_BLOCK: Final = 64
 _SESSIONS: Final = 64
 
@@ -338,9 +341,17 @@ def _provider(talk: Conversation) -> str:
 
 
 def _query(items: Sequence[Item]) -> tuple[str, ...]:
-    """The last things the user said, newest last."""
-    said = (unwrap(item.message.text) for item in reversed(items) if item.message.role == "user")
-    return tuple(words for _, words in zip(range(_ASKED), said, strict=False) if words)[::-1]
+    """What the user asks, newest last: the newest message, and those before it while they say too little."""
+    asked: list[str] = []
+    said_so_far = 0
+    for item in reversed(items):
+        if item.message.role != "user" or not (words := unwrap(item.message.text)):
+            continue
+        asked.append(words)
+        said_so_far += len(terms(words))
+        if said_so_far >= _ENOUGH or len(asked) == _ASKED:
+            break
+    return tuple(reversed(asked))
 
 
 def _paired(items: Sequence[Item]) -> list[tuple[Message, Item]]:

@@ -1,10 +1,14 @@
 """Every store of ours passes the suite that any store must pass."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.testing.store import CHECKS, Check
+from holdfast.store.base import Select, Store
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.store import CHECKS, Check, check_store
 from stores import open_files, open_sqlite
 
 
@@ -18,3 +22,20 @@ def test_the_sqlite_store_keeps_every_contract(check: Check, tmp_path: Path) -> 
 def test_the_files_store_keeps_every_contract(check: Check, tmp_path: Path) -> None:
     """A memory-context folder keeps each contract of a store."""
     check(open_files, tmp_path)
+
+
+class _Leaky(SqliteStore):
+    """A store that shows everybody's messages to everybody."""
+
+    def fetch(self, select: Select, /) -> list[Any]:
+        return super().fetch(replace(select, scope=replace(select.scope, session="a"), across=True))
+
+
+def _open_leaky(folder: Path) -> Store:
+    return _Leaky(folder / "store.db")
+
+
+def test_a_broken_contract_is_named(tmp_path: Path) -> None:
+    """A store that breaks a contract fails with the name of the contract and what it promises."""
+    with pytest.raises(AssertionError, match=r"no_scope_sees_another: No read in one scope"):
+        check_store(_open_leaky, tmp_path)

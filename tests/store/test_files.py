@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -315,6 +317,25 @@ class TestLimits:
             assert found(store.match(asks("news", scope=S1))) == [1, 2]
 
 
+_FULL = """
+import os, resource
+from holdfast.errors import StorageError
+from holdfast.store.base import Scope, Record
+from holdfast.store.files import FilesStore
+from holdfast.testing.rows import says
+store = FilesStore({folder!r})
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+count = 0
+try:
+    while True:
+        store.add([says(os.urandom(900).hex(), scope=Scope(session="s1")) for _ in range(3)])
+        count += 3
+except StorageError as error:
+    assert "not grow" in str(error), error
+print(count)
+"""
+
+
 class TestTrouble:
     def test_a_torn_line_is_reported_and_kept(self, tmp_path: Path) -> None:
         """A last line without an end is reported; what is added after it stands on a line of its own."""
@@ -391,6 +412,15 @@ class TestTrouble:
             assert found(store.match(asks("stone", scope=S1))) == [1]
             with pytest.raises(StorageError):
                 store.add([says("more", scope=S1)])
+
+    def test_a_full_disk_is_a_typed_error_and_nothing_is_lost(self, tmp_path: Path) -> None:
+        """A batch that does not fit any more fails whole; what was acknowledged is there, and it goes on later."""
+        script = _FULL.format(folder=str(tmp_path))
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        with open_all(tmp_path) as store:
+            assert len(texts(store, scope=S1)) == int(ended.stdout)
+            store.add([says("room again", scope=S1)])
+            assert texts(store, scope=S1)[-1] == "room again"
 
     def test_a_path_that_is_no_folder_is_a_typed_error(self, tmp_path: Path) -> None:
         """A file where a folder should be is named."""

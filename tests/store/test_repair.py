@@ -14,6 +14,7 @@ from holdfast.memory import archive
 from holdfast.store.base import Job, Record, Scope, Select
 from holdfast.store.check import check
 from holdfast.store.repair import repair
+from holdfast.store.salvage import rows
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import HERE, asks, fact, found, says, texts, vectors, word
 
@@ -155,7 +156,7 @@ class TestRepair:
         path = tmp_path / "store.db"
         store = SqliteStore(path)
         store.add([says("in the file")])
-        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         store.add([says("in the log")])
         copy = tmp_path / "copy.db"
         for end in ("", "-wal"):
@@ -220,3 +221,19 @@ class TestRepair:
         with SqliteStore(path) as store:
             assert len(texts(store, across=True)) + len(texts(store, scope=ELSEWHERE)) == report.kept["messages"]
         assert check(path).sound
+
+
+def test_long_rows_and_every_type_of_value_are_read(tmp_path: Path) -> None:
+    """Rows that go on over many pages, and numbers of every width, are read straight from the pages."""
+    path = tmp_path / "any.db"
+    values = [None, 0, 1, -5, 300, -70_000, 2**31, 2**45, -(2**62), 1.5, "text 文", "x" * 9000, b"y" * 20_000]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, value)")
+        connection.executemany("INSERT INTO t(value) VALUES (?)", [(value,) for value in values])
+        connection.execute("CREATE TABLE gone(id INTEGER PRIMARY KEY, value)")
+        connection.executemany("INSERT INTO gone(value) VALUES (?)", [("deleted" * 100,)] * 200)
+        connection.execute("DROP TABLE gone")
+        connection.commit()
+    found = {number: row[1] for number, row in rows(path) if number is not None and row[0] is None and len(row) == 2}
+    assert [found[number] for number in range(1, len(values) + 1)] == values
+    assert "deleted" * 100 not in found.values()

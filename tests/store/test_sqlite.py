@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -96,12 +97,12 @@ class TestTrouble:
         with SqliteStore(tmp_path / "store.db") as store:
             store.add([says("kept before")])
             pages = rows_of(store.path, "PRAGMA page_count")[0][0]
-            store._connection.execute(f"PRAGMA max_page_count = {pages}")
+            store._writer.execute(f"PRAGMA max_page_count = {pages}")
             with pytest.raises(StorageError, match="disk is full"):
                 store.add([says(os.urandom(4000).hex()) for _ in range(20)])
             assert texts(store) == ["kept before"]
             assert found(store.match(asks("kept")))
-            store._connection.execute("PRAGMA max_page_count = 1000000")
+            store._writer.execute("PRAGMA max_page_count = 1000000")
             store.add([says("kept after")])
             assert texts(store) == ["kept before", "kept after"]
         assert rows_of(tmp_path / "store.db", "PRAGMA integrity_check") == [("ok",)]
@@ -236,6 +237,22 @@ def _as_nobody(work: object) -> None:
             os.seteuid(0)
 
 
+def test_reading_does_not_wait_for_a_writer(tmp_path: Path) -> None:
+    """While a write waits for another process, searches and reads of the same store go on."""
+    path = tmp_path / "store.db"
+    with SqliteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        store.add([says("findable words")])
+        other.execute("BEGIN IMMEDIATE")
+        waiting = Thread(target=store.add, args=([says("later words")],))
+        waiting.start()
+        assert texts(store) == ["findable words"]
+        assert len(found(store.match(asks("words")))) == 1
+        assert waiting.is_alive()
+        other.execute("ROLLBACK")
+        waiting.join()
+        assert len(found(store.match(asks("words")))) == 2
+
+
 class TestTheIndex:
     def test_it_is_sealed_and_merged_as_it_grows(self, tmp_path: Path) -> None:
         """Passages go from pending to blocks and runs, runs are merged, and everything stays findable."""
@@ -269,10 +286,10 @@ class TestTheIndex:
         path = tmp_path / "store.db"
         with SqliteStore(path) as reader, SqliteStore(path) as writer:
             writer.add([says(f"{word('item', n)}") for n in range(700)])
-            reader._connection.set_progress_handler(lambda: 1, 300)
+            reader._reader.set_progress_handler(lambda: 1, 300)
             with pytest.raises(StorageError):
                 reader.match(asks(word("item", 5)))
-            reader._connection.set_progress_handler(None, 0)
+            reader._reader.set_progress_handler(None, 0)
             assert len(found(reader.match(asks(word("item", 5))))) == 1
             assert len(found(reader.match(asks(word("item", 699))))) == 1
 
@@ -323,6 +340,36 @@ class TestTheIndex:
             store.add([vectors(n, [n]) for n in (0, 3)])
             missing = store.without_vectors(MODEL, limit=3)
             assert [(passage.number, passage.text) for passage in missing] == [(n, f"passage {n}") for n in (1, 2, 4)]
+
+    def test_a_long_question_is_asked_by_its_telling_terms(self, tmp_path: Path) -> None:
+        """A question of many words finds by the rare ones, in a store and out of those that may be seen."""
+        with SqliteStore(tmp_path / "store.db") as store:
+            numbers = store.add([says(f"common words {word('item', n)}") for n in range(600)])
+            question = f"common words {' '.join(word('unknown', n) for n in range(80))} {word('item', 7)}"
+            alone = store.match(asks(question))
+            assert numbers[int(alone.keywords.passages.argmax())] == numbers[7]
+            store.add([says("common words", scope=Scope(tenant="you"))])
+            shared = store.match(asks(question))
+            assert np.allclose(shared.keywords.passages[:600], alone.keywords.passages)
+            assert found(store.match(asks(question, scope=Scope(tenant="you")))) == [numbers[-1] + 1]
+
+    def test_what_is_there_can_be_counted(self, tmp_path: Path) -> None:
+        """Messages, passages, sessions, facts, bytes and vectors are counted; what is forgotten is not."""
+        total = vector_table.BLOCK + 3
+        with SqliteStore(tmp_path / "store.db") as store:
+            numbers = store.add([says(f"passage {n}") for n in range(total)])
+            store.add([says("elsewhere", scope=Scope(session="s9")), fact("f", "one"), fact("f", "two")])
+            assert store.embedded(MODEL) == 0
+            store.add([vectors(n, [n]) for n in range(total - 1)])
+            assert store.embedded(MODEL) == total - 1
+            store.remove(Select(kind="message", scope=HERE, ids=(numbers[5],)))
+            assert store.embedded(MODEL) == total - 2
+            cosine = store.match(asks(seed=5)).cosine
+            assert cosine is not None
+            assert cosine[5] == 0
+            counts = store.counts()
+            assert counts.pop("bytes") > 100_000
+            assert counts == {"messages": total, "passages": total, "sessions": 2, "facts": 1}
 
 
 class TestWhatIsKept:

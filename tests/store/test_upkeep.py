@@ -110,7 +110,7 @@ def test_vacuum_gives_space_back(tmp_path: Path) -> None:
     """A file with holes becomes smaller, and says what it was."""
     with SqliteStore(tmp_path / "store.db") as store:
         store.add([says(os.urandom(500).hex()) for _ in range(300)])
-        store._connection.execute("DELETE FROM messages WHERE id > 100")
+        store._writer.execute("DELETE FROM messages WHERE id > 100")
         before, after = vacuum(store.path)
         assert after < before
         assert len(texts(store)) == 100

@@ -26,49 +26,60 @@ Baseline: TypeAlias = Callable[[Question, int], tuple[list[Place], dict[Place, i
 
 _TOKEN: Final = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+)|\\w+")
 _DAY: Final = 86400.0
+_LEAST: Final = 0.6
+"""The plugin's least score, by the weights of the channels that found a hit."""
 
 
 class _Bm25:
-    """BM25 in memory, over whole turns."""
+    """BM25 in memory, over whole turns; asked of the first so many of them, it knows of no other."""
 
     def __init__(self, texts: Sequence[Counter[str]], *, k1: float) -> None:
         self._k1 = k1
         self._lengths = np.array([sum(counts.values()) for counts in texts], np.float64)
-        self._postings: dict[str, tuple[list[int], list[int]]] = {}
+        postings: dict[str, tuple[list[int], list[int]]] = {}
         for number, counts in enumerate(texts):
             for term, count in counts.items():
-                documents, frequencies = self._postings.setdefault(term, ([], []))
+                documents, frequencies = postings.setdefault(term, ([], []))
                 documents.append(number)
                 frequencies.append(count)
+        self._postings = {term: (np.array(first), np.array(second)) for term, (first, second) in postings.items()}
 
-    def __call__(self, asked: Counter[str]) -> npt.NDArray[np.float64]:
-        total = len(self._lengths)
+    def __call__(self, asked: Counter[str], total: int) -> npt.NDArray[np.float64]:
         scores = np.zeros(total)
-        average = max(1e-9, float(self._lengths.mean())) if total else 1.0
+        lengths = self._lengths[:total]
+        average = max(1e-9, float(lengths.mean())) if total else 1.0
         for term, weight in asked.items():
-            documents, counts = (np.array(values) for values in self._postings.get(term, ([], [])))
-            if len(documents):
-                idf = math.log(1 + (total - len(documents) + 0.5) / (len(documents) + 0.5))
-                norm = self._k1 * (0.25 + 0.75 * self._lengths[documents] / average)
-                scores[documents] += weight * idf * counts * (self._k1 + 1) / (counts + norm)
+            if term not in self._postings:
+                continue
+            documents, counts = self._postings[term]
+            seen = int(np.searchsorted(documents, total))
+            documents, counts = documents[:seen], counts[:seen]
+            idf = math.log(1 + (total - seen + 0.5) / (seen + 0.5))
+            norm = self._k1 * (0.25 + 0.75 * lengths[documents] / average)
+            scores[documents] += weight * idf * counts * (self._k1 + 1) / (counts + norm)
         return scores
 
 
 class _Turns:
     """All turns of a conversation in one list, and how they are quoted whole under a cap."""
 
-    def __init__(self, conversation: Conversation, limit: int | None) -> None:
+    def __init__(self, conversation: Conversation) -> None:
         self.places: list[Place] = []
         self.texts: list[str] = []
         self.details: list[block.Detail] = []
         self.dates: list[datetime | None] = []
-        for number, session in enumerate(conversation.sessions[:limit]):
+        self._ends = np.cumsum([0, *(len(session.turns) for session in conversation.sessions)]).tolist()
+        for number, session in enumerate(conversation.sessions):
             moment = 0 if session.date is None else int(session.date.timestamp() * 1000)
             for place, turn in enumerate(session.turns):
                 self.places.append((number, place))
                 self.texts.append(turn.text)
                 self.dates.append(session.date)
                 self.details.append(block.Detail(role=turn.speaker or turn.role, time=moment, text=turn.text))
+
+    def seen(self, question: Question) -> int:
+        """How many turns a question may see."""
+        return int(self._ends[-1 if question.limit is None else question.limit])
 
     def answer(self, order: Sequence[int], cap: int) -> tuple[list[Place], dict[Place, int], str]:
         room = cap - count_text(block.render([], [block.Detail(role="", time=0, text="")]))
@@ -95,40 +106,54 @@ def _plain_terms(text: str) -> Counter[str]:
     return found
 
 
-def plain_bm25(conversation: Conversation, limit: int | None = None) -> Baseline:
+def plain_bm25(conversation: Conversation) -> Baseline:
     """BM25 (k1 1.5, b .75) over whole turns, quoted whole."""
-    turns = _Turns(conversation, limit)
+    turns = _Turns(conversation)
     names = [detail.role for detail in turns.details]
     score = _Bm25([_plain_terms(f"{name} {text}") for name, text in zip(names, turns.texts, strict=True)], k1=1.5)
 
     def ask(question: Question, cap: int) -> tuple[list[Place], dict[Place, int], str]:
-        scores = score(_plain_terms(question.text))
+        scores = score(_plain_terms(question.text), turns.seen(question))
         order = [int(number) for number in np.argsort(-scores, kind="stable")[:400] if scores[number] > 0]
         return turns.answer(order, cap)
 
     return ask
 
 
-def seed_formula(conversation: Conversation, limit: int | None = None) -> Baseline:
-    """The original plugin: 0.7 hash vector + 0.3 BM25 of the best hit, decayed by age, each hit quoted whole."""
-    turns = _Turns(conversation, limit)
+def seed_formula(conversation: Conversation) -> Baseline:
+    """The original plugin: 0.7 hash vector + 0.3 BM25 of the best hit, decayed by age, its neighbours along with it."""
+    turns = _Turns(conversation)
     score = _Bm25([_seed_terms(text) for text in turns.texts], k1=1.2)
     embedder = HashEmbedder()
     vectors = embedder.embed([text[:2000] for text in turns.texts], kind="passage")
 
     def ask(question: Question, cap: int) -> tuple[list[Place], dict[Place, int], str]:
-        words = score(_seed_terms(question.text))
-        alike = vectors @ embedder.embed([question.text], kind="query")[0]
-        limit_each = 2 * max(8, math.ceil(cap / 500))
-        words = _top(words, limit_each)
-        alike = _top(alike.astype(np.float64), limit_each)
-        days = np.array([_age(question, date) for date in turns.dates])
+        most, seen = max(8, math.ceil(cap / 500)), turns.seen(question)
+        words = _top(score(_seed_terms(question.text), seen), 2 * most)
+        asked = embedder.embed([question.text], kind="query")[0]
+        alike = _top((vectors[:seen] @ asked).astype(np.float64), 2 * most)
+        days = np.array([_age(question, date) for date in turns.dates[:seen]])
         scores = (0.7 * alike + 0.3 * words / max(1e-9, words.max(initial=0))) * 0.995**days
-        passed = scores / np.maximum(1e-9, 0.7 * (alike > 0) + 0.3 * (words > 0)) >= 0.7  # noqa: PLR2004 - the seed's minimum
-        order = [int(number) for number in np.argsort(-scores, kind="stable") if scores[number] > 0 and passed[number]]
-        return turns.answer(order, cap)
+        channels = np.maximum(1e-9, 0.7 * (alike > 0) + 0.3 * (words > 0))
+        hits = [number for number in _falling(scores) if scores[number] / channels[number] >= _LEAST][:most]
+        return turns.answer(_falling(_with_neighbours(scores, hits)), cap)
 
     return ask
+
+
+def _with_neighbours(scores: npt.NDArray[np.float64], hits: Sequence[int]) -> npt.NDArray[np.float64]:
+    """The hits, and the two turns before and after each: less the further away, the best of what they are given."""
+    spread = np.zeros_like(scores)
+    for hit in hits:
+        for distance in range(-2, 3):
+            near = hit + distance
+            if 0 <= near < len(scores):
+                spread[near] = max(spread[near], scores[hit] * (1 - 0.15 * abs(distance)))
+    return spread
+
+
+def _falling(scores: npt.NDArray[np.float64]) -> list[int]:
+    return [number for number in np.argsort(-scores, kind="stable").tolist() if scores[number] > 0]
 
 
 def _seed_terms(text: str) -> Counter[str]:

@@ -1,4 +1,7 @@
-"""How much of what a question needs is in the recalled block, against plain BM25 and the original plugin's formula."""
+"""How much of what a question needs is in the recalled block, against plain BM25 and the original plugin's formula.
+
+An archive grows session by session. A question that may see only the first sessions is asked when they are there.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -23,7 +26,7 @@ from holdfast.store.base import MessageRow, PassageText, Scope, VectorRow
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
-__all__ = ["Archive", "Quality", "build", "measure"]
+__all__ = ["Archive", "Quality", "by_limit", "measure"]
 
 Place = tuple[int, int]
 
@@ -58,29 +61,37 @@ class Answer:
     milliseconds: float
 
 
-@dataclass(frozen=True, slots=True)
+Asked: TypeAlias = tuple[Question, Conversation, Answer]
+
+
 class Archive:
     """A conversation in a store of its own, and where each archived message came from."""
 
-    store: SqliteStore
-    places: dict[int, Place]
-    conversation: Conversation
+    def __init__(self, conversation: Conversation, folder: Path, *, embedder: Embedder | None) -> None:
+        self.conversation = conversation
+        self.embedder = embedder
+        self.store = SqliteStore(folder / "bench.db")
+        self.places: dict[int, Place] = {}
+        self._sessions = 0
 
+    def grow(self, sessions: int) -> None:
+        """Archive the sessions up to this many, each in a scope of its own, and embed them."""
+        for number in range(self._sessions, sessions):
+            session = self.conversation.sessions[number]
+            moment = _ms(session.date)
+            scope = Scope(session=f"{number}")
+            ids = self.store.add(
+                [_row(turn, scope=scope, moment=moment, nonce=f"{place}") for place, turn in enumerate(session.turns)]
+            )
+            self.places.update((row_id, (number, place)) for place, row_id in enumerate(ids))
+        self._sessions = max(self._sessions, sessions)
+        if self.embedder is not None:
+            embed_all(self.store, self.embedder)
 
-def build(conversation: Conversation, folder: Path, *, embedder: Embedder | None, limit: int | None = None) -> Archive:
-    """Archive a conversation (its first `limit` sessions), each session a scope of its own."""
-    store = SqliteStore(folder / "bench.db")
-    places: dict[int, Place] = {}
-    for number, session in enumerate(conversation.sessions[:limit]):
-        rows = [
-            _row(turn, scope=Scope(session=f"{number}"), moment=_ms(session.date), nonce=f"{place}")
-            for place, turn in enumerate(session.turns)
-        ]
-        ids = store.add(rows)
-        places.update((row_id, (number, place)) for place, row_id in enumerate(ids))
-    if embedder is not None:
-        embed_all(store, embedder)
-    return Archive(store, places, conversation)
+    def request(self, question: Question, *, cap: int, gate: float | None) -> Request:
+        """A question to all sessions, asked from one of its own."""
+        scope = Scope(session="ask")
+        return Request(texts=(question.text,), scope=scope, across=True, cap=cap, now=_ms(question.date), gate=gate)
 
 
 def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> MessageRow:
@@ -90,7 +101,8 @@ def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> Message
         timestamp=moment,
         name=turn.speaker or None,
     )
-    return MessageRow(scope=scope, message=message, nonce=nonce, passages=tuple(archive.cut(turn.text, speaker=turn.speaker)))
+    passages = tuple(archive.cut(turn.text, speaker=turn.speaker))
+    return MessageRow(scope=scope, message=message, nonce=nonce, passages=passages)
 
 
 def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:
@@ -120,37 +132,37 @@ def measure(
     progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Ask every question of every conversation; the JSON that `holdfast bench recall` prints."""
-    answers: dict[str, list[tuple[Question, Conversation, Answer]]] = {"holdfast": [], "bm25": [], "seed": []}
+    asked: dict[str, list[Asked]] = {"holdfast": [], "bm25": [], "seed": []}
     for conversation in conversations:
-        for limit, questions in _by_limit(conversation):
-            with tempfile.TemporaryDirectory() as folder:
-                held = build(conversation, Path(folder), embedder=embedder, limit=limit)
-                baselines = {"bm25": plain_bm25(conversation, limit), "seed": seed_formula(conversation, limit)}
+        with tempfile.TemporaryDirectory() as folder:
+            held = Archive(conversation, Path(folder), embedder=embedder)
+            baselines = {"bm25": plain_bm25(conversation), "seed": seed_formula(conversation)}
+            for limit, questions in by_limit(conversation):
+                held.grow(limit)
                 for question in questions:
-                    answers["holdfast"].append((question, conversation, _ask(held, question, embedder, cap)))
+                    asked["holdfast"].append((question, conversation, _ask(held, question, cap)))
                     for name, baseline in baselines.items():
-                        answers[name].append((question, conversation, _ask_baseline(baseline, question, cap)))
+                        asked[name].append((question, conversation, _ask_baseline(baseline, question, cap)))
                     progress(1)
-                held.store.close()
-    systems = {name: asdict(_quality(rows)) for name, rows in answers.items()}
-    return {"questions": len(answers["holdfast"]), "cap": cap, "systems": systems}
+            held.store.close()
+    systems = {name: asdict(_quality(rows)) for name, rows in asked.items()}
+    return {"questions": len(asked["holdfast"]), "cap": cap, "systems": systems}
 
 
-def _by_limit(conversation: Conversation) -> list[tuple[int | None, list[Question]]]:
-    """Questions that may search the same sessions together, so that an archive is built once for them."""
-    groups: dict[int | None, list[Question]] = {}
+def by_limit(conversation: Conversation) -> list[tuple[int, list[Question]]]:
+    """Questions that may search the same sessions together, those that may search the fewest first."""
+    groups: dict[int, list[Question]] = {}
     for question in conversation.questions:
-        groups.setdefault(question.limit, []).append(question)
-    return list(groups.items())
+        limit = len(conversation.sessions) if question.limit is None else question.limit
+        groups.setdefault(limit, []).append(question)
+    return sorted(groups.items())
 
 
-def _ask(held: Archive, question: Question, embedder: Embedder | None, cap: int) -> Answer:
-    request = Request(
-        texts=(question.text,), scope=Scope(session="ask"), across=True, cap=cap, now=_ms(question.date), gate=0.0
-    )
-    ranked = search(held.store, request, embedder=embedder, limit=10)
+def _ask(held: Archive, question: Question, cap: int) -> Answer:
+    request = held.request(question, cap=cap, gate=0.0)
+    ranked = search(held.store, request, embedder=held.embedder, limit=10)
     start = time.perf_counter()
-    found = recall(held.store, request, embedder=embedder)
+    found = recall(held.store, request, embedder=held.embedder)
     spent = (time.perf_counter() - start) * 1000
     quoted: dict[Place, int] = {}
     for hit in found.hits:
@@ -166,7 +178,7 @@ def _ask_baseline(baseline: Baseline, question: Question, cap: int) -> Answer:
     return Answer(ranked, quoted, text, (time.perf_counter() - start) * 1000)
 
 
-def _quality(rows: Sequence[tuple[Question, Conversation, Answer]]) -> Quality:
+def _quality(rows: Sequence[Asked]) -> Quality:
     shares = [_shares(*row) for row in rows]
     covered = [share for question, _, answer in rows if (share := _coverage(question, answer)) is not None]
     times = [answer.milliseconds for _, _, answer in rows]

@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, str]] = {
     "forget": "memory:forget",
     "get": "memory:get",
     "import": "memory:import_",
+    "models": "models:models",
     "recall": "memory:recall",
     "reindex": "upkeep:reindex",
     "remember": "memory:remember",

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from holdfast.messages import Message, Part, Text, ToolResult
@@ -87,18 +88,20 @@ def moment(detail: Detail) -> tuple[int, int] | None:
 
 def header(detail: Detail) -> str:
     """What stands before a passage: `[2026-02-10 14:31 user] `."""
-    return f"[{_moment(detail.time)}{_who(detail)}] "
+    return f"[{_moment(detail.time)}{_who(detail.role)}] "
 
 
 def brief_header(detail: Detail) -> str:
     """What stands before a passage that was said right after the one above it: `[assistant] `."""
-    return f"[{_who(detail)}] "
+    return f"[{_who(detail.role)}] "
 
 
-def _who(detail: Detail) -> str:
-    return _quoted(" ".join(detail.role.split()).replace("]", ")"))
+@lru_cache(maxsize=1024)
+def _who(role: str) -> str:
+    return _quoted(" ".join(role.split()).replace("]", ")"))
 
 
+@lru_cache(maxsize=4096)
 def _moment(milliseconds: int) -> str:
     if milliseconds <= 0:
         return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,19 +15,26 @@ import numpy as np
 
 from holdfast.memory import block, facts
 from holdfast.memory.facts import FactHit
-from holdfast.search.columns import Floats
+from holdfast.search import gate
+from holdfast.search.columns import Columns, Floats
 from holdfast.search.dates import pointed_at
-from holdfast.search.embed.base import Embedder
-from holdfast.search.fuse import Parts, Ranking, Recipe, rank
-from holdfast.search.pack import Candidate, Quote, pack
+from holdfast.search.embed.base import CachedEmbedder, Embedder
+from holdfast.search.embed.joint import JointEmbedder
+from holdfast.search.embed.static import StaticEmbedder
+from holdfast.search.fuse import Order, Parts, Ranking, Signals, Weighted, rank
+from holdfast.search.mmr import Item, mmr
+from holdfast.search.pack import LEAST, MOST, Candidate, Quote, pack
+from holdfast.settings import Settings
 from holdfast.store.base import Evidence, PassageText, Question, Scope, Select, Store
-from holdfast.text import terms
+from holdfast.text import is_unsegmented, terms
 from holdfast.tokens import count_text
 
-__all__ = ["Hit", "Recall", "Request", "recall", "search"]
+__all__ = ["Hit", "Recall", "Request", "order_of", "recall", "search"]
 
 _EARLIER: Final = 0.5
 _BATCH: Final = 32
+_VARIED: Final = 50
+"""So many passages are put into a varied order, where that is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +48,9 @@ class Request:
         cap: The most tokens the whole block may have, tags and headers included.
         now: The moment of the question, in Unix milliseconds, for "two weeks ago".
         in_window: Archived messages that the model sees anyway.
-        gate: How much a passage must have to do with the question at least, 0 to 1.
+        gate: How much memory must have to do with the question at least, 0 to 1; None for what was measured.
         knowledge_share: The part of the cap that facts may take; what they leave goes to passages, and back.
+        order: How passages are ordered; `order_of` reads it from settings.
     """
 
     texts: Sequence[str]
@@ -51,9 +59,22 @@ class Request:
     cap: int = 4000
     now: int | None = None
     in_window: Collection[int] = ()
-    gate: float = 0.33
+    gate: float | None = None
     knowledge_share: float = 0.3
-    recipe: Recipe = field(default_factory=Recipe)
+    order: Order = field(default_factory=Order)
+
+
+def order_of(settings: Settings) -> Order:
+    """The order that settings ask for."""
+    search = settings.search
+    weights = Weighted(
+        vector=search.vector_weight,
+        keyword=search.bm25_weight,
+        decay=search.time_decay,
+        least=settings.recall.min_score,
+    )
+    variety = search.mmr.relevance_weight if search.mmr.enabled else None
+    return Order(fusion=search.fusion, weighted=weights, variety=variety)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +113,13 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
+    """What was found, and the passages that were read so far."""
+
     evidence: Evidence
+    signals: Signals
     ranking: Ranking
     weights: dict[str, float]
+    texts: dict[int, PassageText]
 
 
 def search(store: Store, request: Request, *, embedder: Embedder | None = None, limit: int = 10) -> list[Hit]:
@@ -110,23 +135,29 @@ def recall(store: Store, request: Request, *, embedder: Embedder | None = None) 
     found = _look(store, request, embedder)
     known = facts.current(store.fetch(Select(kind="fact", scope=request.scope, across=request.across)))
     chosen_facts = facts.find(known, " ".join(request.texts)) if known else []
-    order = found.ranking.order
-    relevance = float(found.ranking.relevance[order].max(initial=0.0))
-    if relevance < request.gate and not chosen_facts:
-        reason = "nothing in memory has to do with this" if len(order) else "memory has nothing like this"
-        return Recall(relevance=relevance, reason=reason)
-    room = request.cap - _measure(block.render([_line(hit) for hit in chosen_facts[:0]], [_EMPTY]))
+    relevance = gate.relevance(found.signals)
+    passed = relevance >= _least(request, found.signals) and len(found.ranking.order) > 0
+    if not passed and not chosen_facts:
+        return Recall(relevance=relevance, reason="nothing in memory has to do with this")
+    room = request.cap - _measure(_FRAME)
     kept_facts = _fit_facts(chosen_facts, room * request.knowledge_share)
-    room -= sum(_measure(f"- [{hit.fact.type}] {hit.fact.content}\n") for hit in kept_facts)
+    room -= sum(_cost(hit) for hit in kept_facts)
     quotes: list[Quote] = []
-    passages: dict[int, PassageText] = {}
-    if relevance >= request.gate:
-        candidates = _candidates(store, request, found, passages)
-        quotes = pack(candidates, room=room, weights=found.weights, measure=_measure)
-    return _compose(kept_facts, quotes, cap=request.cap, passages=passages, ranking=found.ranking, relevance=relevance)
+    if passed:
+        reader = _Reader(store, request, found)
+        quotes = pack(reader.sizes(), reader.read, room=room, weights=found.weights, measure=_measure)
+    return _compose(kept_facts, quotes, request=request, found=found, relevance=relevance)
 
 
-_EMPTY: Final = block.Detail(role="", time=0, text="")
+def _least(request: Request, signals: Signals) -> float:
+    """The relevance from which on there is a block; the weighted formula has a test of its own for each passage."""
+    if request.gate is not None:
+        return request.gate
+    return 0.0 if request.order.fusion == "weighted" else gate.least(signals)
+
+
+_FRAME: Final = block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")])
+"""A block with nothing in it, to know what the tags cost."""
 
 
 def _look(store: Store, request: Request, embedder: Embedder | None) -> _Found:
@@ -144,15 +175,36 @@ def _look(store: Store, request: Request, embedder: Embedder | None) -> _Found:
     visible = evidence.visible
     if request.in_window:
         visible = visible & ~np.isin(columns["message"], np.array(list(request.in_window)))
-    ranking = rank(
-        columns,
+    signals = Signals(
+        columns=columns,
         visible=visible,
         keywords=evidence.keywords,
         cosine=evidence.cosine,
         dates=_dates(request, evidence),
-        recipe=request.recipe,
+        trust=_trust(request, embedder),
+        now=request.now,
     )
-    return _Found(evidence, ranking, weights)
+    found = _Found(evidence, signals, rank(signals, order=request.order), weights, {})
+    return found if request.order.variety is None else _varied(store, request, found, request.order.variety)
+
+
+def _varied(store: Store, request: Request, found: _Found, weight: float) -> _Found:
+    """The first passages in an order in which none says what another said before it."""
+    first = found.ranking.order[:_VARIED].tolist()
+    found.texts.update((passage.number, passage) for passage in _texts(store, request, first))
+    items = {Item(score=float(found.ranking.scores[n]), text=found.texts[n].text): n for n in first if n in found.texts}
+    order = [items[item] for item in mmr(list(items), relevance_weight=weight)]
+    rest = found.ranking.order[_VARIED:]
+    return replace(found, ranking=replace(found.ranking, order=np.concatenate([np.array(order, np.int64), rest])))
+
+
+def _trust(request: Request, embedder: Embedder | None) -> float:
+    """How far the vectors of a question can be trusted: static tables know nothing of scripts without spaces."""
+    inner = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
+    if not request.texts or not isinstance(inner, StaticEmbedder | JointEmbedder):
+        return 1.0
+    letters = [character for character in request.texts[-1] if character.isalpha()]
+    return 1 - sum(map(is_unsegmented, letters)) / len(letters) if letters else 1.0
 
 
 def _weights(texts: Sequence[str]) -> dict[str, float]:
@@ -177,37 +229,76 @@ def _texts(store: Store, request: Request, numbers: Sequence[int]) -> list[Passa
     return store.fetch(Select(kind="passage", scope=request.scope, across=request.across, ids=tuple(numbers)))
 
 
-def _candidates(store: Store, request: Request, found: _Found, passages: dict[int, PassageText]) -> Iterator[Candidate]:
-    """What may be quoted, in the order in which it is worth its room; texts are read a batch at a time."""
-    columns = found.evidence.columns
-    order = found.ranking.for_quoting(columns, brevity=request.recipe.brevity).tolist()
-    for start in range(0, len(order), _BATCH):
-        numbers = order[start : start + _BATCH]
-        passages.update((passage.number, passage) for passage in _texts(store, request, numbers))
-        for number in numbers:
-            passage = passages.get(number)
-            if passage is None:
-                continue
-            detail = block.Detail(role=passage.speaker, time=passage.time, text="")
-            yield Candidate(
-                passage=number,
-                text=passage.text,
-                windows=passage.windows,
-                window_scores=_window_scores(found.evidence, number),
-                header=block.header(detail),
-            )
+class _Reader:
+    """Reads what may be quoted, in the order in which it is worth its room, a batch of texts at a time."""
+
+    def __init__(self, store: Store, request: Request, found: _Found) -> None:
+        self._store, self._request, self._found = store, request, found
+        recipe, order = request.order.recipe, found.ranking.order
+        if request.order.fusion == "recipe" and request.order.variety is None:
+            order = found.ranking.for_quoting(found.signals.columns, brevity=recipe.brevity, best=recipe.best)
+        self._order: list[int] = order.tolist()
+        self._best = frozenset(self._order[: recipe.best])
+        self._places = {number: place for place, number in enumerate(self._order)}
+        self._scores = _WindowScores(found, self._order)
+
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """Passages and their lengths."""
+        return zip(self._order, self._found.signals.columns["size"][self._order].tolist(), strict=True)
+
+    def read(self, number: int) -> Candidate | None:
+        """A passage that may be quoted; None where it is no longer there."""
+        passages = self._found.texts
+        if number not in passages:
+            place = self._places[number]
+            missing = [near for near in self._order[place : place + _BATCH] if near not in passages]
+            passages.update((passage.number, passage) for passage in _texts(self._store, self._request, missing))
+        passage = passages.get(number)
+        if passage is None:
+            return None
+        detail = _detail(passage, self._found.signals.columns, text="")
+        return Candidate(
+            passage=number,
+            text=passage.text,
+            windows=passage.windows,
+            window_scores=self._scores[number],
+            header=block.header(detail),
+            brief=block.brief_header(detail),
+            group=block.moment(detail),
+            room=MOST if number in self._best else LEAST,
+        )
 
 
-def _window_scores(evidence: Evidence, number: int) -> Floats:
-    """How good each window of a passage is, by words and by vector."""
-    windows = evidence.columns.window_range(number)
-    if len(windows) == 1:
-        return np.ones(1, np.float32)
-    numbers = np.arange(windows.start, windows.stop)
-    scores = _relative(evidence.keywords.windows(numbers, evidence.columns))
-    if evidence.cosine is not None:
-        scores = (scores + _relative(np.maximum(evidence.cosine[numbers], 0))) / np.float32(2)
-    return scores
+def _detail(passage: PassageText, columns: Columns, *, text: str) -> block.Detail:
+    session = int(columns["scope"][passage.number])
+    return block.Detail(role=passage.speaker, time=passage.time, text=text, session=session)
+
+
+_ONE: Final = np.ones(1, np.float32)
+
+
+class _WindowScores:
+    """How good each window of some passages is, by words and by vector: 0 to 1 within its passage."""
+
+    def __init__(self, found: _Found, passages: Sequence[int]) -> None:
+        columns = found.signals.columns
+        firsts = columns["first_window"]
+        chosen = np.sort(np.array(passages, np.int64))
+        counts = np.append(firsts[1:], columns.windows)[chosen] - firsts[chosen]
+        chosen, counts = chosen[counts > 1], counts[counts > 1]
+        places = np.cumsum(counts) - counts
+        numbers = np.arange(counts.sum()) + np.repeat(firsts[chosen] - places, counts)
+        self._parts = dict(zip(chosen.tolist(), map(slice, places.tolist(), (places + counts).tolist()), strict=True))
+        self._words = found.evidence.keywords.windows(numbers, columns)
+        cosine = found.signals.cosine
+        self._vectors = None if cosine is None else np.maximum(cosine[numbers], 0)
+
+    def __getitem__(self, number: int) -> Floats:
+        part = self._parts.get(number)
+        if part is None:
+            return _ONE
+        words = _relative(self._words[part])
+        return words if self._vectors is None else (words + _relative(self._vectors[part])) / np.float32(2)
 
 
 def _relative(values: Floats) -> Floats:
@@ -218,45 +309,41 @@ def _relative(values: Floats) -> Floats:
 def _fit_facts(hits: Sequence[FactHit], room: float) -> list[FactHit]:
     kept: list[FactHit] = []
     for hit in hits:
-        cost = _measure(f"- [{hit.fact.type}] {hit.fact.content}\n")
+        cost = _cost(hit)
         if cost <= room:
             kept.append(hit)
             room -= cost
     return kept
 
 
+def _cost(hit: FactHit) -> float:
+    return _measure(f"- [{hit.fact.type}] {hit.fact.content}\n")
+
+
 def _compose(
-    kept_facts: Sequence[FactHit],
-    quotes: Sequence[Quote],
-    *,
-    cap: int,
-    passages: dict[int, PassageText],
-    ranking: Ranking,
-    relevance: float,
+    kept_facts: Sequence[FactHit], quotes: Sequence[Quote], *, request: Request, found: _Found, relevance: float
 ) -> Recall:
     """The block of what was chosen. What the cap cannot hold after all goes, least relevant first."""
-    chosen = sorted(quotes, key=lambda quote: ranking.scores[quote.passage])
+    columns, scores = found.signals.columns, found.ranking.scores
+    chosen = sorted(quotes, key=lambda quote: scores[quote.passage])
+    lines = [block.Fact(type=hit.fact.type, text=hit.fact.content) for hit in kept_facts]
     while True:
-        ordered = sorted(chosen, key=lambda quote: (passages[quote.passage].time, quote.passage))
-        hits = [_hit(passages[quote.passage], quote.text, ranking) for quote in ordered]
-        text = block.render(
-            [_line(hit) for hit in kept_facts],
-            [block.Detail(role=hit.speaker, time=hit.time, text=hit.text) for hit in hits],
-        )
+        details = {quote.passage: _detail(found.texts[quote.passage], columns, text=quote.text) for quote in chosen}
+        ordered = sorted(details, key=lambda number: (_minute(details[number]), number))
+        text = block.render(lines, [details[number] for number in ordered])
         tokens = count_text(text)
-        if tokens <= cap:
+        if tokens <= request.cap or not chosen:
             break
-        if not chosen:
-            return Recall(relevance=relevance, reason=f"not even the facts fit into {cap} tokens")
         chosen = chosen[1:]
-    reason = "" if text else f"nothing fits into {cap} tokens"
-    return Recall(
-        block=text, tokens=tokens, facts=tuple(kept_facts), hits=tuple(hits), relevance=relevance, reason=reason
-    )
+    if tokens > request.cap or not text:
+        return Recall(relevance=relevance, reason=f"nothing fits into {request.cap} tokens")
+    hits = tuple(_hit(found.texts[number], details[number].text, found.ranking) for number in ordered)
+    return Recall(block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits, relevance=relevance)
 
 
-def _line(hit: FactHit) -> block.Fact:
-    return block.Fact(type=hit.fact.type, text=hit.fact.content)
+def _minute(detail: block.Detail) -> tuple[int, int]:
+    """Oldest first; what was said in the same minute of the same session stays together."""
+    return detail.time // 60_000, detail.session
 
 
 def _hit(passage: PassageText, text: str, ranking: Ranking) -> Hit:

@@ -7,19 +7,25 @@ sum of the original plugin, and reciprocal rank fusion.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from holdfast.search.bm25 import Keywords
+from holdfast.search.centre import Centre, centred
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.dates import Range
 
-__all__ = ["Fusion", "Parts", "Ranking", "Recipe", "rank"]
+__all__ = ["Fusion", "Order", "Parts", "Ranking", "Recipe", "Signals", "Weighted", "rank"]
 
 Fusion: TypeAlias = Literal["recipe", "weighted", "rrf"]
+
+LONGEST_QUOTE: Final = 340
+HEADER: Final = 31
+TYPICAL_QUOTE: Final = 200
+"""Characters of a quote and its header, as far as they can be known before the text is read."""
 
 _DAY: Final = 86_400_000
 _RRF: Final = 60
@@ -34,16 +40,83 @@ class Recipe:
         human: How much more a person's words weigh.
         near: What a person's message takes over from the messages right beside it.
         far: What it takes over from those two away.
+        reach: Up to how many characters a message takes over all of it; a longer one less.
         session: What the best session adds.
         date: What a day that the question names adds.
+        brevity: How much a short quote is preferred where room is scarce.
+        best: So many of the best passages come before all others, and get more room.
     """
 
     vector: float = 0.5
     human: float = 1.3
-    near: float = 0.15
-    far: float = 0.10
-    session: float = 0.25
+    near: float = 0.25
+    far: float = 0.1
+    reach: int = 300
+    session: float = 0.15
     date: float = 0.3
+    brevity: float = 0.2
+    best: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighted:
+    """The original plugin's formula: cosine and relative BM25 by fixed weights, less with each day of age."""
+
+    vector: float = 0.7
+    keyword: float = 0.3
+    decay: float = 0.995
+    least: float = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """How passages are ordered.
+
+    Attributes:
+        fusion: How words and vectors come together.
+        recipe: The weights of the measured recipe.
+        weighted: Those of the original plugin's formula.
+        variety: The weight of relevance against variety (see `holdfast.search.mmr`); None for relevance alone.
+    """
+
+    fusion: Fusion = "recipe"
+    recipe: Recipe = field(default_factory=Recipe)
+    weighted: Weighted = field(default_factory=Weighted)
+    variety: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """What is known before anything is ordered.
+
+    Attributes:
+        columns: All passages.
+        visible: Those that may be ranked.
+        keywords: What the terms of the question say.
+        cosine: How alike each window is to the question; None without vectors.
+        centre: What the visible windows have in common; None where that is not known.
+        dates: The days that the question points at.
+        trust: How much of the vectors' weight counts for this question, 0 to 1.
+        now: The moment of the question, in Unix milliseconds.
+    """
+
+    columns: Columns
+    visible: Bools
+    keywords: Keywords
+    cosine: Floats | None = None
+    centre: Centre | None = None
+    dates: Sequence[Range] = ()
+    trust: float = 1.0
+    now: int | None = None
+
+    def alike(self) -> Floats:
+        """The likeness of each visible passage's best window, 0 at least, apart from what all have in common."""
+        columns = self.columns
+        if self.cosine is None or not columns.passages:
+            return np.zeros(columns.passages, np.float32)
+        windows = self.cosine if self.centre is None else centred(self.cosine, self.centre)
+        best: Floats = np.maximum.reduceat(windows, columns["first_window"])
+        return np.maximum(best, 0) * self.visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +133,7 @@ class Parts:
     neighbours: float
     session: float
     date: float
+    decay: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,82 +142,80 @@ class Ranking:
 
     order: npt.NDArray[np.int64]
     scores: Floats
-    relevance: Floats
     stages: dict[str, Floats]
+
+    def for_quoting(self, columns: Columns, *, brevity: float, best: int) -> npt.NDArray[np.int64]:
+        """The best passages, then the others in the order in which they are worth their room."""
+        first, others = self.order[:best], self.order[best:]
+        cost = (np.minimum(columns["size"][others], LONGEST_QUOTE) + HEADER) / TYPICAL_QUOTE
+        return np.concatenate([first, others[np.argsort(-self.scores[others] * cost**-brevity, kind="stable")]])
 
     def parts(self, passage: int) -> Parts:
         """Why this passage stands where it stands."""
         return Parts(**{name: float(values[passage]) for name, values in self.stages.items()})
 
 
-def rank(
-    columns: Columns,
-    *,
-    visible: Bools,
-    keywords: Keywords,
-    cosine: Floats | None,
-    dates: Sequence[Range] = (),
-    recipe: Recipe = Recipe(),  # noqa: B008 - frozen
-    limit: int = 400,
-) -> Ranking:
-    """Order the visible passages by the recipe. Passages that have nothing to do with the question are left out."""
-    alike = _best_window(columns, cosine)
-    keyword = _relative(keywords.passages)
-    vector = _relative(np.maximum(alike, 0) * visible)
-    weight = recipe.vector if cosine is not None else 0.0
+def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen
+    """Order the visible passages. Those that have nothing to do with the question are left out."""
+    alike = signals.alike()
+    nothing = np.zeros_like(alike)
+    stages = {
+        "keyword": _relative(signals.keywords.passages * signals.visible),
+        "vector": _relative(alike),
+        "share": signals.keywords.share,
+        "cosine": alike,
+        "neighbours": nothing,
+        "session": nothing,
+        "date": nothing,
+        "decay": np.ones_like(alike),
+    }
+    match order.fusion:
+        case "weighted":
+            scores = _weighted(signals, stages, order.weighted)
+        case "rrf":
+            scores = _reciprocal(stages)
+        case "recipe":
+            scores = _recipe(signals, stages, order.recipe)
+    return Ranking(order=_best(scores * signals.visible, limit), scores=scores, stages=stages)
+
+
+# --- the recipe ------------------------------------------------------------------
+
+
+def _recipe(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -> Floats:
+    columns = signals.columns
     human = columns["human"]
-    first = _relative((1 - weight) * keyword + weight * vector) * np.where(
-        human, np.float32(recipe.human), np.float32(1)
-    )
-    neighbours = np.where(human, _neighbours(first, columns, visible, recipe), np.float32(0))
-    scores = _relative(first + neighbours)
-    session = recipe.session * _relative(keywords.sessions)[columns["scope"]] if columns.passages else scores
-    scores = np.where(scores > 0, scores + session, 0)
-    date = _dated(scores, columns["time"], dates) * np.float32(recipe.date)
-    scores = (scores + date * scores.max(initial=0)).astype(np.float32) * visible
-    return Ranking(
-        order=_best(scores, limit),
-        scores=scores,
-        relevance=relevance(keywords.share, alike if cosine is not None else None),
-        stages={
-            "keyword": keyword,
-            "vector": vector,
-            "share": keywords.share,
-            "cosine": alike,
-            "neighbours": neighbours,
-            "session": session,
-            "date": date,
-        },
-    )
+    first = _relative(_first(signals, stages, recipe)) * np.where(human, np.float32(recipe.human), np.float32(1))
+    taken = _neighbours(first, columns, recipe)
+    stages["neighbours"] = np.where(human, taken, np.float32(0)) * signals.visible
+    scores = _relative(first + stages["neighbours"])
+    if columns.passages:
+        session = np.float32(recipe.session) * _relative(signals.keywords.sessions)[columns["scope"]]
+        stages["session"] = np.where(scores > 0, session, np.float32(0))
+    scores = scores + stages["session"]
+    stages["date"] = _dated(scores, columns["time"], signals.dates) * np.float32(recipe.date)
+    dated: Floats = (scores + stages["date"] * scores.max(initial=0)).astype(np.float32)
+    return dated
 
 
-def relevance(share: Floats, cosine: Floats | None) -> Floats:
-    """How much a passage has to do with the question, on a scale that does not depend on the others."""
-    return share if cosine is None else ((share + np.maximum(cosine, 0)) / 2).astype(np.float32)
+def _first(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -> Floats:
+    """Words and vectors, each relative to the best."""
+    vector = np.float32(recipe.vector * signals.trust if signals.cosine is not None else 0)
+    first: Floats = (1 - vector) * stages["keyword"] + vector * stages["vector"]
+    return first
 
 
-def _best_window(columns: Columns, cosine: Floats | None) -> Floats:
-    """The likeness of each passage's best window."""
-    if cosine is None or not columns.passages:
-        return np.zeros(columns.passages, np.float32)
-    best: Floats = np.maximum.reduceat(cosine, columns["first_window"])
-    return best
-
-
-def _relative(values: Floats) -> Floats:
-    largest = values.max(initial=0)
-    return values / largest if largest > 0 else values
-
-
-def _neighbours(scores: Floats, columns: Columns, visible: Bools, recipe: Recipe) -> Floats:
+def _neighbours(scores: Floats, columns: Columns, recipe: Recipe) -> Floats:
     """What each passage takes over from those around it in the same session."""
-    padded = np.append(scores * visible, np.float32(0))  # index -1 is "none"
+    padded = np.append(scores, np.float32(0))  # index -1 is "none"
     before = np.append(columns["previous"], -1)
     after = np.append(columns.following(), -1)
     near = padded[before] + padded[after]
     far = padded[before[before]] + padded[after[after]]
-    taken: Floats = (recipe.near * near + recipe.far * far)[:-1].astype(np.float32)
-    return taken
+    taken = (recipe.near * near + recipe.far * far)[:-1]
+    share = np.minimum(1, recipe.reach / np.maximum(1, columns["size"]))
+    scaled: Floats = (taken * share).astype(np.float32)
+    return scaled
 
 
 def _dated(scores: Floats, times: npt.NDArray[np.int64], dates: Sequence[Range]) -> Floats:
@@ -152,6 +224,42 @@ def _dated(scores: Floats, times: npt.NDArray[np.int64], dates: Sequence[Range])
     for start, stop in dates:
         inside |= (times >= start) & (times < stop)
     return (inside & (scores > 0)).astype(np.float32)
+
+
+# --- the others --------------------------------------------------------------------
+
+
+def _weighted(signals: Signals, stages: dict[str, Floats], weights: Weighted) -> Floats:
+    """Fixed weights; what is under the least score, by the weights of the channels that found it, is out."""
+    vector = weights.vector if signals.cosine is not None else 0.0
+    stages["decay"] = _decay(signals, weights.decay)
+    scores = (vector * stages["cosine"] + weights.keyword * stages["keyword"]) * stages["decay"]
+    channels = vector * (stages["cosine"] > 0) + weights.keyword * (stages["keyword"] > 0)
+    passed = scores >= np.float32(weights.least) * np.maximum(channels, np.float32(1e-6))
+    kept: Floats = np.where(passed, scores, 0).astype(np.float32)
+    return kept
+
+
+def _decay(signals: Signals, left: float) -> Floats:
+    """What is left of a score after the days that went by; all of it where the day is not known."""
+    times = signals.columns["time"]
+    now = signals.now if signals.now is not None else int(times.max(initial=0))
+    days = np.where(times > 0, np.maximum(0, now - times) / _DAY, 0)
+    return (np.float64(left) ** days).astype(np.float32)
+
+
+def _reciprocal(stages: dict[str, Floats]) -> Floats:
+    """The sum of 1 / (60 + rank) over the lists that a passage is in."""
+    scores = np.zeros_like(stages["keyword"])
+    for name in ("keyword", "vector"):
+        found = _best(stages[name], len(scores))
+        scores[found] += (1 / (_RRF + 1 + np.arange(len(found)))).astype(np.float32)
+    return scores
+
+
+def _relative(values: Floats) -> Floats:
+    largest = values.max(initial=0)
+    return values / largest if largest > 0 else values
 
 
 def _best(scores: Floats, limit: int) -> npt.NDArray[np.int64]:

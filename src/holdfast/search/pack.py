@@ -1,29 +1,35 @@
 """What to quote under a token cap: the right stretch of each passage, whole sentences, the header charged.
 
 A short passage is quoted whole. Of a long one the stretch of sentences is taken that holds most of the
-question, near its best window.
+question, near its best window; the best passages get more room than the others.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from holdfast.search.columns import Floats
 from holdfast.text import terms
 
-__all__ = ["Candidate", "Quote", "excerpt", "pack"]
+__all__ = ["LEAST", "MOST", "Candidate", "Quote", "excerpt", "pack"]
 
 WHOLE: Final = 400
 """A passage up to this long is quoted whole."""
 LEAST: Final = 310
 """Characters of an excerpt at least."""
+MOST: Final = 800
+"""Characters of an excerpt of one of the best passages."""
+SLACK: Final = 60
+"""So many more, where a sentence ends there."""
 SENTENCE: Final = 200
 """A longer sentence may be cut at a space."""
 CRUMB: Final = 40
 """A shorter sentence stays with the next."""
+CHARACTERS: Final = 3
+"""No token has more characters."""
 SMALLEST: Final = 12
 """Tokens: with less room than this there is nothing left to quote."""
 
@@ -36,13 +42,27 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A passage that may be quoted: its text, its windows, how good each window is (0 to 1), and its header."""
+    """A passage that may be quoted.
+
+    Attributes:
+        passage: Its number.
+        text: Its words.
+        windows: Its windows, as offsets.
+        window_scores: How good each window is, 0 to 1.
+        header: What stands before it.
+        brief: What stands before it where another of its group is quoted too.
+        group: Passages that were said together; None for one that stands alone.
+        room: How many characters it may take.
+    """
 
     passage: int
     text: str
     windows: Sequence[Span]
     window_scores: Floats
     header: str
+    brief: str = ""
+    group: Hashable | None = None
+    room: int = LEAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,33 +76,46 @@ class Quote:
 
 
 def pack(
-    candidates: Iterable[Candidate],
+    sizes: Iterable[tuple[int, int]],
+    read: Callable[[int], Candidate | None],
     *,
     room: float,
     weights: Mapping[str, float],
     measure: Callable[[str], float],
 ) -> list[Quote]:
-    """Quote candidates in the order they come, each that fits in what is left of `room` tokens."""
+    """Quote passages in the order they come, each that fits in what is left of `room` tokens.
+
+    `sizes` are passages and their lengths in characters; one is read only if it may fit.
+    """
     quotes: list[Quote] = []
-    for candidate in candidates:
-        span = excerpt(candidate, weights)
-        words = candidate.text[slice(*span)].strip()
-        tokens = measure(f"{candidate.header}{words}\n\n")
-        if tokens <= room:
-            quotes.append(Quote(passage=candidate.passage, span=span, text=words, tokens=tokens))
-            room -= tokens
+    groups: set[Hashable] = set()
+    for passage, size in sizes:
         if room < SMALLEST:
             break
+        if min(size, LEAST) > CHARACTERS * room:
+            continue
+        candidate = read(passage)
+        if candidate is None:
+            continue
+        span = excerpt(candidate, weights)
+        words = candidate.text[slice(*span)].strip()
+        known = candidate.group is not None and candidate.group in groups
+        tokens = measure(f"{candidate.brief}{words}\n" if known else f"{candidate.header}{words}\n\n")
+        if tokens <= room:
+            quotes.append(Quote(passage=passage, span=span, text=words, tokens=tokens))
+            groups.add(candidate.group)
+            room -= tokens
     return quotes
 
 
 def excerpt(candidate: Candidate, weights: Mapping[str, float]) -> Span:
     """The stretch of a passage to quote: whole sentences that hold most of the question."""
-    if len(candidate.text) <= WHOLE:
+    if len(candidate.text) <= max(WHOLE, candidate.room):
         return 0, len(candidate.text)
     sentences = _sentences(candidate, weights)
     best = max(_stretches(sentences), key=lambda stretch: _value(sentences[slice(*stretch)], weights))
-    return sentences[best[0]].start, sentences[best[1] - 1].stop
+    first, last = _grown(sentences, *best, room=candidate.room, weights=weights)
+    return sentences[first].start, sentences[last - 1].stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +167,24 @@ def _stretches(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
         if first and sentences[last - 1].stop - sentence.start < LEAST:
             return
         yield first, last
+
+
+def _grown(
+    sentences: Sequence[_Sentence], first: int, last: int, *, room: int, weights: Mapping[str, float]
+) -> tuple[int, int]:
+    """A stretch with the better of the sentences beside it, again and again, while there is room."""
+    while first > 0 or last < len(sentences):
+        before = _worth(sentences[first - 1], weights) if first > 0 else -1.0
+        after = _worth(sentences[last], weights) if last < len(sentences) else -1.0
+        grown = (first - 1, last) if before > after else (first, last + 1)
+        if sentences[grown[1] - 1].stop - sentences[grown[0]].start > room + SLACK:
+            break
+        first, last = grown
+    return first, last
+
+
+def _worth(sentence: _Sentence, weights: Mapping[str, float]) -> float:
+    return sentence.prior + sum(weights[term] for term in set(sentence.terms))
 
 
 def _value(stretch: Sequence[_Sentence], weights: Mapping[str, float]) -> float:

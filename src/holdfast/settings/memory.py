@@ -143,9 +143,9 @@ class Embedding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     base_url: Annotated[str | None, setting("Address of an endpoint other than the provider's.")] = None
     api_key: Annotated[Secret | None, setting("The provider's key; unset, its usual environment variable.")] = None
-    allow_remote: Annotated[
-        bool, setting("Let `auto` send text to a provider whose key is in the environment.")
-    ] = False
+    allow_remote: Annotated[bool, setting("Let `auto` send text to a provider whose key is in the environment.")] = (
+        False
+    )
     batch_size: Annotated[Positive, setting("Texts in one request.")] = 64
     timeout_seconds: Annotated[Positive, setting("The deadline of one request.")] = 60
     cache_entries: Annotated[Count, setting("Queries whose vectors are remembered.")] = 1_000

@@ -61,8 +61,9 @@ def _create_private(path: Path) -> None:
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
-    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    # In this order: a process that is making the tables in this moment marks them as ours in the same transaction.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
     if owner != APPLICATION and tables:
         raise StorageError("a database of another program. Choose another file.", path=path)
 

@@ -64,7 +64,7 @@ class FilesStore:
         self._index: FilesIndex | None = None
         self._matrices: dict[Space, tuple[tuple[object, ...], Matrix | None]] = {}
         with self._current():
-            self._compact()
+            self._tidy()
 
     def __enter__(self) -> Self:
         return self
@@ -78,7 +78,7 @@ class FilesStore:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Lines that were left out, and why. They stay in their files."""
-        return tuple(self._state.problems)
+        return tuple(self._state.problems())
 
     # --- keeping up with the files -------------------------------------------------
 
@@ -88,7 +88,7 @@ class FilesStore:
         if path.exists():
             return True
         try:
-            journal.create(path, [encode_line({"kind": "holdfast", "version": 1})])
+            journal.create(path, [])  # empty: another process may append to it in the same moment
         except StorageError:
             if not self.folder.is_dir():
                 raise
@@ -114,7 +114,6 @@ class FilesStore:
             with journal.locked(self.folder / JOURNAL):
                 self._read()
                 self._state.journal.append(self._adopted())
-                self._finish_forgetting()
                 yield
 
     @contextmanager
@@ -143,15 +142,16 @@ class FilesStore:
             lines.append(encode_line({"kind": "adopted", "segment": name, "n": number}))
         return lines
 
-    def _compact(self) -> None:
-        """Write our own file anew where most of it says nothing any more."""
-        if self._writable and self._state.waste > max(WASTE, len(self._state.messages) + len(self._state.records)):
-            files_forgetting.compact(self._state)
-            self._start_over()
-
-    def _finish_forgetting(self) -> None:
-        if self._state.leftovers:
+    def _tidy(self) -> None:
+        """Finish forgetting that was cut short; write our own file anew where most of it says nothing any more."""
+        state = self._state
+        if not self._writable:
+            return
+        if state.leftovers:
             self._rewrite()
+            self._start_over()
+        elif state.waste > max(WASTE, len(state.messages) + len(state.records)):
+            files_forgetting.compact(state)
             self._start_over()
 
     # --- writing ---------------------------------------------------------------------

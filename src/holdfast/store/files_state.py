@@ -88,7 +88,7 @@ class State:
         self.spaces: dict[tuple[str, str], Space] = {}
         """The space of a vector file, by its name and the digest of what it holds."""
         self.numbers = {"message": 0, "fact": 0, "record": 0, "job": 0, "batch": 0}
-        self.problems: list[Problem] = []
+        self._problems: list[Problem] = []
         self.strangers: dict[str, Placed] = {}
         self.new: list[int] = []
         self.leftovers = False
@@ -128,10 +128,6 @@ class State:
         for name, file in self.files.items():
             for placed in file.read_new():
                 self._take(name, placed, takers[name])
-            if file.torn:
-                self._report(name, 0, "the last line has no end: a write was cut short")
-        for number in self._open:
-            self._report(JOURNAL, 0, f"batch {number} was cut short: none of it counts")
         self._meet_strangers()
 
     def _take(self, name: str, placed: Placed, taker: Callable[[Placed, dict[str, Any]], None]) -> None:
@@ -146,9 +142,16 @@ class State:
             self._report(name, line.number, f"not what it should be: {error}")
 
     def _report(self, name: str, line: int, reason: str) -> None:
-        problem = Problem(name, line, reason)
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self._problems.append(Problem(name, line, reason))
+
+    def problems(self) -> list[Problem]:
+        """Everything that was left out so far, and writes that were cut short."""
+        torn = [name for name, file in self.files.items() if file.torn]
+        return [
+            *self._problems,
+            *(Problem(name, 0, "the last line has no end: a write was cut short") for name in torn),
+            *(Problem(JOURNAL, 0, f"batch {number} was cut short: none of it counts") for number in self._open),
+        ]
 
     def _commit(self, data: Mapping[str, Any], action: Callable[[], None]) -> None:
         """Do what a line says, once its batch is complete."""

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -55,20 +55,20 @@ _COUNTS: Final = {
 class SqliteStore:
     """A store in one file. Safe to use from several threads and processes.
 
-    `wait` is how many seconds a write waits for other processes.
+    It reads and writes over two connections: whoever searches does not wait for whoever writes, nor for another
+    process that does. `wait` is how many seconds a write waits for other processes.
     """
 
     def __init__(self, path: Path | str, *, wait: float = 120.0) -> None:
         self.path = Path(path)
-        self._lock = threading.Lock()
-        self._connection = connect(self.path, wait=wait)
-        try:
+        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        with ExitStack() as opened:
+            self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
             with explained(self.path):
-                migrate(self._connection, path=self.path)
-        except BaseException:
-            self._connection.close()
-            raise
-        self._index = Index(self._connection)
+                migrate(self._writer, path=self.path)
+            self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
+            self._closing = opened.pop_all()
+        self._index = Index(self._reader)
         self._scopes: list[Scope] = []
 
     def __enter__(self) -> Self:
@@ -79,16 +79,16 @@ class SqliteStore:
 
     def close(self) -> None:
         """Let go of the file."""
-        with self._lock:
-            self._connection.close()
+        with self._write_lock, self._read_lock:
+            self._closing.close()
 
     # --- writing -------------------------------------------------------------
 
     def add(self, rows: Sequence[Row], /) -> list[int]:
         """Keep rows, all or none, durable when this returns."""
-        with self._lock, explained(self.path), write_transaction(self._connection):
+        with self._write_lock, explained(self.path), write_transaction(self._writer):
             numbers = [self._add(row) for row in rows]
-            sealing.seal(self._connection)
+            sealing.seal(self._writer)
             self._seal_vectors(rows)
         return numbers
 
@@ -99,8 +99,8 @@ class SqliteStore:
             case MessageRow():
                 return self._set_flags(row)
             case VectorRow():
-                space = vector_table.space_number(self._connection, row.space, create=True)
-                return vector_table.put(self._connection, row, space or 0)
+                space = vector_table.space_number(self._writer, row.space, create=True)
+                return vector_table.put(self._writer, row, space or 0)
             case FactRow():
                 return self._add_fact(row)
             case Record():
@@ -112,32 +112,32 @@ class SqliteStore:
                 )
 
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
-        return int(self._connection.execute(statement, values).lastrowid or 0)
+        return int(self._writer.execute(statement, values).lastrowid or 0)
 
     def _add_message(self, row: MessageRow) -> int:
         scope = self._scope(row.scope)
         digest = bytes.fromhex(row.message.digest)
-        if forgetting.is_forgotten(self._connection, scope, digest):
+        if forgetting.is_forgotten(self._writer, scope, digest):
             return 0
         key = (scope, digest, text_bytes(row.nonce))
         query = "SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?"
-        if known := self._connection.execute(query, key).fetchone():
+        if known := self._writer.execute(query, key).fetchone():
             return int(known[0])
         number = self._insert(
             "INSERT INTO messages(scope, digest, nonce, flags, body) VALUES (?, ?, ?, ?, ?)",
             (*key, _flags(row), encode_message(row.message)),
         )
-        insert_passages(self._connection, row.message, row.passages, scope=scope, number=number)
+        insert_passages(self._writer, row.message, row.passages, scope=scope, number=number)
         return number
 
     def _set_flags(self, row: MessageRow) -> int:
         update = "UPDATE messages SET flags = ? WHERE id = ? AND scope = ?"
-        changed = self._connection.execute(update, (_flags(row), row.id, self._scope(row.scope)))
+        changed = self._writer.execute(update, (_flags(row), row.id, self._scope(row.scope)))
         return row.id if changed.rowcount else 0
 
     def _add_fact(self, row: FactRow) -> int:
         scope = self._scope(row.scope)
-        if forgetting.is_forgotten(self._connection, scope, forgetting.fact_digest(row.id)):
+        if forgetting.is_forgotten(self._writer, scope, forgetting.fact_digest(row.id)):
             return 0
         return self._insert(
             "INSERT INTO facts(scope, id, data) VALUES (?, ?, ?)",
@@ -148,8 +148,8 @@ class SqliteStore:
         key = (self._scope(row.scope), row.kind, row.key)
         values = (row.time, sqlite_rows.data_to_json(row.data))
         query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
-        if known := self._connection.execute(query, key).fetchone():
-            self._connection.execute("UPDATE records SET time = ?, data = ? WHERE id = ?", (*values, *known))
+        if known := self._writer.execute(query, key).fetchone():
+            self._writer.execute("UPDATE records SET time = ?, data = ? WHERE id = ?", (*values, *known))
             return int(known[0])
         insert = "INSERT INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)"
         return self._insert(insert, (*key, *values))
@@ -160,13 +160,13 @@ class SqliteStore:
             if isinstance(row, VectorRow):
                 touched[row.space].append(row.passage)
         for space, passages in touched.items():
-            number = vector_table.space_number(self._connection, space, create=True) or 0
-            vector_table.seal(self._connection, number, dimension=space.dimension, passages=passages)
+            number = vector_table.space_number(self._writer, space, create=True) or 0
+            vector_table.seal(self._writer, number, dimension=space.dimension, passages=passages)
 
     def _scope(self, scope: Scope) -> int:
         values = (scope.tenant, scope.project, scope.agent, scope.session)
         query = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ? AND session = ?"
-        if known := self._connection.execute(query, values).fetchone():
+        if known := self._writer.execute(query, values).fetchone():
             return int(known[0])
         insert = "INSERT INTO scopes VALUES ((SELECT coalesce(max(id) + 1, 0) FROM scopes), ?, ?, ?, ?)"
         return self._insert(insert, values)
@@ -177,7 +177,7 @@ class SqliteStore:
         """Read rows of one kind that the reader may see, oldest first."""
         with self._reading():
             self._learn_scopes()
-            return sqlite_rows.read(self._connection, select, scopes=self._scopes, path=self.path)
+            return sqlite_rows.read(self._reader, select, scopes=self._scopes, path=self.path)
 
     def match(self, question: Question, /) -> Evidence:
         """Say what every visible passage has to do with a question."""
@@ -211,13 +211,13 @@ class SqliteStore:
         owner = "tenant = ? AND project = ? AND agent = ?" + ("" if across else " AND session = ?")
         values = (scope.tenant, scope.project, scope.agent, *(() if across else (scope.session,)))
         mine = np.zeros(len(self._scopes), np.bool_)
-        mine[[number for (number,) in self._connection.execute(f"SELECT id FROM scopes WHERE {owner}", values)]] = True
+        mine[[number for (number,) in self._reader.execute(f"SELECT id FROM scopes WHERE {owner}", values)]] = True
         return mine
 
     def _cosine(self, question: Question, visible: Bools | None) -> Floats | None:
         if question.vector is None or question.space is None:
             return None
-        number = vector_table.space_number(self._connection, question.space, create=False)
+        number = vector_table.space_number(self._reader, question.space, create=False)
         if number is None:
             return None
         columns = self._index.columns
@@ -228,32 +228,32 @@ class SqliteStore:
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
         """Passages that have no vectors in this space yet, oldest first, whosever they are."""
         with self._reading():
-            number = vector_table.space_number(self._connection, space, create=False)
-            missing = vector_table.without(self._connection, number, limit=limit)
-            return sqlite_rows.passages(self._connection, missing, path=self.path)
+            number = vector_table.space_number(self._reader, space, create=False)
+            missing = vector_table.without(self._reader, number, limit=limit)
+            return sqlite_rows.passages(self._reader, missing, path=self.path)
 
     def embedded(self, space: Space) -> int:
         """How many passages have vectors in this space."""
         with self._reading():
-            number = vector_table.space_number(self._connection, space, create=False)
-            return vector_table.embedded(self._connection, number)
+            number = vector_table.space_number(self._reader, space, create=False)
+            return vector_table.embedded(self._reader, number)
 
     def counts(self) -> dict[str, int]:
         """How many messages, passages, sessions and facts there are, and how many bytes they take."""
         with self._reading():
-            found = {name: self._connection.execute(query).fetchone()[0] for name, query in _COUNTS.items()}
-            return found | {"bytes": found["bytes"] * self._connection.execute("PRAGMA page_size").fetchone()[0]}
+            found = {name: self._reader.execute(query).fetchone()[0] for name, query in _COUNTS.items()}
+            return found | {"bytes": found["bytes"] * self._reader.execute("PRAGMA page_size").fetchone()[0]}
 
     def _learn_scopes(self) -> None:
         query = "SELECT tenant, project, agent, session FROM scopes WHERE id >= ? ORDER BY id"
-        for tenant, project, agent, session in self._connection.execute(query, (len(self._scopes),)):
+        for tenant, project, agent, session in self._reader.execute(query, (len(self._scopes),)):
             self._scopes.append(Scope(tenant=tenant, project=project, agent=agent, session=session))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """See one state of the store throughout. What was half learned when reading failed is forgotten."""
-        with self._lock, explained(self.path):
-            self._connection.execute("BEGIN")
+        with self._read_lock, explained(self.path):
+            self._reader.execute("BEGIN")
             try:
                 yield
             except BaseException:
@@ -261,8 +261,8 @@ class SqliteStore:
                 self._scopes.clear()
                 raise
             finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("COMMIT")
+                if self._reader.in_transaction:
+                    self._reader.execute("COMMIT")
 
     # --- forgetting ------------------------------------------------------------
 
@@ -270,11 +270,11 @@ class SqliteStore:
         """Forget messages and facts for good, from tables, index and log; take out records and jobs."""
         if select.kind == "passage":
             raise InputError("a passage goes with its message: remove that")
-        with self._lock, explained(self.path):
-            with write_transaction(self._connection):
-                numbers = forgetting.remove(self._connection, select)
+        with self._write_lock, explained(self.path):
+            with write_transaction(self._writer):
+                numbers = forgetting.remove(self._writer, select)
             if numbers and select.kind in {"message", "fact"}:
-                forgetting.scrub(self._connection, path=self.path)
+                forgetting.scrub(self._writer, path=self.path)
         return numbers
 
 

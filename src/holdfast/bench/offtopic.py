@@ -1,0 +1,63 @@
+"""Questions of one conversation asked of another: how many get a block that has nothing to do with them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.bench.datasets import Conversation, Question
+from holdfast.bench.recall import Archive, by_limit
+from holdfast.errors import InputError
+from holdfast.memory.recall import recall
+from holdfast.search.embed.base import Embedder
+
+__all__ = ["measure"]
+
+
+def measure(
+    conversations: Sequence[Conversation],
+    *,
+    embedder: Embedder | None,
+    cap: int = 4000,
+    progress: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Ask every question of its own conversation, and of another; the JSON that `holdfast bench offtopic` prints.
+
+    `kept` is the share of questions that get a block from their own conversation, `injected_offtopic` that of
+    those that get one from the other.
+    """
+    if len(conversations) < 2:  # noqa: PLR2004 - one to ask, one to be asked
+        raise InputError("off-topic questions need a data set of at least two conversations")
+    own: list[bool] = []
+    other: list[bool] = []
+    for number, conversation in enumerate(conversations):
+        with _archive(conversation, embedder) as mine, _archive(conversations[number - 1], embedder) as foreign:
+            foreign.grow(len(foreign.conversation.sessions))
+            for limit, questions in by_limit(conversation):
+                mine.grow(limit)
+                for question in questions:
+                    own.append(_gets_block(mine, question, cap))
+                    other.append(_gets_block(foreign, question, cap))
+                    progress(1)
+    return {"questions": len(own), "kept": _share(own), "injected_offtopic": _share(other)}
+
+
+@contextmanager
+def _archive(conversation: Conversation, embedder: Embedder | None) -> Iterator[Archive]:
+    with tempfile.TemporaryDirectory() as folder:
+        held = Archive(conversation, Path(folder), embedder=embedder)
+        try:
+            yield held
+        finally:
+            held.store.close()
+
+
+def _gets_block(held: Archive, question: Question, cap: int) -> bool:
+    return bool(recall(held.store, held.request(question, cap=cap, gate=None), embedder=held.embedder).block)
+
+
+def _share(answers: Sequence[bool]) -> float:
+    return round(sum(answers) / len(answers), 4)

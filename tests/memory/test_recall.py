@@ -1,0 +1,230 @@
+"""Recall: what comes back for a question, under a cap, and why nothing does."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from embed_models import static_folder
+from holdfast.memory import archive
+from holdfast.memory.recall import Request, order_of, recall, search
+from holdfast.messages import Message, Text
+from holdfast.search.embed.base import CachedEmbedder
+from holdfast.search.embed.joint import JointEmbedder
+from holdfast.search.embed.static import StaticEmbedder
+from holdfast.search.fuse import Order, Weighted
+from holdfast.search.vectors import quantise
+from holdfast.settings import Settings
+from holdfast.store.base import FactRow, Scope, VectorRow
+from holdfast.store.sqlite import SqliteStore
+from holdfast.tokens import count_text
+
+SCOPE = Scope(session="s")
+MOMENT = 1_770_733_860_000  # 2026-02-10 14:31 UTC
+MINUTE = 60_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    """An empty store."""
+    with SqliteStore(tmp_path / "holdfast.db") as opened:
+        yield opened
+
+
+def say(store: SqliteStore, *texts: str, scope: Scope = SCOPE, role: str = "user", step: int = MINUTE) -> list[int]:
+    """Archive messages, one every `step` milliseconds."""
+    messages = [
+        Message(role=role, parts=(Text(text=text),), timestamp=MOMENT + step * place)  # type: ignore[arg-type]
+        for place, text in enumerate(texts)
+    ]
+    return store.add(archive.rows(messages, scope=scope))
+
+
+def asking(*texts: str, **more: Any) -> Request:
+    """A question to the session."""
+    return replace(Request(texts=texts, scope=SCOPE), **more)
+
+
+def embed(store: SqliteStore, embedder: CachedEmbedder | StaticEmbedder | JointEmbedder) -> None:
+    """Give every passage its vectors."""
+    rows = [
+        VectorRow(
+            space=embedder.space, passage=each.number, vectors=quantise(embedder.embed([each.text], kind="passage"))
+        )
+        for each in store.without_vectors(embedder.space, limit=1000)
+    ]
+    store.add(rows)
+
+
+def test_what_was_said_comes_back(store: SqliteStore) -> None:
+    """The block holds the passage that answers, with its moment and its speaker, and counts its tokens."""
+    say(store, "We deploy to Frankfurt on Tuesdays.", "Lunch was good today, thanks.")
+    found = recall(store, asking("Where do we deploy?"))
+    assert "[2026-02-10 14:31 user] We deploy to Frankfurt on Tuesdays." in found.block
+    assert found.tokens == count_text(found.block)
+    assert found.hits[0].parts.keyword > 0
+    assert not found.reason
+
+
+def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> None:
+    """Memory keeps silent, and says why."""
+    say(store, "We deploy to Frankfurt on Tuesdays.", "Lunch was good today, thanks.")
+    found = recall(store, asking("Explain quantum chromodynamics to a child"))
+    assert found.block == ""
+    assert found.reason == "nothing in memory has to do with this"
+
+
+def test_an_empty_memory_says_so(store: SqliteStore) -> None:
+    """No rows, no block, no error; and no question finds nothing."""
+    assert recall(store, asking("anything")).reason
+    assert recall(store, asking()).reason
+    assert search(store, asking()) == []
+
+
+def test_quotes_stand_oldest_first(store: SqliteStore) -> None:
+    """Whatever the rank, a block is read like a conversation."""
+    say(store, "The port is 8080.", "Which port? The port of the port service.", "Now the port is 9090.")
+    block = recall(store, asking("port")).block
+    assert block.index("8080") < block.index("Which port") < block.index("9090")
+
+
+def test_what_was_said_together_shares_its_moment(store: SqliteStore) -> None:
+    """The moment is told once for what was said in the same minute of a session."""
+    say(store, "The port is 8080.", "The port was 80.", step=1000)
+    block = recall(store, asking("port")).block
+    assert "[2026-02-10 14:31 user] The port is 8080.\n[user] The port was 80.\n</detail>" in block
+
+
+def test_what_the_model_sees_is_not_recalled(store: SqliteStore) -> None:
+    """Messages in the window stay out of the block."""
+    first, _ = say(store, "The port is 8080.", "The port was 80 before.")
+    found = recall(store, asking("port", in_window=[first]))
+    assert [hit.text for hit in found.hits] == ["The port was 80 before."]
+
+
+def test_other_sessions_are_seen_on_request_only(store: SqliteStore) -> None:
+    """A session is its own; the agent's others are seen across."""
+    say(store, "The port is 8080.", scope=Scope(session="other"))
+    assert not recall(store, asking("port")).block
+    assert recall(store, asking("port", across=True)).block
+    say(store, "The port is 1234.", scope=Scope(tenant="else", session="s"))
+    assert "1234" not in recall(store, asking("port", across=True)).block
+
+
+@pytest.mark.parametrize("cap", [0, 1, 20, 40, 60, 100, 500, 4000])
+def test_the_cap_holds(store: SqliteStore, cap: int) -> None:
+    """Tags, headers, facts and quotes together are never more than the cap."""
+    say(store, *(f"The port of service {number} is {8000 + number}. 端口是{8000 + number}。" for number in range(60)))
+    store.add([FactRow(scope=SCOPE, id="f", type="config", content="The port of the gateway is 443.", time=1)])
+    found = recall(store, asking("which port 端口", cap=cap))
+    assert count_text(found.block) == found.tokens <= cap
+    assert bool(found.block) != bool(found.reason)
+
+
+def test_facts_come_before_passages(store: SqliteStore) -> None:
+    """A fact that answers is in the block, within its share."""
+    say(store, "The port is 8080.")
+    store.add([FactRow(scope=SCOPE, id="f", type="config", content="The port is 8080.", time=1)])
+    found = recall(store, asking("which port is it?"))
+    assert "<knowledge>\n- [config] The port is 8080.\n</knowledge>" in found.block
+    assert found.facts[0].fact.id == "f"
+
+
+def test_a_fact_is_told_though_no_passage_is_relevant(store: SqliteStore) -> None:
+    """Facts have a test of their own."""
+    say(store, "Lunch was good today, thanks.")
+    store.add([FactRow(scope=SCOPE, id="f", type="config", content="The gateway port is 443", time=1)])
+    found = recall(store, asking("gateway port"))
+    assert "<knowledge>" in found.block
+    assert "<detail>" not in found.block
+
+
+def test_the_newest_message_weighs_most(store: SqliteStore) -> None:
+    """Earlier messages of the user help, the last one decides."""
+    say(store, "The cat is called Miro.", "The port is 8080.")
+    assert search(store, asking("the cat", "the port"))[0].text == "The port is 8080."
+    assert {hit.text for hit in search(store, asking("the cat", "the port"))} == {
+        "The cat is called Miro.",
+        "The port is 8080.",
+    }
+
+
+def test_a_recalled_block_is_not_found_again(store: SqliteStore) -> None:
+    """What was recalled and came back in a message is not archived, so it cannot be recalled (I7)."""
+    say(store, "The port is 8080.")
+    block = recall(store, asking("port")).block
+    say(store, f"{block}\n\nThanks for that, noted.", step=0)
+    assert [hit.text for hit in search(store, asking("port 8080")) if "8080" in hit.text] == ["The port is 8080."]
+
+
+def test_vectors_find_what_words_do_not(store: SqliteStore, tmp_path: Path) -> None:
+    """With a static model a question finds what means the same, and the parts say so."""
+    say(store, "my kitten", "quarter revenue", "a dog")
+    embedder = CachedEmbedder(JointEmbedder([StaticEmbedder.from_folder(static_folder(tmp_path / "model"))]))
+    embed(store, embedder)
+    best = search(store, asking("cat"), embedder=embedder)[0]
+    assert best.text == "my kitten"
+    assert best.parts.vector == pytest.approx(1)
+    assert best.parts.keyword == 0
+
+
+def test_static_vectors_are_not_trusted_with_scripts_without_spaces(store: SqliteStore, tmp_path: Path) -> None:
+    """For a Chinese question words decide, whatever a static table says."""
+    say(store, "猫在哪里", "dog dog dog")
+    embedder = StaticEmbedder.from_folder(static_folder(tmp_path / "model"))
+    embed(store, embedder)
+    assert search(store, asking("猫在哪"), embedder=embedder)[0].text == "猫在哪里"
+
+
+def test_settings_choose_the_order() -> None:
+    """Fusion, weights, decay, the least score and variety come from the settings."""
+    given = {
+        "search": {
+            "fusion": "weighted",
+            "vector_weight": 0.6,
+            "bm25_weight": 0.4,
+            "time_decay": 0.9,
+            "mmr": {"enabled": True},
+        },
+        "recall": {"min_score": 0.5},
+    }
+    assert order_of(msgspec.convert(given, Settings)) == Order(
+        fusion="weighted", weighted=Weighted(vector=0.6, keyword=0.4, decay=0.9, least=0.5), variety=0.7
+    )
+    assert order_of(Settings()) == Order()
+
+
+@pytest.mark.parametrize("order", [Order(fusion="weighted"), Order(fusion="rrf"), Order(variety=0.5)])
+def test_every_order_answers(store: SqliteStore, order: Order) -> None:
+    """Each way of ordering finds the passage and stays within the cap."""
+    say(store, "The port is 8080.", "The port is 8080!", "Lunch is at noon.")
+    found = recall(store, asking("The port is 8080", order=order))
+    assert "8080" in found.block
+    assert found.tokens <= 4000
+
+
+def test_variety_parts_copies(store: SqliteStore) -> None:
+    """With variety asked for, a near copy stands behind another passage."""
+    say(store, "The port is 8080 for the api.", "The port is 8080 for the api!", "A port is a harbour too.")
+    plain = [hit.text for hit in search(store, asking("port 8080 api"))]
+    varied = [hit.text for hit in search(store, asking("port 8080 api", order=Order(variety=0.3)))]
+    assert plain[1].endswith("api!") or plain[0].endswith("api!")
+    assert varied[1] == "A port is a harbour too."
+
+
+def _long(words: Sequence[str]) -> str:
+    return " ".join(f"Sentence {place} says {word} and little else of note." for place, word in enumerate(words))
+
+
+def test_of_a_long_message_the_right_stretch_is_quoted(store: SqliteStore) -> None:
+    """A reply of many thousand characters does not eat the cap."""
+    words = ["nothing"] * 40 + ["frankfurt"] + ["nothing"] * 40
+    say(store, _long(words), role="assistant")
+    say(store, *(f"Question {number} about frankfurt?" for number in range(4)))
+    found = recall(store, asking("frankfurt"))
+    quoted = next(hit.text for hit in found.hits if hit.speaker == "assistant")
+    assert "frankfurt" in quoted
+    assert len(quoted) < 1000

@@ -1,0 +1,147 @@
+"""The order of passages: the measured recipe, the original plugin's weights, reciprocal ranks."""
+
+import numpy as np
+import pytest
+
+from holdfast.search.centre import Centre
+from holdfast.search.fuse import Fusion, Order, Recipe, Weighted, rank
+from signals import DAY, Said, signals
+
+PLAIN = Order(recipe=Recipe(human=1, near=0, far=0, session=0, date=0))
+TALK = [Said("we deploy to Frankfurt"), Said("the cat sleeps"), Said("lunch was good"), Said("a second cat came")]
+
+
+def test_the_passage_with_the_words_comes_first() -> None:
+    """What holds the question's words stands before what does not, and what has nothing of it is left out."""
+    found = rank(signals(TALK, "where do we deploy?"), order=PLAIN)
+    assert found.order.tolist() == [0]
+
+
+def test_vectors_find_what_words_do_not() -> None:
+    """A passage that is like the question is found without a word of it."""
+    found = rank(signals(TALK, "feline", cosine=[0, 0.8, 0, 0.6]), order=PLAIN)
+    assert found.order.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("fusion", ["recipe", "weighted", "rrf"])
+def test_what_may_not_be_seen_is_in_no_ranking(fusion: Fusion) -> None:
+    """A hidden passage is neither ranked nor changes the order of the others."""
+    order = Order(fusion=fusion, weighted=Weighted(least=0))
+    shown = rank(signals(TALK, "cat", hidden=[3], cosine=[0.1, 0.5, 0.2, 0.9]), order=order)
+    assert 3 not in shown.order
+    assert shown.order[0] == 1
+    alone = rank(signals(TALK[:3], "cat", cosine=[0.1, 0.5, 0.2]), order=order)
+    assert shown.order.tolist() == alone.order.tolist()
+
+
+def test_a_persons_words_weigh_more() -> None:
+    """Of two equal passages the one a person said comes first."""
+    said = [Said("the port is 8080", session=0, human=False), Said("the port is 8080", session=1)]
+    assert rank(signals(said, "which port")).order.tolist() == [1, 0]
+
+
+def test_a_question_takes_over_from_its_answer() -> None:
+    """A person's message beside one that matches comes along; a reply does not."""
+    said = [Said("what was it again?"), Said("the port is 8080", human=False), Said("I see", human=False)]
+    assert rank(signals(said, "port 8080")).order.tolist() == [1, 0]
+
+
+def test_a_long_message_takes_over_less() -> None:
+    """The longer a message, the less of its neighbours' score it gets."""
+    said = [Said("hm " * 300), Said("the port is 8080"), Said("hm " * 3)]
+    found = rank(signals(said, "port"))
+    assert found.parts(0).neighbours < found.parts(2).neighbours
+
+
+def test_sessions_do_not_touch() -> None:
+    """Nothing is taken over across the border of a session."""
+    said = [Said("nothing here", session=0), Said("the port is 8080", session=1)]
+    assert rank(signals(said, "port")).order.tolist() == [1]
+
+
+def test_a_session_lifts_its_passages() -> None:
+    """Of two equal passages the one in the session that says more about the question comes first."""
+    said = [
+        Said("the port moved", session=0),
+        Said("lunch " * 12, session=0),
+        Said("the port moved", session=1),
+        Said("filler " * 12, session=1),
+        Said("port port port", session=1),
+    ]
+    order = rank(signals(said, "port"), order=Order(recipe=Recipe(near=0, far=0))).order.tolist()
+    assert order.index(2) < order.index(0)
+
+
+def test_a_named_day_lifts_and_hides_nothing() -> None:
+    """What was said on the days that a question points at comes first; the rest stays."""
+    said = [Said("we met", session=0, time=DAY), Said("we met", session=1, time=50 * DAY)]
+    found = rank(signals(said, "met", dates=[(40 * DAY, 60 * DAY)]))
+    assert found.order.tolist() == [1, 0]
+    assert found.parts(1).date > 0 == found.parts(0).date
+
+
+def test_equal_passages_stand_in_the_order_they_were_said() -> None:
+    """Ranking has no chance in it."""
+    said = [Said("same words", session=number) for number in range(5)]
+    assert rank(signals(said, "same words")).order.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_vectors_that_cannot_be_trusted_do_not_count() -> None:
+    """With no trust in the vectors the words alone decide."""
+    known = signals(TALK, "cat", cosine=[0.9, 0, 0, 0], trust=0.0)
+    assert 0 not in rank(known, order=PLAIN).order
+
+
+def test_what_all_have_in_common_tells_nothing() -> None:
+    """Seen from the centre, a passage that is like everything falls behind one that is like the question alone."""
+    centre = Centre(0.6, np.array([0.95, 0.2, 0.2, 0.2], np.float32), 0.5)
+    cosine = [0.62, 0.60, 0.1, 0.1]
+    raw = rank(signals(TALK, "zzz", cosine=cosine), order=PLAIN)
+    moved = rank(signals(TALK, "zzz", cosine=cosine, centre=centre), order=PLAIN)
+    assert raw.order[0] == 0
+    assert moved.order[0] == 1
+
+
+def test_weighted_scores_lose_with_age() -> None:
+    """The plugin's formula prefers what is newer, and says how much was lost."""
+    said = [Said("the port is 8080", time=DAY), Said("the port is 9090", session=1, time=101 * DAY)]
+    found = rank(signals(said, "port", now=101 * DAY), order=Order(fusion="weighted", weighted=Weighted(least=0)))
+    assert found.order.tolist() == [1, 0]
+    assert found.parts(0).decay == pytest.approx(0.995**100, rel=1e-4)
+
+
+def test_weighted_scores_have_a_least_by_the_channels_that_found_them() -> None:
+    """A hit of words alone is judged by the weight of words alone."""
+    said = [Said("the port is 8080"), Said("unlike", session=1)]
+    found = rank(signals(said, "port", cosine=[0, 0.6]), order=Order(fusion="weighted"))
+    assert found.order.tolist() == [0]
+
+
+def test_reciprocal_ranks_join_both_lists() -> None:
+    """A passage in both lists stands before one that leads a single list."""
+    found = rank(signals(TALK, "cat sleeps", cosine=[0.9, 0.5, 0, 0]), order=Order(fusion="rrf"))
+    assert found.order[0] == 1
+
+
+def test_every_hit_says_why() -> None:
+    """All parts of a score are kept."""
+    found = rank(signals(TALK, "cat", cosine=[0, 0.5, 0, 0.4]))
+    parts = found.parts(1)
+    assert parts.keyword == pytest.approx(1)
+    assert parts.vector == pytest.approx(1)
+    assert parts.cosine == pytest.approx(0.5)
+    assert 0 < parts.share <= 1
+
+
+def test_short_quotes_come_first_where_room_is_scarce() -> None:
+    """Past the best passages a short one is worth more than a long one of nearly the same score."""
+    said = [Said("port 1"), Said("port port " + "word " * 80, session=1), Said("port two", session=2)]
+    known = signals(said, "port", cosine=[0.9, 0.50, 0.49])
+    found = rank(known, order=PLAIN)
+    assert found.for_quoting(known.columns, brevity=0.5, best=1).tolist() == [0, 2, 1]
+
+
+def test_an_empty_archive_has_no_order() -> None:
+    """Nothing is found in nothing, by any way of ordering."""
+    for fusion in ("recipe", "weighted", "rrf"):
+        assert not len(rank(signals([], "anything", cosine=[]), order=Order(fusion=fusion)).order)

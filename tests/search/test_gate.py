@@ -1,0 +1,32 @@
+"""Whether a question has anything to do with the memory."""
+
+import pytest
+
+from holdfast.search import gate
+from signals import Said, signals
+
+TALK = [Said("we deploy to Frankfurt"), Said("the cat sleeps"), Said("lunch was good")]
+
+
+def test_words_alone_are_judged_by_their_share() -> None:
+    """Without vectors the relevance is the share of the question that the best passage holds."""
+    assert gate.relevance(signals(TALK, "deploy to Frankfurt")) == pytest.approx(1)
+    assert gate.relevance(signals(TALK, "quantum chromodynamics")) == 0
+    assert gate.least(signals(TALK, "x")) == gate.LEAST_BY_WORDS
+
+
+def test_vectors_count_as_far_as_words_go_with_them() -> None:
+    """A question in a script that the model does not know is like everything, and still has no block."""
+    assert gate.relevance(signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9])) < gate.LEAST
+    assert gate.relevance(signals(TALK, "where do we deploy", cosine=[0.6, 0.6, 0.6])) > gate.LEAST
+
+
+def test_what_may_not_be_seen_says_nothing() -> None:
+    """Hidden passages do not make a question relevant."""
+    known = signals(TALK, "deploy to Frankfurt", hidden=[0], cosine=[0.9, 0, 0])
+    assert gate.relevance(known) == 0
+
+
+def test_an_empty_memory_is_not_relevant() -> None:
+    """Where there is nothing, nothing is relevant."""
+    assert gate.relevance(signals([], "anything", cosine=[])) == 0

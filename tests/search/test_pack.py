@@ -1,0 +1,101 @@
+"""What is quoted under a cap."""
+
+import numpy as np
+
+from holdfast.search.pack import LEAST, MOST, Candidate, Quote, excerpt, pack
+from holdfast.search.passages import windows
+from holdfast.tokens import count_text
+
+FILLER = "Nothing of interest was said in this sentence at all, and it goes on for a while. "
+ANSWER = "The production database listens on port 5433 since the move. "
+
+
+def candidate(text: str, *, room: int = LEAST, number: int = 0, good: int | None = None, **more: object) -> Candidate:
+    """A passage whose window `good` is the best; unset, all are equal."""
+    spans = windows(text)
+    scores = np.full(len(spans), 0.1, np.float32)
+    scores[slice(None) if good is None else good] = 1
+    known = Candidate(
+        passage=number, text=text, windows=spans, window_scores=scores, header="[2026-02-10 14:31 user] ", room=room
+    )
+    return known if not more else Candidate(**{**{name: getattr(known, name) for name in known.__slots__}, **more})
+
+
+def packed(candidates: list[Candidate], *, room: float) -> list[Quote]:
+    """The quotes of candidates in this order."""
+    known = {each.passage: each for each in candidates}
+    sizes = [(each.passage, len(each.text)) for each in candidates]
+    return pack(sizes, known.get, room=room, weights={"databas": 1.0, "port": 1.0}, measure=lambda text: len(text) / 3)
+
+
+def test_a_short_passage_is_quoted_whole() -> None:
+    """Up to 400 characters nothing is cut."""
+    assert excerpt(candidate("short and good"), {}) == (0, 14)
+
+
+def test_of_a_long_passage_the_answer_is_quoted() -> None:
+    """Whole sentences around the question's words, and not more than needed."""
+    text = FILLER * 6 + ANSWER + FILLER * 6
+    best = next(place for place, (start, stop) in enumerate(windows(text)) if ANSWER in text[start:stop])
+    start, stop = excerpt(candidate(text, good=best), {"databas": 1.0, "port": 1.0})
+    assert ANSWER.strip() in text[start:stop]
+    assert LEAST <= stop - start <= 2 * LEAST
+    assert text[start] == "N" or text[start] == "T"
+
+
+def test_the_best_get_more_room() -> None:
+    """An excerpt of one of the best passages is longer, and still has an end."""
+    text = FILLER * 6 + ANSWER + FILLER * 6
+    start, stop = excerpt(candidate(text, room=MOST, good=1), {"port": 1.0})
+    assert LEAST < stop - start <= MOST + 60
+
+
+def test_chinese_sentences_are_cut_at_their_ends() -> None:
+    """Sentences need no spaces."""
+    text = (
+        "这句话没有什么内容，只是为了占一点地方而写的。" * 20
+        + "数据库端口是五四三三。"
+        + "后面也没有什么内容可说。" * 20
+    )
+    start, stop = excerpt(candidate(text), {"端口": 2.0})
+    assert text[stop - 1] == "。"
+    assert start == 0 or text[start - 1] == "。"
+
+
+def test_quotes_stay_within_the_room() -> None:
+    """What does not fit is passed over, what fits behind it is taken."""
+    found = packed(
+        [candidate("a" * 300, number=1), candidate("b" * 390, number=2), candidate("c" * 30, number=3)], room=150
+    )
+    assert [quote.passage for quote in found] == [1, 3]
+    assert sum(quote.tokens for quote in found) <= 150
+
+
+def test_what_cannot_fit_is_not_even_read() -> None:
+    """A passage too long for what is left costs nothing."""
+    read: list[int] = []
+    pack(
+        [(1, 5000), (2, 20)],
+        read.append,
+        room=20,
+        weights={},
+        measure=count_text,
+    )
+    assert read == [2]
+
+
+def test_a_passage_that_is_gone_is_passed_over() -> None:
+    """Forgotten between ranking and reading: nothing is quoted of it."""
+    assert pack([(1, 10)], lambda _: None, room=100, weights={}, measure=count_text) == []
+
+
+def test_what_was_said_together_shares_a_header() -> None:
+    """The second passage of a minute is charged its speaker alone."""
+    one, two = (candidate("x" * 60, number=number, brief="[user] ", group="minute") for number in (1, 2))
+    first, second = packed([one, two], room=200)
+    assert first.tokens - second.tokens == (len("2026-02-10 14:31 ") + 1) / 3
+
+
+def test_no_room_no_quotes() -> None:
+    """Under a dozen tokens there is nothing to say."""
+    assert packed([candidate("tiny")], room=11) == []

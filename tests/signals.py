@@ -1,0 +1,61 @@
+"""A few passages as ranking sees them, made where a test needs them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.search.bm25 import decode_postings, encode_postings, score, term_id
+from holdfast.search.columns import Columns, PassageRow
+from holdfast.search.fuse import Signals
+from holdfast.text import terms
+
+DAY = 86_400_000
+
+
+@dataclass(frozen=True)
+class Said:
+    """One passage of one window."""
+
+    text: str
+    session: int = 0
+    human: bool = True
+    time: int = 0
+
+
+def signals(
+    passages: Sequence[Said],
+    question: str,
+    *,
+    hidden: Sequence[int] = (),
+    cosine: Sequence[float] | None = None,
+    **more: Any,
+) -> Signals:
+    """What is known of the passages for a question; `cosine` is that of each, `hidden` may not be seen."""
+    columns, windows, found = Columns(), list[int](), list[int]()
+    last: dict[int, int] = {}
+    for number, said in enumerate(passages):
+        words = terms(said.text)
+        windows += [number] * len(words)
+        found += [term_id(word) for word in words]
+        row = PassageRow(
+            message=number + 1,
+            scope=said.session,
+            time=said.time,
+            previous=last.get(said.session, -1),
+            human=said.human,
+            size=len(said.text),
+            window_lengths=(len(words),),
+        )
+        last[said.session] = columns.append(row)
+    numbers, lists = encode_postings(np.array(windows, np.uint32), np.array(found, np.int64))
+    known: Mapping[int, bytes] = dict(zip(numbers.tolist(), lists, strict=True))
+    visible = np.ones(len(passages), np.bool_)
+    visible[list(hidden)] = False
+    asked = Counter(terms(question))
+    postings = [(decode_postings([known[i]] if (i := term_id(term)) in known else []), n) for term, n in asked.items()]
+    vectors = None if cosine is None else np.array(cosine, np.float32)
+    keywords = score([(posting, float(weight)) for posting, weight in postings], columns, visible=visible)
+    return Signals(columns=columns, visible=visible, keywords=keywords, cosine=vectors, **more)
