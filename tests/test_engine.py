@@ -60,12 +60,21 @@ class TestAssemble:
         for provider in ("openai_chat", "anthropic", "openai_responses"):
             assert check(window.render(provider), provider) == []
 
-    def test_what_left_the_window_is_recalled_in_the_same_turn(self, engine: Engine) -> None:
-        """A fact that was trimmed away is in the block of the very request that trimmed it."""
+    def test_a_cut_keeps_what_the_question_is_about(self, engine: Engine) -> None:
+        """What has most to do with the question is the last to leave the window."""
         talk = [*long_talk(120), said("user", "Which port does the staging database listen on?")]
         window = engine.assemble(talk, session="s", limit=LIMIT)
-        assert "6543" in str(window.render()[-1])
-        assert OPEN in str(window.render()[-1])
+        assert any(change.kind == "trimmed" for change in window.report.changes)
+        assert "6543" in str(window.render())
+
+    def test_what_left_the_window_is_recalled_when_it_is_asked_for(self, engine: Engine) -> None:
+        """A fact that an earlier request trimmed away is in the block of the request that needs it."""
+        talk = [*long_talk(120), said("user", "Please summarise the changes to module number 117 and detail117.")]
+        assert "6543" not in str(engine.assemble(talk, session="s", limit=LIMIT).render())
+        talk += [said("assistant", "Done."), said("user", "Which port does the staging database listen on?")]
+        newest = str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
+        assert OPEN in newest
+        assert "6543" in newest
 
     def test_nothing_is_lost(self, engine: Engine) -> None:
         """Every message of a conversation that was cut can be had back from the archive."""
