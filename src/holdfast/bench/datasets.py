@@ -10,7 +10,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -191,15 +191,16 @@ def _beam_one(folder: Path) -> Conversation:
         places.update((message["id"], (len(sessions), index)) for index, message in enumerate(messages))
         turns = tuple(Turn(message["role"], re.sub(r"\s*->->.*$", "", message["content"])) for message in messages)
         sessions.append(Session(_date(anchor, "%B-%d-%Y"), turns))
-    questions = []
-    for items in _beam_questions(folder).values():
-        for item in items:
-            evidence = frozenset(places[number] for number in _numbers(item.get("source_chat_ids")) if number in places)
-            keys = ("answer", "ideal_answer", "ideal_summary", "ideal_response")
-            answer = next((item[key] for key in keys if item.get(key)), " ".join(item.get("rubric") or []))
-            if evidence:
-                questions.append(Question(text=item["question"], evidence=evidence, answer=str(answer)))
-    return Conversation(tuple(sessions), tuple(questions))
+    asked = [item for items in _beam_questions(folder).values() for item in items]
+    questions = (_beam_question(item, places) for item in asked)
+    return Conversation(tuple(sessions), tuple(question for question in questions if question.evidence))
+
+
+def _beam_question(item: Mapping[str, Any], places: Mapping[int, tuple[int, int]]) -> Question:
+    evidence = frozenset(places[number] for number in _numbers(item.get("source_chat_ids")) if number in places)
+    keys = ("answer", "ideal_answer", "ideal_summary", "ideal_response")
+    answer = next((item[key] for key in keys if item.get(key)), " ".join(item.get("rubric") or []))
+    return Question(text=item["question"], evidence=evidence, answer=str(answer))
 
 
 def _beam_questions(folder: Path) -> dict[str, list[Any]]:
@@ -235,12 +236,19 @@ def _realmem_one(data: Mapping[str, Any]) -> Conversation:
         roles = ("user" if turn["speaker"].lower() == "user" else "assistant" for turn in turns)
         said = tuple(Turn(role, turn["content"]) for role, turn in zip(roles, turns, strict=True))
         sessions.append(Session(date, said))
-        for turn, reply in pairwise(turns):
-            named = (place.get(uuid, index) for uuid in reply.get("memory_session_uuids") or [])
-            evidence = frozenset((number, ANY_TURN) for number in named if number < index)
-            if turn.get("is_query") and evidence:
-                questions.append(Question(text=turn["content"], evidence=evidence, date=date, limit=index))
+        asked = (
+            _realmem_question(turn, reply, place, index) for turn, reply in pairwise(turns) if turn.get("is_query")
+        )
+        questions += [replace(question, date=date) for question in asked if question.evidence]
     return Conversation(tuple(sessions), tuple(questions))
+
+
+def _realmem_question(
+    turn: Mapping[str, Any], reply: Mapping[str, Any], place: Mapping[str, int], index: int
+) -> Question:
+    named = (place.get(uuid, index) for uuid in reply.get("memory_session_uuids") or [])
+    evidence = frozenset((number, ANY_TURN) for number in named if number < index)
+    return Question(text=turn["content"], evidence=evidence, limit=index)
 
 
 # --- passages --------------------------------------------------------------------

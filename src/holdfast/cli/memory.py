@@ -276,22 +276,25 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         raise click.UsageError("name messages or facts, or a --session to forget whole")
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
-        known = [row.id for row in memory.facts(scope=scope, across=across)]
-        chosen = [name for name in known if any(len(id_) >= _FACT_ID and name.startswith(id_) for id_ in ids)]
-        named = {id_ for id_ in ids if any(name.startswith(id_) for name in chosen)}
-        numbers = [_number(id_) for id_ in ids if id_ not in named]
+        numbers, chosen = _named(ids, [row.id for row in memory.facts(scope=scope, across=across)])
         what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
         if not yes:
             click.confirm(f"Forget {what} for good?", abort=True, err=True)
-        gone = (
-            memory.forget(scope=scope, across=across, ids=numbers, fact_ids=chosen)
-            if ids
-            else memory.forget(scope=scope)
-        )
+        if ids:
+            gone = memory.forget(scope=scope, across=across, ids=numbers, fact_ids=chosen)
+        else:
+            gone = memory.forget(scope=scope)
     if as_json:
         emit_json({"forgotten": gone})
     else:
         click.echo(f"{gone} forgotten.")
+
+
+def _named(ids: tuple[str, ...], known: list[str]) -> tuple[list[int], list[str]]:
+    """The messages and the facts that were named; a fact by the first characters of its id."""
+    facts_named = [name for name in known if any(len(id_) >= _FACT_ID and name.startswith(id_) for id_ in ids)]
+    others = [id_ for id_ in ids if not any(name.startswith(id_) for name in facts_named)]
+    return [_number(id_) for id_ in others], facts_named
 
 
 _FACT_ID = 8
