@@ -29,7 +29,7 @@ def test_eight_processes_at_once_lose_nothing() -> None:
 def test_a_loss_would_be_counted(tmp_path: Path) -> None:
     """A row that was acknowledged and is not there counts as lost; a store that does not open as corrupt."""
     trial = crash.Append(tmp_path / "trial")
-    path = tmp_path / "trial" / crash.STORE
+    path = trial.folder / crash.STORE
     with SqliteStore(path) as store:
         (number,) = store.add([says("killed 1")])
         trial.take((number, "killed 1"))

@@ -193,6 +193,21 @@ class TestAnthropic:
         wires = [{"role": "user", "content": "why"}, one, two, {"role": "user", "content": "ok"}]
         assert list(finished(wires, "anthropic").wire) == wires
 
+    def test_a_thought_that_ends_up_behind_words_goes(self) -> None:
+        """Two replies that are both written anew are written as one."""
+        envelope = {"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": "so"}]}
+        call_ = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
+        wires = [
+            {"role": "user", "content": "why"},
+            envelope,
+            {"role": "assistant", "content": [THOUGHT]},
+            {"role": "assistant", "content": [call_]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "1"}]},
+        ]
+        done = finished(wires, "anthropic")
+        assert kinds(done.wire[1]) == ["text", "tool_use"]
+        assert not done.violations
+
     def test_thoughts_are_whole_or_not_there(self) -> None:
         """One that nothing follows goes; one that something precedes goes; unsigned ones are words."""
         late = Message(role="assistant", parts=(Text(text="so"), Thinking(text="hm", signature="s"), call("a")))

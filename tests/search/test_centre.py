@@ -14,13 +14,14 @@ def test_it_is_the_cosine_of_vectors_taken_from_their_mean() -> None:
     question /= np.linalg.norm(question)
     mean = rows.mean(axis=0)
     length = float(np.linalg.norm(mean))
-    centre = Centre(length, (rows @ mean / length).astype(np.float32), float(question @ mean / length))
+    cosines = (rows @ mean / length).astype(np.float32)
+    centre = Centre(length, float(question @ mean / length), np.arange(50), cosines)
     apart, asked = rows - mean, question - mean
     wanted = apart @ asked / np.linalg.norm(apart, axis=1) / np.linalg.norm(asked)
     assert np.allclose(centred((rows @ question).astype(np.float32), centre), wanted, atol=1e-4)
 
 
-def test_no_vector_stays_no_vector() -> None:
-    """A window without a vector is like nothing, also seen from the centre."""
-    centre = Centre(0.5, np.array([0, 0.5], np.float32), 0.5)
-    assert centred(np.array([0, 0.5], np.float32), centre)[0] == 0
+def test_what_was_not_looked_at_is_like_nothing() -> None:
+    """Only the windows that the centre was held against are seen from it."""
+    centre = Centre(0.5, 0.5, np.array([1]), np.array([0.5], np.float32))
+    assert centred(np.array([0.4, 0.5], np.float32), centre)[0] == 0

@@ -94,7 +94,7 @@ def test_vectors_that_cannot_be_trusted_do_not_count() -> None:
 
 def test_what_all_have_in_common_tells_nothing() -> None:
     """Seen from the centre, a passage that is like everything falls behind one that is like the question alone."""
-    centre = Centre(0.6, np.array([0.95, 0.2, 0.2, 0.2], np.float32), 0.5)
+    centre = Centre(0.6, 0.5, np.arange(4), np.array([0.95, 0.2, 0.2, 0.2], np.float32))
     cosine = [0.62, 0.60, 0.1, 0.1]
     raw = rank(signals(TALK, "zzz", cosine=cosine), order=PLAIN)
     moved = rank(signals(TALK, "zzz", cosine=cosine, centre=centre), order=PLAIN)

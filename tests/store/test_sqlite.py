@@ -1,7 +1,6 @@
 """The embedded store: what only a SQLite file can get right or wrong."""
 
 import os
-import resource
 import sqlite3
 import stat
 import subprocess
@@ -404,8 +403,3 @@ class TestWhatIsKept:
 
 def _other() -> Message:
     return Message(role="user", parts=(Text(text="something else"),))
-
-
-def test_resource_limits_are_available() -> None:
-    """The system can refuse to let a file grow, which the test above relies on."""
-    assert resource.RLIMIT_FSIZE is not None

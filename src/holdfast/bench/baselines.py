@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from holdfast.bench.datasets import Conversation, Question
 from holdfast.memory import block
+from holdfast.search.embed.base import Embedder
 from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.text import STOP_WORDS
 from holdfast.tokens import count_text
@@ -120,17 +121,17 @@ def plain_bm25(conversation: Conversation) -> Baseline:
     return ask
 
 
-def seed_formula(conversation: Conversation) -> Baseline:
+def seed_formula(conversation: Conversation, *, embedder: Embedder | None = None) -> Baseline:
     """The original plugin: 0.7 hash vector + 0.3 BM25 of the best hit, decayed by age, its neighbours along with it."""
     turns = _Turns(conversation)
     score = _Bm25([_seed_terms(text) for text in turns.texts], k1=1.2)
-    embedder = HashEmbedder()
-    vectors = embedder.embed([text[:2000] for text in turns.texts], kind="passage")
+    hashed = embedder or HashEmbedder()
+    vectors = hashed.embed([text[:2000] for text in turns.texts], kind="passage")
 
     def ask(question: Question, cap: int) -> tuple[list[Place], dict[Place, int], str]:
         most, seen = max(8, math.ceil(cap / 500)), turns.seen(question)
         words = _top(score(_seed_terms(question.text), seen), 2 * most)
-        asked = embedder.embed([question.text], kind="query")[0]
+        asked = hashed.embed([question.text], kind="query")[0]
         alike = _top((vectors[:seen] @ asked).astype(np.float64), 2 * most)
         days = np.array([_age(question, date) for date in turns.dates[:seen]])
         scores = (0.7 * alike + 0.3 * words / max(1e-9, words.max(initial=0))) * 0.995**days

@@ -39,6 +39,8 @@ _STEP: Final = (
 )
 LATER: Final = (*MIGRATIONS, *(_STEP.format(step) for step in range(STEPS)))
 WRITERS: Final = 8
+ENOUGH: Final = 20_000
+"""Rows after which a new store is begun."""
 MOST: Final = 1_000_000
 """More rows than any store of the migrating kind has."""
 _PAUSE: Final = 0.03
@@ -90,16 +92,23 @@ def _crowded(folder: Path, *, seconds: float) -> Crashes:
 
 @dataclass(slots=True)
 class Trial:
-    """One kind of work, the store it is done on, and every row that was ever acknowledged there."""
+    """One kind of work, the store it is done on, and every row that was acknowledged there."""
 
-    folder: Path
+    place: Path
     kept: dict[int, str] = field(default_factory=dict)
+    stores: int = 1
 
-    def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+    @property
+    def folder(self) -> Path:
+        """Where the store lies."""
+        folder = self.place / f"{self.stores}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def kill(self, number: int, chance: random.Random) -> Crashes:
         """Start the work, kill it some moment later, look at what is left."""
+        if len(self.kept) > ENOUGH:  # looking at all of it would soon take longer than the work
+            self.kept, self.stores = {}, self.stores + 1
         before = len(self.kept)
         self.prepare(number)
         with child(self.work(), self.folder, number) as (process, reports):

@@ -187,13 +187,17 @@ def _beam_one(folder: Path) -> Conversation:
     sessions: list[Session] = []
     for batch in _json(folder / "chat.json"):
         messages = [message for group in batch["turns"] for message in group]
-        anchor = batch.get("time_anchor") or next((m["time_anchor"] for m in messages if m.get("time_anchor")), None)
         places.update((message["id"], (len(sessions), index)) for index, message in enumerate(messages))
-        turns = tuple(Turn(message["role"], re.sub(r"\s*->->.*$", "", message["content"])) for message in messages)
-        sessions.append(Session(_date(anchor, "%B-%d-%Y"), turns))
-    asked = [item for items in _beam_questions(folder).values() for item in items]
-    questions = (_beam_question(item, places) for item in asked)
+        sessions.append(_beam_session(batch, messages))
+    items = [item for group in _beam_questions(folder).values() for item in group]
+    questions = [_beam_question(item, places) for item in items]
     return Conversation(tuple(sessions), tuple(question for question in questions if question.evidence))
+
+
+def _beam_session(batch: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> Session:
+    anchor = next((each["time_anchor"] for each in (batch, *messages) if each.get("time_anchor")), None)
+    turns = tuple(Turn(message["role"], re.sub(r"\s*->->.*$", "", message["content"])) for message in messages)
+    return Session(_date(anchor, "%B-%d-%Y"), turns)
 
 
 def _beam_question(item: Mapping[str, Any], places: Mapping[int, tuple[int, int]]) -> Question:

@@ -20,7 +20,8 @@ from holdfast.bench.datasets import ANY_TURN, Conversation, Question, Turn
 from holdfast.memory import archive
 from holdfast.memory.recall import Request, recall, search
 from holdfast.messages import Message, Text
-from holdfast.search.embed.base import Embedder
+from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
+from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.search.vectors import quantise
 from holdfast.store.base import MessageRow, PassageText, Scope, VectorRow
 from holdfast.store.sqlite import SqliteStore
@@ -65,11 +66,17 @@ Asked: TypeAlias = tuple[Question, Conversation, Answer]
 
 
 class Archive:
-    """A conversation in a store of its own, and where each archived message came from."""
+    """A conversation in a store of its own, and where each archived message came from.
 
-    def __init__(self, conversation: Conversation, folder: Path, *, embedder: Embedder | None) -> None:
+    Questions are asked with `embedder`; passages get their vectors from `indexer`, unset from the same.
+    """
+
+    def __init__(
+        self, conversation: Conversation, folder: Path, *, embedder: Embedder | None, indexer: Embedder | None = None
+    ) -> None:
         self.conversation = conversation
         self.embedder = embedder
+        self._indexer = indexer or embedder
         self.store = SqliteStore(folder / "bench.db")
         self.places: dict[int, Place] = {}
         self._sessions = 0
@@ -85,8 +92,8 @@ class Archive:
             )
             self.places.update((row_id, (number, place)) for place, row_id in enumerate(ids))
         self._sessions = max(self._sessions, sessions)
-        if self.embedder is not None:
-            embed_all(self.store, self.embedder)
+        if self._indexer is not None:
+            embed_all(self.store, self._indexer)
 
     def request(self, question: Question, *, cap: int, gate: float | None) -> Request:
         """A question to all sessions, asked from one of its own."""
@@ -118,6 +125,27 @@ def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> No
         store.add(rows)
 
 
+class Remembering:
+    """An embedder that embeds the same text once: haystacks share most of their sessions."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._rows: dict[str, Floats] = {}
+
+    @property
+    def space(self) -> Space:
+        """That of the embedder behind."""
+        return self._embedder.space
+
+    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
+        """As the embedder behind does."""
+        if kind == "query":
+            return self._embedder.embed(texts, kind=kind)
+        new = [text for text in dict.fromkeys(texts) if text not in self._rows]
+        self._rows.update(zip(new, self._embedder.embed(new, kind=kind), strict=True))
+        return np.array([self._rows[text] for text in texts], np.float32).reshape(len(texts), self.space.dimension)
+
+
 def windows_of(passage: PassageText) -> list[str]:
     """The texts of a passage's windows, with the speaker's name in front where there is one."""
     name = "" if passage.speaker in {"user", "assistant", "tool", "system"} else f"{passage.speaker}: "
@@ -133,10 +161,12 @@ def measure(
 ) -> dict[str, Any]:
     """Ask every question of every conversation; the JSON that `holdfast bench recall` prints."""
     asked: dict[str, list[Asked]] = {"holdfast": [], "bm25": [], "seed": []}
+    indexer = None if embedder is None else Remembering(embedder)
+    hashed = Remembering(HashEmbedder())
     for conversation in conversations:
         with tempfile.TemporaryDirectory() as folder:
-            held = Archive(conversation, Path(folder), embedder=embedder)
-            baselines = {"bm25": plain_bm25(conversation), "seed": seed_formula(conversation)}
+            held = Archive(conversation, Path(folder), embedder=embedder, indexer=indexer)
+            baselines = {"bm25": plain_bm25(conversation), "seed": seed_formula(conversation, embedder=hashed)}
             for limit, questions in by_limit(conversation):
                 held.grow(limit)
                 for question in questions:

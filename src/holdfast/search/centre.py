@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from holdfast.search.columns import Floats
 
-__all__ = ["Centre", "centred"]
+__all__ = ["LOOKED_AT", "Centre", "centred"]
 
+LOOKED_AT: Final = 2048
+"""So many windows, those most like the question, are worth seeing from the centre."""
 _SMALLEST: Final = np.float32(1e-3)
 
 
@@ -25,27 +28,27 @@ class Centre:
 
     Attributes:
         length: How long it is, 0 to 1: the more alike the windows, the longer.
-        windows: The cosine of each window with it.
         question: The cosine of the question with it.
+        windows: The windows that were looked at.
+        cosines: The cosine of each of them with it.
     """
 
     length: float
-    windows: Floats
     question: float
+    windows: npt.NDArray[np.int64]
+    cosines: Floats
 
 
 def centred(cosine: Floats, centre: Centre) -> Floats:
-    """The cosine of each window with the question, both seen from the centre.
+    """The cosine of each window with the question, both seen from the centre; 0 for those not looked at.
 
-    Only three cosines and one length are needed, since all vectors are of length 1. A window without a vector,
-    whose cosine is 0, stays at 0.
+    Only three cosines and one length are needed, since all vectors are of length 1.
     """
-    length = np.float32(centre.length)
-    common = length * centre.windows
-    asked = float(length) * centre.question
-    square = float(length) ** 2
+    common = np.float32(centre.length) * centre.cosines
+    asked = centre.length * centre.question
+    square = centre.length**2
     window_side = np.sqrt(np.maximum(1 - 2 * common + square, _SMALLEST))
     question_side = max(1 - 2 * asked + square, float(_SMALLEST)) ** 0.5
-    moved = (cosine - common - asked + square) / (window_side * np.float32(question_side))
-    kept: Floats = np.where(cosine == 0, np.float32(0), moved).astype(np.float32)
-    return kept
+    found = np.zeros_like(cosine)
+    found[centre.windows] = (cosine[centre.windows] - common - asked + square) / (window_side * question_side)
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from holdfast.search.columns import Floats
@@ -30,6 +31,8 @@ CRUMB: Final = 40
 """A shorter sentence stays with the next."""
 CHARACTERS: Final = 3
 """No token has more characters."""
+STEM: Final = 3
+"""The letters of a word that no stemmer changes."""
 SMALLEST: Final = 12
 """Tokens: with less room than this there is nothing left to quote."""
 
@@ -130,6 +133,7 @@ class _Sentence:
 
 def _sentences(candidate: Candidate, weights: Mapping[str, float]) -> list[_Sentence]:
     """The sentences around the best window, read only there: a long passage is not worth reading whole."""
+    mentioned = _mentioned(frozenset(weights))
     scores = candidate.window_scores
     best = int(scores.argmax())
     first, last = max(0, best - 1), min(len(scores), best + 2)
@@ -138,9 +142,17 @@ def _sentences(candidate: Candidate, weights: Mapping[str, float]) -> list[_Sent
     for start, stop in _cuts(candidate.text, candidate.windows[first][0], candidate.windows[last - 1][1]):
         while candidate.windows[window][1] <= start:
             window += 1
-        words = tuple(term for term in terms(candidate.text[start:stop]) if term in weights)
+        said = candidate.text[start:stop]
+        words = tuple(term for term in terms(said) if term in weights) if mentioned.search(said) else ()
         found.append(_Sentence(start, stop, words, float(scores[window])))
     return found
+
+
+@lru_cache(maxsize=16)
+def _mentioned(asked: frozenset[str]) -> re.Pattern[str]:
+    """What a sentence must hold to be worth a closer look: the beginnings of the question's terms."""
+    beginnings = {term if len(term) <= STEM else term[: max(STEM, len(term) - STEM + 1)] for term in asked}
+    return re.compile("|".join(map(re.escape, sorted(beginnings))) or r"(?!)", re.IGNORECASE)
 
 
 def _cuts(text: str, start: int, stop: int) -> Iterator[Span]:

@@ -133,7 +133,19 @@ def _joined(run: Sequence[Message], log: Log) -> list[Message]:
             groups[-1].append(message)
         else:
             groups.append([message])
-    return [_one(group, log) for group in groups]
+    return [_one(group, log) for group in _neighbours(groups)]
+
+
+def _neighbours(groups: Sequence[list[Message]]) -> list[list[Message]]:
+    """The groups, neighbours that will be rendered anew together: they are rendered as one."""
+    found: list[list[Message]] = []
+    for group in groups:
+        spoken = found and "system" not in {found[-1][-1].role, group[0].role}
+        if spoken and _is_made(found[-1]) and _is_made(group):
+            found[-1] = [*found[-1], *group]
+        else:
+            found.append(group)
+    return found
 
 
 def _belongs(group: Sequence[Message], message: Message) -> bool:
@@ -141,8 +153,6 @@ def _belongs(group: Sequence[Message], message: Message) -> bool:
     last = group[-1]
     if "system" in {message.role, last.role}:
         return False
-    if _is_made(group) and _is_made([message]):
-        return True
     if message.role != "assistant":
         return bool(last.results and message.results)  # the results of one batch go together
     return _is_open(group) or (is_thought(group[0].parts[0]) and not any(map(is_thought, message.parts)))
@@ -154,15 +164,18 @@ def _is_open(group: Sequence[Message]) -> bool:
 
 
 def _is_made(group: Sequence[Message]) -> bool:
-    """Tell whether these will be rendered anew: then neighbours are rendered as one."""
-    return len(group) > 1 or not kept(group[0], NAME)
+    """Tell whether these will be rendered anew."""
+    return len(group) > 1 or not kept(group[0], NAME) or not _is_sorted(group[0])
+
+
+def _is_sorted(message: Message) -> bool:
+    """Tell whether results come first."""
+    return all(isinstance(part, ToolResult) for part in message.parts[: len(message.results)])
 
 
 def _one(group: Sequence[Message], log: Log) -> Message:
-    whole = group[0]
-    results = len(whole.results)
-    if len(group) == 1 and all(isinstance(part, ToolResult) for part in whole.parts[:results]):
-        return whole
+    if len(group) == 1 and _is_sorted(group[0]):
+        return group[0]
     if any(kept(message, NAME) for message in group):
         log.note("joined", None, f"put {len(group)} message(s) of one side together, results first")
     return join(group)
