@@ -13,6 +13,7 @@ from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.search.embed.base import CachedEmbedder, Embedder
 from holdfast.search.embed.download import models_folder
 from holdfast.search.embed.hashed import DIMENSION, HashEmbedder
+from holdfast.search.embed.joint import JointEmbedder
 from holdfast.search.embed.onnx import OnnxEmbedder, has_onnx_model
 from holdfast.search.embed.remote import PROVIDERS, QUERY_SECONDS, RemoteEmbedder
 from holdfast.search.embed.static import SHIPPED, StaticEmbedder, has_static_weights
@@ -24,6 +25,7 @@ Environ: TypeAlias = Mapping[str, str]
 Make: TypeAlias = Callable[[], Embedder]
 
 _SHIPPED_NAMES: Final = frozenset(shipped.name for shipped in SHIPPED)
+TOGETHER: Final = ("wordllama-l2-supercat-256", "potion-base-8M")
 _WORDS_ALONE: Final = "search goes by words alone"
 
 
@@ -117,6 +119,8 @@ def _static(model: str | None) -> Iterator[Make | str]:
     """The static model in this folder or of this name; without either, those that installed packages carry."""
     known = [shipped for shipped in SHIPPED if model in {None, shipped.name}]
     installed = [shipped for shipped in known if shipped.files()]
+    if model is None and len(_together()) == len(TOGETHER):
+        yield lambda: JointEmbedder([make() for make in _together()])
     if installed:
         yield from (partial(StaticEmbedder.from_package, shipped) for shipped in installed)
     elif model is None:
@@ -125,6 +129,18 @@ def _static(model: str | None) -> Iterator[Make | str]:
         yield partial(StaticEmbedder.from_package, known[0])
     else:
         yield lambda: StaticEmbedder.from_folder(_folder(model, "static"))
+
+
+def _together() -> list[Make]:
+    """The models that find more together than alone, as far as they are there: installed, or fetched."""
+    found: list[Make] = []
+    for name in TOGETHER:
+        shipped = next((each for each in SHIPPED if each.name == name and each.files()), None)
+        if shipped is not None:
+            found.append(partial(StaticEmbedder.from_package, shipped))
+        elif (models_folder() / name).is_dir():
+            found.append(partial(StaticEmbedder.from_folder, models_folder() / name))
+    return found
 
 
 def _folder(model: str | None, provider: str) -> Path:
