@@ -180,6 +180,7 @@ def _look(store: Store, request: Request, embedder: Embedder | None) -> _Found:
         visible=visible,
         keywords=evidence.keywords,
         cosine=evidence.cosine,
+        centre=evidence.centre,
         dates=_dates(request, evidence),
         trust=_trust(request, embedder),
         now=request.now,

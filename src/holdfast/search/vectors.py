@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import simsimd
 
+from holdfast.search.centre import LOOKED_AT, Centre
 from holdfast.search.columns import Bools, Floats
 
 __all__ = ["Bytes", "Matrix", "quantise"]
@@ -22,6 +23,11 @@ PAGE: Final = 8192
 """Windows in one piece of a matrix: it grows without being copied."""
 FEW: Final = 0.5
 """Where fewer of a page may be seen, only those are compared."""
+
+SAMPLE: Final = 1024
+"""Windows, evenly spaced, that tell what all of them have in common."""
+FEW_WINDOWS: Final = 20
+"""So many windows have in common half of what they seem to."""
 
 
 def quantise(vectors: Floats) -> Bytes:
@@ -69,6 +75,31 @@ class Matrix:
             else:
                 part[:] = _cosine(wanted, page[: len(part)]) * seen
         return alike
+
+    def centre(self, query: Floats, cosine: Floats, *, visible: Bools | None = None) -> Centre | None:
+        """What the visible windows have in common, by an even sample; None where none has a vector.
+
+        `cosine` is that of all windows with the query: those most like it are held against the centre.
+        """
+        seen = np.arange(len(cosine)) if visible is None else np.flatnonzero(visible)
+        rows = self._rows(seen[:: max(1, len(seen) // SAMPLE)]).astype(np.float32)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        known = lengths > 0
+        if not known.any():
+            return None
+        mean = (1 / lengths[known]) @ rows[known] / (np.count_nonzero(known) + FEW_WINDOWS)
+        length = float(np.linalg.norm(mean))
+        asked = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
+        best = np.sort(np.argpartition(-cosine, LOOKED_AT)[:LOOKED_AT]) if len(cosine) > LOOKED_AT else seen
+        return Centre(length, asked, best, _cosine(quantise(mean[None, :]), self._rows(best)))
+
+    def _rows(self, windows: npt.NDArray[np.int64]) -> Bytes:
+        """The vectors of some windows, in rising order."""
+        rows = np.zeros((len(windows), self.dimension), np.int8)
+        for number, page in self._pages.items():
+            first, last = np.searchsorted(windows, [number * PAGE, (number + 1) * PAGE])
+            rows[first:last] = page[windows[first:last] - number * PAGE]
+        return rows
 
 
 def _cosine(wanted: Bytes, rows: Bytes) -> Floats:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from holdfast.errors import InputError
 from holdfast.messages import Message
 from holdfast.search.bm25 import Keywords
+from holdfast.search.centre import Centre
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.embed.base import Space
 
@@ -218,6 +219,7 @@ class Evidence:
         keywords: What the terms say.
         cosine: How alike each window is to the question's vector; None without vectors.
         scopes: The scope of each scope number.
+        centre: What the visible windows have in common; None without vectors.
     """
 
     columns: Columns
@@ -225,6 +227,7 @@ class Evidence:
     keywords: Keywords
     cosine: Floats | None
     scopes: Sequence[Scope]
+    centre: Centre | None = None
 
 
 class Store(Protocol):

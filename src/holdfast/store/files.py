@@ -21,7 +21,8 @@ from typing import Any, Final, Self
 from holdfast.errors import InputError, StorageError
 from holdfast.messages import Message
 from holdfast.search.bm25 import score
-from holdfast.search.columns import Floats
+from holdfast.search.centre import Centre
+from holdfast.search.columns import Bools, Floats
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import Bytes, Matrix
 from holdfast.store import files_forgetting, files_vectors, vmem
@@ -298,16 +299,15 @@ class FilesStore:
             columns = index.inner.columns.snapshot()
             visible = index.visible(lambda scope: _may_see(scope, question.scope, across=question.across))
             keywords = score(index.postings(question.terms), columns, visible=visible)
-            cosine = self._cosine(question)
-            if cosine is not None:
-                cosine = cosine * visible[columns["passage"]]
-            return Evidence(columns, visible, keywords, cosine, tuple(index.scopes))
+            cosine, centre = self._likeness(question, visible[columns["passage"]])
+            return Evidence(columns, visible, keywords, cosine, tuple(index.scopes), centre)
 
-    def _cosine(self, question: Question) -> Floats | None:
-        if question.vector is None or question.space is None:
-            return None
-        matrix = self._matrix(question.space)
-        return None if matrix is None else matrix.cosine(question.vector, windows=self._indexed().inner.columns.windows)
+    def _likeness(self, question: Question, seen: Bools) -> tuple[Floats | None, Centre | None]:
+        matrix = None if question.space is None else self._matrix(question.space)
+        if question.vector is None or matrix is None:
+            return None, None
+        cosine = matrix.cosine(question.vector, windows=len(seen), visible=seen)
+        return cosine, matrix.centre(question.vector, cosine, visible=seen)
 
     def _matrix(self, space: Space) -> Matrix | None:
         """The vectors of a space; None where there are none. Made again when a file or the index has changed."""

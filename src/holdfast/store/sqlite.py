@@ -19,6 +19,7 @@ import numpy as np
 from holdfast.errors import InputError, StorageError
 from holdfast.messages import Message
 from holdfast.search.bm25 import score
+from holdfast.search.centre import Centre
 from holdfast.search.columns import Bools, Floats
 from holdfast.search.embed.base import Space
 from holdfast.store import forgetting, sealing, sqlite_rows, vector_table
@@ -198,13 +199,9 @@ class SqliteStore:
         visible = columns["alive"] & self._may_see(question)[columns["scope"]]
         whole = bool(np.array_equal(visible, columns["alive"]))
         postings = self._index.postings(question.terms, common=not whole)
-        return Evidence(
-            columns,
-            visible,
-            score(postings, columns, visible=visible),
-            self._cosine(question, None if whole else visible),
-            tuple(self._scopes),
-        )
+        keywords = score(postings, columns, visible=visible)
+        cosine, centre = self._likeness(question, None if whole else visible)
+        return Evidence(columns, visible, keywords, cosine, tuple(self._scopes), centre)
 
     def _may_see(self, question: Question) -> Bools:
         scope, across = question.scope, question.across
@@ -214,16 +211,17 @@ class SqliteStore:
         mine[[number for (number,) in self._reader.execute(f"SELECT id FROM scopes WHERE {owner}", values)]] = True
         return mine
 
-    def _cosine(self, question: Question, visible: Bools | None) -> Floats | None:
+    def _likeness(self, question: Question, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
         if question.vector is None or question.space is None:
-            return None
+            return None, None
         number = vector_table.space_number(self._reader, question.space, create=False)
         if number is None:
-            return None
+            return None, None
         columns = self._index.columns
         seen = None if visible is None else visible.take(columns["passage"])
         matrix = self._index.matrix(number, question.space)
-        return matrix.cosine(question.vector, windows=columns.windows, visible=seen)
+        cosine = matrix.cosine(question.vector, windows=columns.windows, visible=seen)
+        return cosine, matrix.centre(question.vector, cosine, visible=seen)
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
         """Passages that have no vectors in this space yet, oldest first, whosever they are."""
