@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from holdfast import formats
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Item
+from holdfast.context.finish import Finished, finish
 from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from holdfast.tokens import count_message
 
-__all__ = ["answer", "call", "items", "limits", "reply", "results", "said", "system", "texts", "user"]
+__all__ = [
+    "PIXEL",
+    "THOUGHT",
+    "answer",
+    "call",
+    "finished",
+    "items",
+    "kinds",
+    "limits",
+    "reply",
+    "results",
+    "said",
+    "system",
+    "texts",
+    "user",
+]
 
 PIXEL = Image(media_type="image/png", data="iVBORw0KGgo=")
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
 def system(text: str = "You are careful.") -> Message:
@@ -82,3 +101,13 @@ def said(window: Iterable[Item]) -> list[int]:
 def texts(messages: Iterable[Message]) -> list[str]:
     """What is said in each message, results included."""
     return [" ".join([message.text, *(result.text for result in message.results)]).strip() for message in messages]
+
+
+def finished(wires: list[Any], name: str, provider: str | None = None) -> Finished:
+    """What becomes of a message list of a format."""
+    return finish(formats.read(wires, format=name), provider or name)
+
+
+def kinds(wire: Any) -> list[str]:
+    """The kinds of the blocks in a message."""
+    return [block["type"] for block in wire["content"]]
