@@ -36,19 +36,9 @@ _DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, IndexError, Attri
 
 def where(select: Select) -> tuple[str, list[object]]:
     """The condition of a selection; the scope is always a part of it."""
-    scope = select.scope
-    values: list[object] = [scope.tenant, scope.project, scope.agent]
-    owner = "(SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ?"
-    if select.across:
-        # Where only a few are wanted they are looked for in order: the plus keeps SQLite from sorting all first.
-        few = select.limit is not None and select.ids is None
-        clauses = [f"{'+' if few else ''}scope IN {owner})"]
-    else:
-        clauses = [f"scope = {owner} AND session = ?)"]
-        values.append(scope.session)
     key = KEY[select.kind]
-    if select.kind == "passage":
-        clauses.append("alive = 1")
+    owner, values = _owner(select)
+    clauses = [owner, *(["alive = 1"] if select.kind == "passage" else [])]
     for column, wanted in ((key, select.ids), ("id" if select.kind == "fact" else "key", select.keys)):
         if wanted is not None:
             clauses.append(f"{column} IN (SELECT value FROM json_each(?))")
@@ -57,9 +47,24 @@ def where(select: Select) -> tuple[str, list[object]]:
         if value is not None:
             clauses.append(clause)
             values.append(value)
+    return f"{' AND '.join(clauses)} {_order(select)} LIMIT ?", [*values, -1 if select.limit is None else select.limit]
+
+
+def _owner(select: Select) -> tuple[str, list[object]]:
+    """Whose rows may be seen."""
+    scope = select.scope
+    values: list[object] = [scope.tenant, scope.project, scope.agent]
+    owner = "(SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ?"
+    if not select.across:
+        return f"scope = {owner} AND session = ?)", [*values, scope.session]
+    # Where only a few are wanted they are looked for in order: the plus keeps SQLite from sorting all first.
+    few = select.limit is not None and select.ids is None
+    return f"{'+' if few else ''}scope IN {owner})", values
+
+
+def _order(select: Select) -> str:
     sorting = "+" if select.keys is not None else ""  # a few by their keys are found first and sorted then
-    order = f"ORDER BY {sorting}{key} {'DESC' if select.newest else 'ASC'}"
-    return f"{' AND '.join(clauses)} {order} LIMIT ?", [*values, -1 if select.limit is None else select.limit]
+    return f"ORDER BY {sorting}{KEY[select.kind]} {'DESC' if select.newest else 'ASC'}"
 
 
 def read(connection: sqlite3.Connection, select: Select, *, scopes: Sequence[Scope], path: Path) -> list[Any]:
