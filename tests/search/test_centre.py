@@ -3,6 +3,7 @@
 import numpy as np
 
 from holdfast.search.centre import Centre, centred
+from holdfast.search.vectors import Matrix, quantise
 
 
 def test_it_is_the_cosine_of_vectors_taken_from_their_mean() -> None:
@@ -25,3 +26,21 @@ def test_what_was_not_looked_at_is_like_nothing() -> None:
     """Only the windows that the centre was held against are seen from it."""
     centre = Centre(0.5, 0.5, np.array([1]), np.array([0.5], np.float32))
     assert centred(np.array([0.4, 0.5], np.float32), centre)[0] == 0
+
+
+def test_a_matrix_knows_what_its_windows_have_in_common() -> None:
+    """The centre is the mean of the visible windows, drawn in where they are few; without vectors there is none."""
+    rows = np.random.default_rng(2).normal(size=(300, 16)).astype(np.float32) + 1
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    matrix = Matrix(16)
+    assert matrix.centre(rows[0], np.zeros(300, np.float32)) is None
+    matrix.put(0, quantise(rows))
+    visible = np.arange(300) < 200
+    cosine = matrix.cosine(rows[0], windows=300, visible=visible)
+    centre = matrix.centre(rows[0], cosine, visible=visible)
+    assert centre is not None
+    mean = rows[:200].sum(axis=0) / 220
+    assert np.isclose(centre.length, np.linalg.norm(mean), atol=0.01)
+    assert centre.windows.tolist() == list(range(200))
+    assert np.allclose(centre.cosines, rows[:200] @ mean / np.linalg.norm(mean), atol=0.02)
+    assert np.isclose(centre.question, rows[0] @ mean / np.linalg.norm(mean), atol=0.01)

@@ -7,6 +7,7 @@ import pytest
 
 from agent_files import FIXTURES
 from holdfast.errors import TranscriptError
+from holdfast.messages import Thinking
 from holdfast.transcripts import read
 
 LISTS = FIXTURES / "message_list"
@@ -91,3 +92,10 @@ def test_lists_of_something_else(tmp_path: Path, value: object) -> None:
     """An array of non-messages is no transcript."""
     with pytest.raises(TranscriptError, match="in no format that we know"):
         read(written(tmp_path / "x.json", value))
+
+
+def test_unsigned_thinking_is_thinking(tmp_path: Path) -> None:
+    """A list that has nothing but unsigned thinking to tell its format by is read as it would be in one piece."""
+    thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}
+    path = written(tmp_path / "thought.jsonl", {"role": "user", "content": "go on"}, thought)
+    assert read(path).messages[1].parts == (Thinking(text="hm"),)

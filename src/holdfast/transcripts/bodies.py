@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from holdfast import formats
 from holdfast.errors import FormatError
@@ -12,21 +12,18 @@ from holdfast.messages import Message
 
 __all__ = ["formats_in", "read_body", "read_one"]
 
-_PLAIN: Final = "openai_chat"
-
-
 def formats_in(messages: Iterable[Mapping[str, Any]]) -> set[str]:
     """The formats that have a mark in these messages."""
     return {name for data in messages for name, format_ in FORMATS.items() if format_.marks(data) is not None}
 
 
 def read_one(data: Mapping[str, Any], where: str, *, format: str | None = None) -> Message:
-    """Read a message; without a format, in the one whose mark it bears.
+    """Read a message; without a format, in the first whose mark it bears, else in the one that it hints at.
 
     Raises:
         FormatError: It is no message.
     """
-    name = format or next((name for name in FORMATS if name in formats_in([data])), _PLAIN)
+    name = format or next((name for name in FORMATS if name in formats_in([data])), None) or formats.detect([data])
     return FORMATS[name].read(data, where)
 
 
