@@ -12,6 +12,7 @@ from holdfast.messages import Message
 
 __all__ = ["formats_in", "read_body", "read_one"]
 
+
 def formats_in(messages: Iterable[Mapping[str, Any]]) -> set[str]:
     """The formats that have a mark in these messages."""
     return {name for data in messages for name, format_ in FORMATS.items() if format_.marks(data) is not None}
