@@ -12,6 +12,13 @@ and its message says what to do.
       + WindowError             no window can be sent as things stand
       |   x InvalidWindowError    it breaks a rule of its provider that no repair could mend
       |   x WindowTooSmallError   what must stay in it does not fit
+      + ModelError              a model gave no answer that can be used
+      |   x ModelOverflowError    the request does not fit its window
+      |   x ModelBusyError        rate limit, overload, network: another try may help
+      |   x ModelTimeoutError     it took longer than it was given
+      |   x ModelRefusedError     key, address or request is refused: another try will not help
+      |   x ModelCancelledError   it was called off
+      + CompactionError         history could not be made shorter; it is as it was
       + StorageError            a file of ours could not be read or written; nothing acknowledged was lost
       + MissingExtraError       an optional dependency is not installed
 """
@@ -21,12 +28,19 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "CompactionError",
     "EmbeddingError",
     "FormatError",
     "HoldfastError",
     "InputError",
     "InvalidWindowError",
     "MissingExtraError",
+    "ModelBusyError",
+    "ModelCancelledError",
+    "ModelError",
+    "ModelOverflowError",
+    "ModelRefusedError",
+    "ModelTimeoutError",
     "SettingsError",
     "StorageError",
     "TranscriptError",
@@ -126,6 +140,48 @@ class WindowTooSmallError(WindowError):
         )
         self.needed = needed
         self.limit = limit
+
+
+class ModelError(HoldfastError):
+    """A model gave no answer that can be used. `model` names it, `status` is the provider's HTTP status."""
+
+    def __init__(self, message: str, *, model: str = "", status: int | None = None) -> None:
+        super().__init__(f"{model}: {message}" if model else message)
+        self.model = model
+        self.status = status
+
+
+class ModelOverflowError(ModelError):
+    """The request does not fit the model's window."""
+
+
+class ModelBusyError(ModelError):
+    """The provider cannot answer now: a rate limit, an overload, trouble with the network. Another try may help.
+
+    `retry_after` is how many seconds the provider asks to wait, if it says so.
+    """
+
+    def __init__(
+        self, message: str, *, model: str = "", status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, model=model, status=status)
+        self.retry_after = retry_after
+
+
+class ModelTimeoutError(ModelError):
+    """The answer took longer than it was given."""
+
+
+class ModelRefusedError(ModelError):
+    """The key, the address or the request is refused: another try will not help."""
+
+
+class ModelCancelledError(ModelError):
+    """The request was called off."""
+
+
+class CompactionError(HoldfastError):
+    """History could not be made shorter; it is as it was."""
 
 
 class StorageError(HoldfastError):

@@ -1,0 +1,1 @@
+"""The terminal agent: its loop, its tools, its sessions, its commands."""

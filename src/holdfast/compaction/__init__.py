@@ -1,0 +1,1 @@
+"""Compaction: history becomes a summary, and nothing is lost by it."""

@@ -1,0 +1,1 @@
+"""Language models: one protocol, the vendors' own SDKs behind it."""
