@@ -66,20 +66,22 @@ class Reply:
 
 
 class Model(Protocol):
-    """A language model.
-
-    Attributes:
-        name: What a user calls it by, such as `anthropic:claude-sonnet-4-5`.
-        provider: Whose rules its windows keep: `anthropic`, `openai_chat` or `openai_responses`.
-        context_tokens: How many tokens its window holds.
-    """
+    """A language model."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What a user calls it by, such as `anthropic/claude-sonnet-4-5`."""
+        ...
+
     @property
-    def provider(self) -> str: ...
+    def provider(self) -> str:
+        """Whose rules its windows keep: `anthropic`, `openai_chat` or `openai_responses`."""
+        ...
+
     @property
-    def context_tokens(self) -> int: ...
+    def context_tokens(self) -> int:
+        """How many tokens its window holds."""
+        ...
 
     def ask(
         self,
