@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.memory.block import OPEN
 from holdfast.settings import Embedding, Settings
+from holdfast.store.base import FactRow, Scope
 
 QUIET = Settings(embedding=Embedding(provider="none"))
 LIMIT = 40_000
@@ -75,6 +77,14 @@ class TestAssemble:
         newest = str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
         assert OPEN in newest
         assert "6543" in newest
+
+    def test_a_short_question_is_not_drowned_by_what_was_said_before_it(self, engine: Engine) -> None:
+        """Where the last messages together say something else, the newest one alone is looked for."""
+        talk = [said("user", "The vault word is zanzibar."), *long_talk(120)[1:]]
+        talk += [said("user", "Summarise detail117, please, and detail116 too.")]
+        assert "zanzibar" not in str(engine.assemble(talk, session="s", limit=LIMIT).render())
+        talk += [said("assistant", "Done."), said("user", "What is the vault word?")]
+        assert "zanzibar" in str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
 
     def test_nothing_is_lost(self, engine: Engine) -> None:
         """Every message of a conversation that was cut can be had back from the archive."""
@@ -147,3 +157,96 @@ class TestReport:
         engine.assemble([*talk, said("user", "go on, please")], session="s", limit=LIMIT)
         assert [turn["turn"] for turn in engine.timeline(session="s")] == [1, 2]
         assert engine.timeline(session="other") == []
+
+
+class TestKeeping:
+    def test_a_pinned_message_comes_back_and_stays(self, engine: Engine) -> None:
+        """What the user pins returns to the window, though it was trimmed, and no later cut takes it."""
+        talk = [*long_talk(120), said("user", "Please summarise module number 117 and detail117.")]
+        window = engine.assemble(talk, session="s", limit=LIMIT)
+        assert "6543" not in str(window.render())
+        (number,) = {hit.message for hit in engine.search("Remember staging database port", session="s", limit=1)}
+        assert engine.pin([number], session="s") == 1
+        talk += [*long_talk(60)[3:], said("user", "And detail59?")]
+        again = engine.assemble(talk, session="s", limit=LIMIT)
+        assert "listens on port 6543" in str(again.render()[:6])
+        assert again.report.total_tokens <= LIMIT
+        engine.pin([number], session="s", pinned=False)
+        talk += [*long_talk(60)[3:], said("user", "And detail58, once more?")]
+        assert "listens on port 6543" not in str(engine.assemble(talk, session="s", limit=LIMIT).render()[:6])
+
+    def test_a_cut_can_be_undone_where_there_is_room(self, engine: Engine) -> None:
+        """What the last cut took comes back when it is asked for and fits."""
+        talk = [*long_talk(60), said("user", "Please summarise detail57.")]
+        before = engine.assemble(talk, session="s", limit=50_000)
+        cut = sum(len(change.ids) for change in before.report.changes if change.kind == "trimmed")
+        assert cut
+        assert engine.undo_trim(session="s") == cut
+        after = engine.assemble(talk, session="s", limit=60_000)
+        assert len(after.items) == len(talk)
+        assert engine.undo_trim(session="another") == 0
+
+    def test_edits_of_two_processes_are_all_kept(self, tmp_path: Path) -> None:
+        """Two engines that edit the same session at once lose no edit of each other."""
+        talk = [*long_talk(3), said("user", "Go on.")]
+        with (
+            Engine.open(tmp_path, settings=QUIET) as one,
+            Engine.open(tmp_path, settings=QUIET) as other,
+        ):
+            ids = [item.id for item in one.assemble(talk, session="s", limit=LIMIT).items]
+            other.assemble(talk, session="s", limit=LIMIT)
+            one.pin(ids[1:2], session="s")
+            other.pin(ids[2:3], session="s")
+            for engine in (one, other):
+                shown = engine.assemble(talk, session="s", limit=LIMIT).items
+                assert [item.id for item in shown if item.pinned] == ids[1:3]
+
+
+class TestForgetting:
+    def test_what_was_made_of_a_message_goes_with_it(self, tmp_path: Path) -> None:
+        """A forgotten message is gone from recorded blocks and reports, and from the file, down to its bytes."""
+        canary = "zanzibar9876543"
+        with Engine.open(tmp_path, settings=QUIET) as engine:
+            talk = [said("user", f"Remember: the vault word is {canary}."), *long_talk(120)[1:]]
+            talk += [said("user", "Summarise detail117, please.")]
+            engine.assemble(talk, session="s", limit=LIMIT)
+            talk += [said("assistant", "Done."), said("user", "What is the vault word?")]
+            window = engine.assemble(talk, session="s", limit=LIMIT)
+            assert canary in str(window.render()[-1])
+            ids = [hit.message for hit in window.report.recalled if canary in hit.text]
+            assert engine.forget(session="s", ids=ids) == len(ids)
+            assert canary not in str(engine.timeline(session="s"))
+        assert not any(canary.encode() in file.read_bytes() for file in tmp_path.iterdir())
+
+    def test_a_fact_goes_with_what_it_rests_on(self, engine: Engine) -> None:
+        """Facts whose evidence is forgotten are forgotten; others stay."""
+        (number,) = engine.ingest([said("user", "We ship on Friday.")], session="s")
+        scope = Scope(session="s")
+        shipped = FactRow(scope=scope, id="a", type="decision", content="Ship on Friday.", evidence=(number,))
+        engine.memory.store.add([shipped])
+        engine.remember("Tea is at four.", session="s")
+        engine.forget(session="s", ids=[number])
+        assert [fact.content for fact in engine.facts(session="s")] == ["Tea is at four."]
+
+
+class TestBackground:
+    def test_new_messages_are_embedded_meanwhile(self, tmp_path: Path) -> None:
+        """What is archived gets its vectors without anybody waiting for it."""
+        settings = Settings(embedding=Embedding(provider="hash"))
+        with Engine.open(tmp_path, settings=settings) as engine:
+            engine.ingest([said("user", "The quick brown fox jumps over the lazy dog.")], session="s")
+            waited = Event()
+            for _ in range(200):
+                if engine.stats().embedded:
+                    break
+                waited.wait(0.05)
+            assert engine.stats().embedded == 1
+
+    def test_without_a_worker_it_waits_until_told(self, tmp_path: Path) -> None:
+        """Where there is no thread, the work is done when it is asked for."""
+        settings = Settings(embedding=Embedding(provider="hash"))
+        with Engine.open(tmp_path, settings=settings, background=False) as engine:
+            engine.ingest([said("user", "The quick brown fox jumps over the lazy dog.")], session="s")
+            assert engine.stats().embedded == 0
+            assert engine.work() == 1
+            assert engine.stats().embedded == 1

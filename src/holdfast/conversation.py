@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any
+from typing import Any, Final
 
 from holdfast import formats
 from holdfast.context import edits as editing
-from holdfast.context.edits import Edit, Item, ItemKind
+from holdfast.context.edits import Edit, Item, ItemKind, Recalled
+from holdfast.context.settled import Settled
 from holdfast.memory import archive
 from holdfast.memory.block import strip_message
 from holdfast.memory.memory import Memory
@@ -23,7 +24,17 @@ __all__ = ["Conversation", "Incoming"]
 Incoming = Message | Mapping[str, Any]
 """A message as a caller hands it in: canonical, or any provider's dict."""
 
-_EDIT = "edit"
+_EDIT: Final = "edit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The window of the last request, and what it was made of."""
+
+    items: tuple[Item, ...]
+    history: int
+    edits: int
+    limit: int
 
 
 @dataclass(slots=True)
@@ -37,6 +48,7 @@ class Conversation:
         history: What came after it; messages that were nothing but recalled text are not among it.
         edits: Every change recorded so far.
         sent: What was sent last, for the share of it that stays a prefix.
+        settled: The beginning of its windows that is known to be valid.
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
     """
@@ -48,12 +60,15 @@ class Conversation:
     history: list[Item] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     sent: list[tuple[Message, int]] = field(default_factory=list)
+    settled: Settled = field(default_factory=Settled)
     turn: int = 0
     last_time: int | None = None
+    _given_system: list[Incoming] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _digests: list[str] = field(default_factory=list)
     _seen: Counter[str] = field(default_factory=Counter)
     _last_record: int = 0
+    _shown: _Shown | None = None
 
     def take(self, messages: Sequence[Incoming], *, memory: Memory, count: TokenCounter = count_text) -> None:
         """Take over a request's messages: what is new is archived, durably, before anything else is done with it.
@@ -63,8 +78,10 @@ class Conversation:
         if self.format is None:
             self.format = formats.detect([item for item in messages if not isinstance(item, Message)])
         leading = sum(1 for _ in takewhile(_is_system, messages))
-        system = self._archived(messages[:leading], memory, Counter())
-        self.system = [item for item in _items(*system, count) if item.message.role == "system"]
+        if self._given_system != list(messages[:leading]):
+            system = self._archived(messages[:leading], memory, Counter())
+            self.system = [item for item in _items(*system, count) if item.message.role == "system"]
+            self._given_system = list(messages[:leading])
         history = messages[leading:]
         known = self._common(history)
         self._forget_after(known)
@@ -108,9 +125,38 @@ class Conversation:
         """The client went back: what it no longer sends is no longer a part of the conversation."""
         if known == len(self.given):
             return
+        self._shown = None
         left = self._ends[known - 1] if known else 0
         del self.given[known:], self._ends[known:], self.history[left:], self._digests[left:]
         self._seen = Counter(self._digests)
+
+    # --- what was done to it -----------------------------------------------------
+
+    def replay(self, *, limit: int) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
+        """The window after every edit that holds for the next request, and these edits.
+
+        What was replayed for the last request is not gone through again.
+        """
+        standing = editing.in_force(self.edits, limit=limit)
+        shown = self._shown
+        if shown is None or (shown.edits, shown.limit) != (len(self.edits), limit):
+            return editing.apply(self.items, standing), standing
+        return (*self.system, *shown.items, *self.history[shown.history :]), standing
+
+    def show(self, items: Sequence[Item], *, limit: int) -> None:
+        """Remember the window that was made, all of whose edits are recorded."""
+        lasting = tuple(item for item in items[len(self.system) :] if item.kind != "recall")
+        self._shown = _Shown(lasting, history=len(self.history), edits=len(self.edits), limit=limit)
+
+    def quoted(self, items: Sequence[Item]) -> set[int]:
+        """The archived messages that a block in the window quotes."""
+        blocks = {item.block.text for item in items if item.block}
+        return {
+            number
+            for edit in self.edits
+            if isinstance(edit.change, Recalled) and edit.change.text in blocks
+            for number in edit.ids
+        }
 
     def learn_edits(self, memory: Memory) -> None:
         """Read the edits that were recorded since the last time, by whatever process."""
@@ -125,7 +171,7 @@ class Conversation:
             Record(
                 scope=self.scope,
                 kind=_EDIT,
-                key=f"{len(self.edits) + offset:08d}",
+                key=f"{len(self.edits) + offset:08d}:{memory.new_id()}",  # two processes may record at once
                 data=editing.to_json(edit),
                 time=time,
             )
@@ -163,8 +209,3 @@ def _is_system(given: Incoming) -> bool:
 
 def _kind(message: Message) -> ItemKind:
     return "system" if message.role == "system" else "message"
-
-
-def pinned(items: Sequence[Item], numbers: frozenset[int]) -> tuple[Item, ...]:
-    """The items, those with these numbers pinned."""
-    return tuple(replace(item, pinned=True) if item.id in numbers else item for item in items)

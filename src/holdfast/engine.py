@@ -7,122 +7,68 @@ cache holds. Memory trouble never blocks a request: it passes unchanged, and the
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
 from holdfast import formats
 from holdfast.context.budget import Budget, budget
-from holdfast.context.edits import Edit, Item, apply, tokens
+from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
 from holdfast.context.finish import Finished, finish
 from holdfast.context.place import allowance, place
-from holdfast.context.plan import plan
+from holdfast.context.plan import decide
 from holdfast.conversation import Conversation, Incoming
-from holdfast.errors import FormatError, HoldfastError, WindowError
+from holdfast.errors import FormatError
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.noise import unwrap
-from holdfast.memory.recall import Hit, Recall, Request
+from holdfast.memory.recall import Hit, Recall, Request, order_of
 from holdfast.messages import Message
 from holdfast.report import ContextReport, categories, change
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Record, Scope, Select
 from holdfast.text import terms
+from holdfast.tokens import TokenCounter, count_json, counter
+from holdfast.turn import Turn
+from holdfast.window import Window
+from holdfast.worker import Worker, alone
 
 __all__ = ["Engine", "Window"]
 
 _TURN: Final = "turn"
-_ASKED: Final = 3
 _ENOUGH: Final = 4
 """Terms that make a question; what says less is read with what was said before it."""
 _LEAST_BLOCK: Final = 64
 _SESSIONS: Final = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """What the model is to see for one request.
-
-    Attributes:
-        items: The messages in it, with their archive numbers and costs.
-        provider: Whose rules it keeps.
-        finished: The valid form of it for that provider.
-        report: What was kept, pruned, trimmed and recalled, and why.
-    """
-
-    items: tuple[Item, ...]
-    provider: str
-    finished: Finished
-    report: ContextReport
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """What is sent, in canonical form."""
-        return self.finished.messages
-
-    @property
-    def tokens(self) -> int:
-        """What it costs, by the counter in force."""
-        return tokens(self.items)
-
-    def render(self, format: str | None = None) -> list[Mapping[str, Any]]:
-        """The message list of a request, valid for the provider; the one it was made for unless another is named."""
-        return list(self._for(format).wire)
-
-    def request(self, format: str | None = None) -> dict[str, Any]:
-        """The fields of a request body, the system prompt where the provider wants it."""
-        return formats.render_request(self._for(format).messages, format or self.provider)
-
-    def _for(self, format: str | None) -> Finished:
-        return self.finished if format in {None, self.provider} else finish(said(self.items), format or "")
-
-
-@dataclass(slots=True)
-class _Turn:
-    """One request on its way: the clock of its steps, and what went wrong and was passed over."""
-
-    milliseconds: dict[str, float] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    recall: Recall = field(default_factory=Recall)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.milliseconds[name] = round((time.perf_counter() - start) * 1000, 3)
-
-    @contextmanager
-    def guard(self, name: str) -> Iterator[None]:
-        """Where memory may fail: the request goes on, and the report says so."""
-        with self.step(name):
-            try:
-                yield
-            except WindowError:
-                raise
-            except HoldfastError as error:
-                self.warnings.append(f"{name}: {error}")
+_EMBED_STEP: Final = 64
+"""Passages that are embedded in the background at a time."""
 
 
 class Engine:
     """Keeps the windows of any number of sessions, over one memory."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, *, background: bool = False) -> None:
         self.memory = memory
+        self._count = _counter(memory.settings)
         self._conversations: dict[Scope, Conversation] = {}
+        self._worker = Worker(self._work_alone) if background else None
+        if self._worker is not None:
+            self._worker.start()
 
     @classmethod
-    def open(cls, path: Path | str | None = None, *, settings: Settings | None = None) -> Self:
-        """Open the memory in a folder, made where it does not exist yet."""
-        return cls(Memory.open(path, settings=settings))
+    def open(cls, path: Path | str | None = None, *, settings: Settings | None = None, background: bool = True) -> Self:
+        """Open the memory in a folder, made where it does not exist yet.
+
+        In the background a thread embeds what is new; without it that waits for `work`.
+        """
+        return cls(Memory.open(path, settings=settings), background=background)
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Let go of the memory. Work that is left waits for the next time."""
+        if self._worker is not None:
+            self._worker.stop()
         self.memory.close()
 
     def __enter__(self) -> Self:
@@ -136,13 +82,30 @@ class Engine:
         """The settings in force."""
         return self.memory.settings
 
+    # --- work that waits ---------------------------------------------------------
+
+    def work(self) -> int:
+        """Do all work that waits, here and now; how much there was is returned."""
+        return self.memory.embed()
+
+    def _work_alone(self) -> bool:
+        """One step in the background, unless another process is at it."""
+        with alone(self.memory.store.path.with_suffix(".worker")) as mine:
+            return mine and bool(self.memory.embed(limit=_EMBED_STEP))
+
+    def _nudge(self) -> None:
+        if self._worker is not None:
+            self._worker.nudge()
+
     # --- the path of a turn ------------------------------------------------------
 
     def ingest(
         self, messages: Sequence[Incoming], *, session: str, format: str | None = None, **whose: str
     ) -> list[int]:
         """Archive messages, such as a reply; durable and findable when this returns."""
-        return self.memory.ingest(formats.read(messages, format=format), scope=_scope(session, whose))
+        numbers = self.memory.ingest(formats.read(messages, format=format), scope=_scope(session, whose))
+        self._nudge()
+        return numbers
 
     def assemble(
         self,
@@ -152,6 +115,7 @@ class Engine:
         limit: int | None = None,
         model: str | None = None,
         provider: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
         overhead: int = 0,
         **whose: str,
     ) -> Window:
@@ -163,47 +127,53 @@ class Engine:
             limit: What the model can hold; the settings' or the model's window unless given.
             model: The model that will be asked.
             provider: Whose rules the window must keep; that of the messages unless given.
-            overhead: Tokens of what goes into the request beside the messages, such as tool definitions.
+            tools: The definitions of tools that go into the request beside the messages, to be counted.
+            overhead: Tokens of whatever else does.
             whose: `tenant`, `project` and `agent`, where memory is shared by several.
 
         Raises:
             WindowTooSmallError: What must stay in the window does not fit into it.
             InvalidWindowError: The window breaks a rule of the provider that no repair could mend.
         """
-        turn = _Turn()
+        turn = Turn()
         talk = self._conversation(_scope(session, whose))
-        limits = budget(self.settings, window=limit, model=model, overhead=overhead)
+        beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
+        limits = budget(self.settings, window=limit, model=model, overhead=beside)
         now = self.memory.clock()
         with turn.guard("archive"):
-            talk.take(messages, memory=self.memory)
+            talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
+        self._nudge()
         provider = provider or _provider(talk)
         if turn.warnings:
             items: tuple[Item, ...] = _unmanaged(messages, talk)
             new: tuple[Edit, ...] = ()
+            finished = finish(said(items), provider)
         else:
             items, new = self._manage(talk, limits, turn, now)
-        with turn.step("verify"):
-            finished = finish(said(items), provider)
+            with turn.step("verify"):
+                finished = talk.settled.finish(items, provider)
         report = self._report(talk, limits, turn, items=items, new=new, finished=finished)
         self._remember_turn(talk, report, now)
         return Window(items=items, provider=provider, finished=finished, report=report)
 
     def _manage(
-        self, talk: Conversation, limits: Budget, turn: _Turn, now: int
+        self, talk: Conversation, limits: Budget, turn: Turn, now: int
     ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
         """Prune, trim, recall and place; every new edit is recorded before the window is sent."""
-        query = _query(talk.items)
+        query = _query(talk.items, most=self.settings.recall.query_messages)
         idle = None if talk.last_time is None else timedelta(milliseconds=now - talk.last_time)
         with turn.step("plan"):
-            planned = plan(
-                talk.items,
-                talk.edits,
+            shown, standing = talk.replay(limit=limits.safe_limit)
+            planned = decide(
+                shown,
+                standing,
                 budget=limits,
                 settings=self.settings,
                 query=" ".join(query),
                 scores=lambda: self.memory.scores(query, scope=talk.scope),
                 idle=idle,
+                count=self._count,
             )
         items, new = planned.items, planned.edits
         with turn.guard("recall"):
@@ -213,34 +183,38 @@ class Engine:
                 items, new = apply(items, [edit]), (*new, edit)
         with turn.guard("record"):
             talk.record(new, memory=self.memory, time=now)
+            talk.show(items, limit=limits.safe_limit)
         talk.last_time = now
         return items, new
 
     def _recall(
-        self, query: Sequence[str], items: Sequence[Item], *, room: int, talk: Conversation, turn: _Turn, now: int
+        self, query: Sequence[str], items: Sequence[Item], *, room: int, talk: Conversation, turn: Turn, now: int
     ) -> Edit | None:
         if room < _LEAST_BLOCK or not any(query):
             turn.recall = Recall(reason="this turn has its block already, or there is no room for one")
             return None
-        live = {number for edit in talk.edits if edit.kind == "recalled" for number in edit.ids}
         request = Request(
             texts=query,
             scope=talk.scope,
             across=self.settings.archive.cross_session,
             cap=room,
             now=now,
-            in_window={item.id for item in items} | live,
+            in_window={item.id for item in items} | talk.quoted(items),
             knowledge_share=self.settings.recall.knowledge_share,
+            order=order_of(self.settings),
         )
         turn.recall = self.memory.recall(request)
+        if not turn.recall.block and len(query) > 1:  # what was said before may have led away from the question
+            turn.recall = self.memory.recall(replace(request, texts=query[-1:]))
         quoted = sorted({hit.message for hit in turn.recall.hits})
-        return place(items, turn.recall.block, position=self.settings.recall.position, ids=quoted)
+        position = self.settings.recall.position
+        return place(items, turn.recall.block, position=position, ids=quoted, count=self._count)
 
     def _report(
         self,
         talk: Conversation,
         limits: Budget,
-        turn: _Turn,
+        turn: Turn,
         *,
         items: Sequence[Item],
         new: Sequence[Edit],
@@ -248,6 +222,7 @@ class Engine:
     ) -> ContextReport:
         talk.turn += 1
         total = tokens(items) + limits.overhead
+        trouble = (f"background: {self._worker.trouble}",) if self._worker and self._worker.trouble else ()
         return ContextReport(
             session=talk.scope.session,
             turn=talk.turn,
@@ -260,14 +235,14 @@ class Engine:
             recall_reason=turn.recall.reason,
             prefix_kept=talk.prefix_kept([(message, item.total) for message, item in _paired(items)]),
             repairs=tuple(map(str, finished.repairs)),
-            warnings=tuple(turn.warnings),
+            warnings=(*turn.warnings, *trouble),
             milliseconds=turn.milliseconds,
         )
 
     def _remember_turn(self, talk: Conversation, report: ContextReport, now: int) -> None:
         """Keep the report, so that any past turn can be shown. A report that cannot be kept blocks nothing."""
         row = Record(scope=talk.scope, kind=_TURN, key=f"{report.turn:08d}", data=report.to_json(), time=now)
-        with _Turn().guard("report"):
+        with Turn().guard("report"):
             self.memory.store.add([row])
 
     def _conversation(self, scope: Scope) -> Conversation:
@@ -281,6 +256,31 @@ class Engine:
             del self._conversations[next(iter(self._conversations))]
         return talk
 
+    # --- what stays ----------------------------------------------------------------
+
+    def pin(self, ids: Sequence[int], *, session: str, pinned: bool = True, **whose: str) -> int:
+        """Keep messages in every window of a session from here on (or no longer); those that had left come back."""
+        scope = _scope(session, whose)
+        known = self.memory.pin(ids, scope=scope, pinned=pinned)
+        self._edit(scope, Pinned(on=pinned), ids, reason="asked for")
+        return known
+
+    def undo_trim(self, *, session: str, **whose: str) -> int:
+        """Bring back what the last cut took out of a session's window, as far as it fits; how many messages."""
+        scope = _scope(session, whose)
+        talk = self._conversation(scope)
+        talk.learn_edits(self.memory)
+        ids = next((edit.ids for edit in reversed(talk.edits) if edit.kind == "trimmed" and edit.ids), ())
+        if ids:
+            self._edit(scope, Restored(), ids, reason="asked for")
+        return len(ids)
+
+    def _edit(self, scope: Scope, done: Pinned | Restored, ids: Sequence[int], *, reason: str) -> None:
+        edit = Edit(change=done, ids=tuple(ids), reason=reason, tokens_before=0, tokens_after=0)
+        talk = self._conversation(scope)
+        talk.learn_edits(self.memory)
+        talk.record([edit], memory=self.memory, time=self.memory.clock())
+
     # --- asking ------------------------------------------------------------------
 
     def recall(self, query: str, *, session: str, cap: int | None = None, **whose: str) -> Recall:
@@ -291,6 +291,7 @@ class Engine:
             across=self.settings.archive.cross_session,
             cap=cap or self.settings.recall.hard_cap_tokens,
             now=self.memory.clock(),
+            order=order_of(self.settings),
         )
         return self.memory.recall(request)
 
@@ -340,7 +341,13 @@ def _provider(talk: Conversation) -> str:
     return talk.format if talk.format in {"openai_chat", "openai_responses", "anthropic"} else "anthropic"
 
 
-def _query(items: Sequence[Item]) -> tuple[str, ...]:
+def _counter(settings: Settings) -> TokenCounter:
+    """The counter that the settings name."""
+    name, encoding = settings.tokens.counter, settings.tokens.encoding
+    return counter(f"{name}:{encoding}" if encoding else name)
+
+
+def _query(items: Sequence[Item], *, most: int) -> tuple[str, ...]:
     """What the user asks, newest last: the newest message, and those before it while they say too little."""
     asked: list[str] = []
     said_so_far = 0
@@ -349,7 +356,7 @@ def _query(items: Sequence[Item]) -> tuple[str, ...]:
             continue
         asked.append(words)
         said_so_far += len(terms(words))
-        if said_so_far >= _ENOUGH or len(asked) == _ASKED:
+        if said_so_far >= _ENOUGH or len(asked) >= most:
             break
     return tuple(reversed(asked))
 

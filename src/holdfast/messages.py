@@ -214,12 +214,12 @@ class Message(_FromWire):
         """Whether this is a reply that failed or was cut off."""
         return self.stop in _BROKEN
 
-    @property
+    @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in this message."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
-    @property
+    @cached_property
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results in this message."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))

@@ -7,6 +7,7 @@ text the places that stay, never its words.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,8 +28,10 @@ __all__ = [
     "Edit",
     "Item",
     "ItemKind",
+    "Pinned",
     "Pruned",
     "Recalled",
+    "Restored",
     "Trimmed",
     "apply",
     "from_json",
@@ -111,11 +114,13 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned", tag_field=
         part: Which part of the message it is.
         keep: The stretches of its text that stay; none where it was cleared.
         note: What is said in place of the rest.
+        limit: What it did not fit into, where only that was why.
     """
 
     part: int
     keep: tuple[tuple[int, int], ...] = ()
     note: str
+    limit: int | None = None
 
 
 class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_field="kind"):
@@ -143,7 +148,17 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag="recalled", tag_fi
     into: int | None = None
 
 
-Change: TypeAlias = Pruned | Trimmed | Compacted | Recalled
+class Restored(msgspec.Struct, frozen=True, kw_only=True, tag="restored", tag_field="kind"):
+    """Messages that had been trimmed came back, because somebody asked for them."""
+
+
+class Pinned(msgspec.Struct, frozen=True, kw_only=True, tag="pinned", tag_field="kind"):
+    """Messages stay in every window from here on, also those that had left; or, not `on`, they no longer do."""
+
+    on: bool = True
+
+
+Change: TypeAlias = Pruned | Trimmed | Compacted | Recalled | Restored | Pinned
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,13 +180,13 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """`pruned`, `trimmed`, `compacted` or `recalled`."""
+        """`pruned`, `trimmed`, `compacted`, `recalled`, `restored` or `pinned`."""
         return type(self.change).__name__.lower()
 
     @property
     def is_cut(self) -> bool:
         """Whether the window before and after share only their beginning."""
-        return isinstance(self.change, Trimmed | Compacted)
+        return isinstance(self.change, Trimmed | Compacted | Restored)
 
 
 def to_json(edit: Edit) -> dict[str, Any]:
@@ -197,14 +212,16 @@ def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
     """The recorded edits that still hold for the next request.
 
     Recalled blocks hold until the next cut; those at the head for one request only. What was trimmed stays
-    out until a compaction, or until the limit is at least twice the one it did not fit into.
+    out until a compaction, or until the limit is at least twice the one it did not fit into, and so does what
+    was shortened only because it did not fit.
     """
     cut = _last(edits, Trimmed | Compacted)
     compaction = _last(edits, Compacted)
+    tightest = _tightest(edits)
     return tuple(
         edit
         for index, edit in enumerate(edits)
-        if _holds(edit.change, after_cut=index > cut, after_compaction=index > compaction, limit=limit)
+        if _holds(edit, after_cut=index > cut, after_compaction=index > compaction, limit=limit, tightest=tightest)
     )
 
 
@@ -212,12 +229,27 @@ def _last(edits: Sequence[Edit], kind: Any) -> int:
     return max((index for index, edit in enumerate(edits) if isinstance(edit.change, kind)), default=-1)
 
 
-def _holds(change: Change, *, after_cut: bool, after_compaction: bool, limit: int) -> bool:
-    match change:
-        case Recalled():
-            return after_cut and change.into is not None
-        case Trimmed():
-            return after_compaction and limit < _MUCH_LARGER * change.limit
+def _tightest(edits: Sequence[Edit]) -> Mapping[int, float]:
+    """What each shortened message did not fit into; what was shortened for good never does.
+
+    The results of one message stay shortened together: what it costs was counted with all of them.
+    """
+    found: dict[int, float] = {}
+    for edit in edits:
+        if isinstance(edit.change, Pruned):
+            limit = math.inf if edit.change.limit is None else edit.change.limit
+            found.update((number, max(limit, found.get(number, 0))) for number in edit.ids)
+    return found
+
+
+def _holds(edit: Edit, *, after_cut: bool, after_compaction: bool, limit: int, tightest: Mapping[int, float]) -> bool:
+    match edit.change:
+        case Recalled(into=into):
+            return after_cut and into is not None
+        case Trimmed(limit=too_small):
+            return after_compaction and limit < _MUCH_LARGER * too_small
+        case Pruned():
+            return all(limit < _MUCH_LARGER * tightest[number] for number in edit.ids)
         case _:
             return True
 
@@ -228,6 +260,7 @@ class _Outcome:
 
     changed: dict[int, list[tuple[Callable[[Message], Message], int]]] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
+    pinned: dict[int, bool] = field(default_factory=dict)
     blocks: dict[int, Block] = field(default_factory=dict)
     head: Block | None = None
     summary: Item | None = None
@@ -249,6 +282,11 @@ class _Outcome:
                 self.summary = _spoken(change.summary, kind="summary", cost=edit.tokens_after)
                 for number, cost in change.unthought:
                     self._change(number, without_thinking, cost)
+            case Restored():
+                self.gone.difference_update(edit.ids)
+            case Pinned() as change:
+                self.pinned.update(dict.fromkeys(edit.ids, change.on))
+                self.gone.difference_update(edit.ids if change.on else ())
 
     def _change(self, number: int, change: Callable[[Message], Message], cost: int) -> None:
         self.changed.setdefault(number, []).append((change, cost))
@@ -267,12 +305,13 @@ class _Outcome:
         if not item.id:
             return item
         block = self.blocks.get(item.id) or (None if self.cut else item.block)
-        if item.id not in self.changed and block == item.block:
+        pinned = self.pinned.get(item.id, item.pinned)
+        if item.id not in self.changed and block == item.block and pinned == item.pinned:
             return item
         message, cost = item.message, item.tokens
         for change, after in self.changed.get(item.id, ()):
             message, cost = change(message), after
-        return replace(item, message=message, tokens=cost, block=block)
+        return replace(item, message=message, tokens=cost, block=block, pinned=pinned)
 
 
 def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:

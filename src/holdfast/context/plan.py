@@ -16,7 +16,7 @@ from holdfast.errors import WindowTooSmallError
 from holdfast.settings import Settings
 from holdfast.tokens import TokenCounter, count_text
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "decide", "plan"]
 
 Scores: TypeAlias = Callable[[], Mapping[int, float]]
 """What each message has to do with the query, by archive number."""
@@ -51,23 +51,51 @@ def plan(
     idle: timedelta | None = None,
     count: TokenCounter = count_text,
 ) -> Plan:
-    """Replay the recorded edits and decide on new ones. `scores` are asked for only where something has to go.
+    """Replay the recorded edits and decide on new ones.
 
-    Where what is protected does not fit, the longest tool results shrink, whatever their age, and then the room
-    for the reply, before the request is given up.
+    Raises:
+        WindowTooSmallError: What is protected does not fit.
+    """
+    standing = in_force(edits, limit=budget.safe_limit)
+    return decide(
+        apply(items, standing),
+        standing,
+        budget=budget,
+        settings=settings,
+        query=query,
+        scores=scores,
+        idle=idle,
+        count=count,
+    )
+
+
+def decide(
+    items: tuple[Item, ...],
+    standing: Sequence[Edit],
+    *,
+    budget: Budget,
+    settings: Settings,
+    query: str = "",
+    scores: Scores = _no_scores,
+    idle: timedelta | None = None,
+    count: TokenCounter = count_text,
+) -> Plan:
+    """Decide on what is new about a window in which the standing edits are replayed.
+
+    `scores` are asked for only where something has to go. Where what is protected does not fit, the longest
+    tool results shrink, whatever their age, and then the room for the reply, before the request is given up.
 
     Raises:
         WindowTooSmallError: What is protected does not fit even so.
     """
-    standing = in_force(edits, limit=budget.safe_limit)
-    planned = Plan(apply(items, standing))
+    planned = Plan(items)
     prunes = prune(planned.items, standing, pruning=settings.pruning, window=budget.window, idle=idle, count=count)
     planned = planned.then(prunes)
     if not overflows(planned.items, budget, settings=settings.trim):
         return planned
     known = scores() if len(query.strip()) >= settings.trim.min_query_chars else {}
     cut = partial(trim, budget=budget, settings=settings.trim, query=query, scores=known)
-    shrink = partial(relieve, pruning=settings.pruning, count=count)
+    shrink = partial(relieve, pruning=settings.pruning, limit=budget.safe_limit, count=count)
     return _fitted(planned, standing, cut=cut, shrink=shrink, settings=settings)
 
 

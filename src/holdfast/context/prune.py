@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec import structs
 
 from holdfast.context.edits import Edit, Item, Pruned, shorten, tokens
 from holdfast.context.excerpt import excerpt
@@ -65,11 +67,12 @@ def relieve(
     excess: int,
     pruning: Pruning,
     clear: bool = False,
+    limit: int | None = None,
     count: TokenCounter = count_text,
 ) -> tuple[Edit, ...]:
     """Shorten or clear tool results of any age, the largest first, until `excess` tokens are saved, or all that can be.
 
-    For when what must stay does not fit. Better half an answer than no request.
+    For when what must stay does not fit into `limit`. Better half an answer than no request.
     """
     tool = _Shears(pruning, count)
     found = tool.candidates(items, edits, within=range(len(items)))
@@ -80,7 +83,8 @@ def relieve(
             break
         excess -= step.saved
         steps.append(step)
-    return _recorded(steps, "the newest messages alone do not fit")
+    tight = [replace(step, change=structs.replace(step.change, limit=limit)) for step in steps]
+    return _recorded(tight, "the newest messages alone do not fit")
 
 
 # --- which -------------------------------------------------------------------

@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, cast
@@ -16,22 +16,22 @@ import platformdirs
 
 from holdfast.errors import InputError
 from holdfast.memory import archive, facts
+from holdfast.memory import forget as forgetting
 from holdfast.memory import recall as recalling
-from holdfast.memory.recall import Hit, Recall, Request
+from holdfast.memory.embedding import vector_rows
+from holdfast.memory.recall import Hit, Recall, Request, request_of
 from holdfast.messages import Message
 from holdfast.redact import redact
 from holdfast.search.embed import Choice, choose
 from holdfast.search.embed.base import Embedder
-from holdfast.search.vectors import quantise
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, FactType, MessageRow, PassageText, Question, Scope, Select, VectorRow
+from holdfast.store.base import FactRow, FactType, MessageRow, Question, Scope, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
-__all__ = ["Memory", "Stats", "default_path"]
+__all__ = ["Memory", "Stats", "default_path", "store_file"]
 
 STORE_NAME: Final = "holdfast.db"
-_PLAIN_SPEAKERS: Final = frozenset({"user", "assistant", "tool", "system"})
 _EMBED_BATCH: Final = 256
 
 
@@ -39,6 +39,12 @@ def default_path(environ: Mapping[str, str] | None = None) -> Path:
     """Where memory rests unless told otherwise: `$HOLDFAST_HOME`, else the platform's data folder."""
     home = (os.environ if environ is None else environ).get("HOLDFAST_HOME")
     return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
+
+
+def store_file(path: Path | str | None, *, settings: Settings) -> Path:
+    """The file of a memory: in the folder that is named, else where the settings say, else in the usual place."""
+    place = Path(path or settings.archive.path or default_path()).expanduser()
+    return place if place.suffix == ".db" else place / STORE_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +74,15 @@ class Memory:
     choice: Choice
     clock: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
+    timer: Callable[[], float] = time.monotonic
+    _warm: bool = field(default=False, init=False, repr=False)
 
     @classmethod
     def open(cls, path: Path | str | None = None, *, settings: Settings | None = None) -> Self:
         """Open the memory in a folder (or a `.db` file), made where it does not exist yet."""
         known = settings if settings is not None else Settings()
-        place = Path(path or known.archive.path or default_path()).expanduser()
-        file = place if place.suffix == ".db" else place / STORE_NAME
         return cls(
-            store=SqliteStore(file),
+            store=SqliteStore(store_file(path, settings=known)),
             settings=known,
             choice=choose(known.embedding, allow_remote=known.embedding.allow_remote),
         )
@@ -103,14 +109,18 @@ class Memory:
         return self.store.add(archive.rows(messages, scope=scope, redact=self.settings.archive.redaction))
 
     def embed(self, *, limit: int | None = None) -> int:
-        """Give passages that have none yet their vectors; how many were given is returned."""
+        """Give passages that have none yet their vectors, oldest first; how many were given is returned.
+
+        Each batch is kept once it is made, so whoever stops or fails goes on where they were: after a change of
+        the model too, when nothing has a vector yet. `waiting` says how many are left. Words find all meanwhile.
+        """
         embedder, done = self.embedder, 0
         while embedder is not None and (limit is None or done < limit):
             batch = _EMBED_BATCH if limit is None else min(_EMBED_BATCH, limit - done)
             missing = self.store.without_vectors(embedder.space, limit=batch)
             if not missing:
                 break
-            self.store.add(_vectors(missing, embedder))
+            self.store.add(vector_rows(missing, embedder))
             done += len(missing)
         return done
 
@@ -167,16 +177,8 @@ class Memory:
         fact_ids: Sequence[str] | None = None,
         across: bool = False,
     ) -> int:
-        """Forget messages and facts for good; with neither named, all of this scope's session."""
-        everything = ids is None and fact_ids is None
-        gone = 0
-        if ids is not None or everything:
-            wanted = None if ids is None else tuple(ids)
-            gone += self.store.remove(Select(kind="message", scope=scope, across=across, ids=wanted))
-        if fact_ids is not None or everything:
-            keys = None if fact_ids is None else tuple(fact_ids)
-            gone += self.store.remove(Select(kind="fact", scope=scope, across=across, keys=keys))
-        return gone
+        """Forget messages, facts and what was made of them for good; with neither named, all of this session."""
+        return forgetting.forget(self.store, scope=scope, ids=ids, fact_ids=fact_ids, across=across)
 
     # --- reading -----------------------------------------------------------------
 
@@ -197,14 +199,48 @@ class Memory:
         rows = self.store.fetch(Select(kind="fact", scope=scope, across=across))
         return facts.current(rows) if time is None else facts.as_of(rows, time=time)
 
+    def request(
+        self,
+        texts: Sequence[str],
+        *,
+        scope: Scope,
+        across: bool | None = None,
+        cap: int | None = None,
+        in_window: Collection[int] = (),
+        automatic: bool = False,
+    ) -> Request:
+        """A request as the settings want it; see `request_of`."""
+        return request_of(
+            self.settings,
+            texts,
+            scope=scope,
+            now=self.clock(),
+            across=across,
+            cap=cap,
+            in_window=in_window,
+            automatic=automatic,
+        )
+
     def search(self, query: str, *, scope: Scope, across: bool = False, limit: int = 10) -> list[Hit]:
         """The passages that have most to do with a question, best first."""
-        request = Request(texts=(query,), scope=scope, across=across, now=self.clock())
+        request = self.request((query,), scope=scope, across=across)
         return recalling.search(self.store, request, embedder=self.embedder, limit=limit)
 
     def recall(self, request: Request) -> Recall:
-        """The block for a question."""
-        return recalling.recall(self.store, request, embedder=self.embedder)
+        """The block for a question. What the search had to do without is in its notes."""
+        if request.seconds is not None:
+            self._make_ready(request.scope)
+        found = recalling.recall(self.store, request, embedder=self.embedder, timer=self.timer)
+        return found if self.embedder is not None else replace(found, notes=(*self.choice.reasons, *found.notes))
+
+    def _make_ready(self, scope: Scope) -> None:
+        """Load the index before the first question with a deadline: that is not the question's fault."""
+        if self._warm:
+            return
+        space = None if self.embedder is None else self.embedder.space
+        vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
+        self.store.match(Question(scope=scope, terms={}, vector=vector, space=space))
+        self._warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
         """What each message of a session has to do with a question, by its words; 0 is left out."""
@@ -216,6 +252,21 @@ class Memory:
             message = int(evidence.columns["message"][passage])
             best[message] = max(best.get(message, 0.0), float(found[passage]))
         return best
+
+    def waiting(self) -> int:
+        """How many passages have no vectors of the present embedder yet; 0 where there is none."""
+        if self.embedder is None:
+            return 0
+        return max(0, self.store.counts()["passages"] - self.store.embedded(self.embedder.space))
+
+    def missing(self) -> tuple[str, ...]:
+        """What search has to do without, in sentences; nothing where it has all."""
+        if self.embedder is None:
+            return self.choice.reasons
+        waiting = self.waiting()
+        name = self.embedder.space.name
+        note = f"{waiting:,} passages have no vectors of {name} yet and are found by their words: `holdfast reindex`"
+        return (note,) if waiting else ()
 
     def stats(self) -> Stats:
         """What memory holds, and what is missing."""
@@ -229,21 +280,3 @@ class Memory:
             embedder=embedder.space.name if embedder is not None else None,
             notes=self.choice.reasons,
         )
-
-
-def _vectors(passages: Sequence[PassageText], embedder: Embedder) -> list[VectorRow]:
-    texts = [window for passage in passages for window in _windows(passage)]
-    vectors = quantise(embedder.embed(texts, kind="passage"))
-    rows: list[VectorRow] = []
-    start = 0
-    for passage in passages:
-        stop = start + len(passage.windows)
-        rows.append(VectorRow(space=embedder.space, passage=passage.number, vectors=vectors[start:stop]))
-        start = stop
-    return rows
-
-
-def _windows(passage: PassageText) -> list[str]:
-    """The texts of a passage's windows, with the speaker's name in front where there is one."""
-    name = "" if passage.speaker in _PLAIN_SPEAKERS else f"{passage.speaker}: "
-    return [name + passage.text[start:stop] for start, stop in passage.windows]

@@ -1,0 +1,62 @@
+"""Work in the background."""
+
+from pathlib import Path
+from threading import Event
+
+from holdfast.errors import StorageError
+from holdfast.worker import Worker, alone
+
+
+def test_it_goes_on_while_there_is_more() -> None:
+    """A nudge is followed by steps until one says that nothing is left."""
+    left, done = [3], Event()
+
+    def step() -> bool:
+        left[0] -= 1
+        if left[0] == 0:
+            done.set()
+        return left[0] > 0
+
+    worker = Worker(step)
+    worker.start()
+    assert done.wait(10)
+    worker.stop()
+    assert left == [0]
+
+
+def test_trouble_is_told_and_tried_again() -> None:
+    """A step that fails is tried again after a pause, and what went wrong can be read meanwhile."""
+    tries: list[str] = []
+    failed, done = Event(), Event()
+
+    def step() -> bool:
+        tries.append(worker.trouble)
+        if len(tries) == 1:
+            failed.set()
+            raise StorageError("the disk is full", path="x")
+        done.set()
+        return False
+
+    worker = Worker(step, pause=0.05)
+    worker.start()
+    assert failed.wait(10)
+    assert done.wait(10)
+    worker.stop()
+    assert tries[0] == ""
+    assert "the disk is full" in tries[1]
+    assert worker.trouble == ""
+
+
+def test_one_that_was_never_started_can_be_stopped() -> None:
+    """Stopping is always safe."""
+    Worker(lambda: False).stop()
+
+
+def test_only_one_holds_the_lock(tmp_path: Path) -> None:
+    """While one is at work another is told so; then it may."""
+    path = tmp_path / "lock"
+    with alone(path) as first, alone(path) as second:
+        assert (first, second) == (True, False)
+    with alone(path) as again:
+        assert again
+    assert path.stat().st_mode & 0o777 == 0o600
