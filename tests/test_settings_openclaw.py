@@ -72,16 +72,17 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     ("session.reset.mode", "idle", "session.reset.mode", "daily"),
     ("session.reset.atHour", 5, "session.reset.at_hour", 4),
     ("session.reset.idleMinutes", 480, "session.reset.idle_minutes", None),
-    # the memory-context section; `enabled` is the one default that differs: choosing Holdfast is the opting in
+    # the memory-context section; the defaults that differ: choosing Holdfast is the opting in (`enabled`), and its
+    # index need not be bounded (`maxSegments`, `evictionDays`)
     (CONTEXT + "enabled", False, "recall.enabled", True),
     (CONTEXT + "hardCapTokens", 2000, "recall.hard_cap_tokens", 4_000),
     (CONTEXT + "embeddingModel", "hash", "embedding.provider", "auto"),
     (CONTEXT + "redaction", False, "archive.redaction", True),
     (CONTEXT + "knowledgeExtraction", False, "knowledge.extraction", True),
     (CONTEXT + "autoRecallMinScore", 0.6, "recall.min_score", 0.7),
-    (CONTEXT + "maxSegments", 100, "archive.max_segments", 20_000),
+    (CONTEXT + "maxSegments", 100, "archive.max_segments", None),
     (CONTEXT + "crossSession", True, "archive.cross_session", False),
-    (CONTEXT + "evictionDays", 0, "archive.eviction_days", 90),
+    (CONTEXT + "evictionDays", 0, "archive.eviction_days", None),
     # the compaction section
     ("agents.defaults.compaction.maxHistoryShare", 0.4, "compaction.max_history_share", 0.5),
     ("agents.defaults.compaction.enabled", False, "compaction.enabled", True),
@@ -152,7 +153,7 @@ REAL: list[tuple[str, object, str, object]] = [
     (PLUGIN + "storagePath", "~/m", "archive.path", None),
     (PLUGIN + "autoRecall", False, "recall.automatic", True),
     (PLUGIN + "autoRecallMaxTokens", 12000, "recall.hard_cap_tokens", 4_000),
-    (PLUGIN + "maxSegments", 1, "archive.max_segments", 20_000),
+    (PLUGIN + "maxSegments", 1, "archive.max_segments", None),
     (PLUGIN + "search.vectorWeight", 0.5, "search.vector_weight", 0.7),
     (PLUGIN + "search.bm25Weight", 0.5, "search.bm25_weight", 0.3),
     (PLUGIN + "search.timeDecay", 1, "search.time_decay", 0.995),

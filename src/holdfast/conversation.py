@@ -16,7 +16,7 @@ from holdfast.memory import archive
 from holdfast.memory.block import strip_message
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message
-from holdfast.store.base import Record, Scope, Select
+from holdfast.store.base import Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, count_text
 
 __all__ = ["Conversation", "Incoming"]
@@ -165,8 +165,8 @@ class Conversation:
             self.edits.append(editing.from_json(record.data))
             self._last_record = record.id
 
-    def record(self, edits: Sequence[Edit], *, memory: Memory, time: int) -> None:
-        """Record new edits, durably, before a window made with them is sent."""
+    def record(self, edits: Sequence[Edit], *, memory: Memory, time: int, beside: Sequence[Row] = ()) -> None:
+        """Record new edits, durably, before a window made with them is sent; with rows that belong to them."""
         rows = [
             Record(
                 scope=self.scope,
@@ -178,7 +178,7 @@ class Conversation:
             for offset, edit in enumerate(edits)
         ]
         if rows:
-            self._last_record = memory.store.add(rows)[-1]
+            self._last_record = memory.store.add([*rows, *beside])[len(rows) - 1]
             self.edits.extend(edits)
 
     def prefix_kept(self, sent: Sequence[tuple[Message, int]]) -> float | None:

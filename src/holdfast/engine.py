@@ -7,29 +7,35 @@ cache holds. Memory trouble never blocks a request: it passes unchanged, and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any, Final, Self
 
 from holdfast import formats
+from holdfast.asking import TURN, Asking, scope_of
+from holdfast.compaction.summarise import Progress
+from holdfast.compactor import Compaction, Compactor, window
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
-from holdfast.context.finish import Finished, finish
+from holdfast.context.finish import finish
 from holdfast.context.place import allowance, place
 from holdfast.context.plan import decide
 from holdfast.conversation import Conversation, Incoming
-from holdfast.errors import FormatError
-from holdfast.memory.memory import Memory, Stats
+from holdfast.errors import ModelError
+from holdfast.events import Hooks
+from holdfast.learner import jobs, learn
+from holdfast.memory.memory import Memory
 from holdfast.memory.noise import unwrap
-from holdfast.memory.recall import Hit, Recall, Request, order_of
-from holdfast.messages import Message
-from holdfast.report import ContextReport, categories, change
+from holdfast.memory.recall import Recall
+from holdfast.memory.request import question, request_of
+from holdfast.models.base import Model
+from holdfast.report import ContextReport
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, FactType, MessageRow, Record, Scope, Select
-from holdfast.text import terms
+from holdfast.store.base import Record, Scope, Select
 from holdfast.tokens import TokenCounter, count_json, counter
 from holdfast.turn import Turn
 from holdfast.window import Window
@@ -37,36 +43,52 @@ from holdfast.worker import Worker, alone
 
 __all__ = ["Engine", "Window"]
 
-_TURN: Final = "turn"
-_ENOUGH: Final = 4
-"""Terms that make a question; what says less is read with what was said before it."""
 _LEAST_BLOCK: Final = 64
 _SESSIONS: Final = 64
 _EMBED_STEP: Final = 64
 """Passages that are embedded in the background at a time."""
 
 
-class Engine:
-    """Keeps the windows of any number of sessions, over one memory."""
+class Engine(Asking):
+    """Keeps the windows of any number of sessions, over one memory.
 
-    def __init__(self, memory: Memory, *, background: bool = False) -> None:
-        self.memory = memory
+    Args:
+        memory: Where everything rests.
+        model: Who tells summaries and reads facts; without one both are done by rule.
+        hooks: Who wants to know what happens.
+        background: Whether a thread does the work that waits: vectors and facts.
+    """
+
+    def __init__(
+        self, memory: Memory, *, model: Model | None = None, hooks: Hooks | None = None, background: bool = False
+    ) -> None:
+        super().__init__(memory)
+        self.model = model
+        self.hooks = hooks or Hooks()
         self._count = _counter(memory.settings)
         self._conversations: dict[Scope, Conversation] = {}
+        self._finished: dict[Scope, dict[str, str]] = {}
+        self._closing = Event()
         self._worker = Worker(self._work_alone) if background else None
         if self._worker is not None:
             self._worker.start()
 
     @classmethod
-    def open(cls, path: Path | str | None = None, *, settings: Settings | None = None, background: bool = True) -> Self:
-        """Open the memory in a folder, made where it does not exist yet.
-
-        In the background a thread embeds what is new; without it that waits for `work`.
-        """
-        return cls(Memory.open(path, settings=settings), background=background)
+    def open(
+        cls,
+        path: Path | str | None = None,
+        *,
+        settings: Settings | None = None,
+        model: Model | None = None,
+        hooks: Hooks | None = None,
+        background: bool = True,
+    ) -> Self:
+        """Open the memory in a folder, made where it does not exist yet."""
+        return cls(Memory.open(path, settings=settings), model=model, hooks=hooks, background=background)
 
     def close(self) -> None:
         """Let go of the memory. Work that is left waits for the next time."""
+        self._closing.set()
         if self._worker is not None:
             self._worker.stop()
         self.memory.close()
@@ -77,21 +99,27 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self.memory.settings
-
     # --- work that waits ---------------------------------------------------------
 
     def work(self) -> int:
-        """Do all work that waits, here and now; how much there was is returned."""
-        return self.memory.embed()
+        """Do all work that waits, here and now; how many passages were embedded and jobs done is returned."""
+        done = self.memory.embed()
+        while learn(self.memory, self.model, cancel=self._closing) is not None:
+            done += 1
+        return done
 
     def _work_alone(self) -> bool:
         """One step in the background, unless another process is at it."""
         with alone(self.memory.store.path.with_suffix(".worker")) as mine:
-            return mine and bool(self.memory.embed(limit=_EMBED_STEP))
+            return mine and self._work_step()
+
+    def _work_step(self) -> bool:
+        if self.memory.embed(limit=_EMBED_STEP):
+            return True
+        found = learn(self.memory, self.model, cancel=self._closing)
+        if found is not None and found.trouble and not self._closing.is_set():
+            raise ModelError(found.trouble)
+        return found is not None
 
     def _nudge(self) -> None:
         if self._worker is not None:
@@ -103,7 +131,7 @@ class Engine:
         self, messages: Sequence[Incoming], *, session: str, format: str | None = None, **whose: str
     ) -> list[int]:
         """Archive messages, such as a reply; durable and findable when this returns."""
-        numbers = self.memory.ingest(formats.read(messages, format=format), scope=_scope(session, whose))
+        numbers = self.memory.ingest(formats.read(messages, format=format), scope=scope_of(session, whose))
         self._nudge()
         return numbers
 
@@ -136,9 +164,9 @@ class Engine:
             InvalidWindowError: The window breaks a rule of the provider that no repair could mend.
         """
         turn = Turn()
-        talk = self._conversation(_scope(session, whose))
+        talk = self._conversation(scope_of(session, whose))
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
-        limits = budget(self.settings, window=limit, model=model, overhead=beside)
+        limits = self._limits(limit, model=model, overhead=beside)
         now = self.memory.clock()
         with turn.guard("archive"):
             talk.take(messages, memory=self.memory, count=self._count)
@@ -153,7 +181,9 @@ class Engine:
             items, new = self._manage(talk, limits, turn, now)
             with turn.step("verify"):
                 finished = talk.settled.finish(items, provider)
-        report = self._report(talk, limits, turn, items=items, new=new, finished=finished)
+        if self._worker is not None and self._worker.trouble:
+            turn.warnings.append(f"background: {self._worker.trouble}")
+        report = turn.report(talk, limits, items=items, new=new, finished=finished)
         self._remember_turn(talk, report, now)
         return Window(items=items, provider=provider, finished=finished, report=report)
 
@@ -193,15 +223,14 @@ class Engine:
         if room < _LEAST_BLOCK or not any(query):
             turn.recall = Recall(reason="this turn has its block already, or there is no room for one")
             return None
-        request = Request(
-            texts=query,
+        request = request_of(
+            self.settings,
+            query,
             scope=talk.scope,
-            across=self.settings.archive.cross_session,
-            cap=room,
             now=now,
+            cap=room,
             in_window={item.id for item in items} | talk.quoted(items),
-            knowledge_share=self.settings.recall.knowledge_share,
-            order=order_of(self.settings),
+            automatic=True,
         )
         turn.recall = self.memory.recall(request)
         if not turn.recall.block and len(query) > 1:  # what was said before may have led away from the question
@@ -210,38 +239,9 @@ class Engine:
         position = self.settings.recall.position
         return place(items, turn.recall.block, position=position, ids=quoted, count=self._count)
 
-    def _report(
-        self,
-        talk: Conversation,
-        limits: Budget,
-        turn: Turn,
-        *,
-        items: Sequence[Item],
-        new: Sequence[Edit],
-        finished: Finished,
-    ) -> ContextReport:
-        talk.turn += 1
-        total = tokens(items) + limits.overhead
-        trouble = (f"background: {self._worker.trouble}",) if self._worker and self._worker.trouble else ()
-        return ContextReport(
-            session=talk.scope.session,
-            turn=talk.turn,
-            total_tokens=total,
-            raw_max_tokens=limits.window,
-            percentage=round(100 * total / limits.window, 1),
-            categories=categories(items, budget=limits),
-            changes=tuple(change(edit) for edit in new),
-            recalled=turn.recall.hits,
-            recall_reason=turn.recall.reason,
-            prefix_kept=talk.prefix_kept([(message, item.total) for message, item in _paired(items)]),
-            repairs=tuple(map(str, finished.repairs)),
-            warnings=(*turn.warnings, *trouble),
-            milliseconds=turn.milliseconds,
-        )
-
     def _remember_turn(self, talk: Conversation, report: ContextReport, now: int) -> None:
         """Keep the report, so that any past turn can be shown. A report that cannot be kept blocks nothing."""
-        row = Record(scope=talk.scope, kind=_TURN, key=f"{report.turn:08d}", data=report.to_json(), time=now)
+        row = Record(scope=talk.scope, kind=TURN, key=f"{report.turn:08d}", data=report.to_json(), time=now)
         with Turn().guard("report"):
             self.memory.store.add([row])
 
@@ -249,25 +249,102 @@ class Engine:
         talk = self._conversations.pop(scope, None)
         if talk is None:
             talk = Conversation(scope)
-            last = self.memory.store.fetch(Select(kind="record", scope=scope, name=_TURN, newest=True, limit=1))
+            last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
             talk.turn = int(last[-1].key) if last else 0
         self._conversations[scope] = talk
         while len(self._conversations) > _SESSIONS:
             del self._conversations[next(iter(self._conversations))]
         return talk
 
+    # --- compaction ----------------------------------------------------------------
+
+    def compact(
+        self,
+        messages: Sequence[Incoming] | None = None,
+        *,
+        session: str,
+        limit: int | None = None,
+        instructions: str | None = None,
+        force: bool = True,
+        dry_run: bool = False,
+        cancel: Event | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        **whose: str,
+    ) -> Compaction:
+        """Let a summary stand for a session's older history. Nothing is lost: the archive has every word of it.
+
+        Args:
+            messages: The conversation so far; that of the last request unless given.
+            session: Which session it is.
+            limit: What the model can hold; the settings' or the model's window unless given.
+            instructions: What the summary should look out for.
+            force: Compact though the conversation fits, because somebody asked for it.
+            dry_run: Only say what would be done.
+            cancel: When set, by any thread, it is called off, and nothing has changed.
+            on_progress: Told about every step.
+            whose: `tenant`, `project` and `agent`, where memory is shared by several.
+
+        Raises:
+            CompactionError: There is nothing to compact, or nothing shorter could be made.
+            ModelCancelledError: It was called off.
+        """
+        scope = scope_of(session, whose)
+        talk = self._conversation(scope)
+        if messages is not None:
+            talk.take(messages, memory=self.memory, count=self._count)
+        talk.learn_edits(self.memory)
+        work = Compactor(
+            talk=talk,
+            memory=self.memory,
+            limits=self._limits(limit),
+            model=self.model,
+            hooks=self.hooks,
+            done=self._finished.setdefault(scope, {}),
+            count=self._count,
+        )
+        if dry_run:
+            plan = work.plan(force=force)
+            return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
+        done = work.run(force=force, instructions=instructions, cancel=cancel, on_progress=on_progress)
+        self._finished.pop(scope, None)
+        self._nudge()
+        return done
+
+    def is_full(self, *, session: str, limit: int | None = None, overhead: int = 0, **whose: str) -> bool:
+        """Tell whether a session has outgrown its window since the last compaction, whatever was trimmed meanwhile."""
+        limits = self._limits(limit, overhead=overhead)
+        talk = self._conversation(scope_of(session, whose))
+        talk.learn_edits(self.memory)
+        return tokens(window(talk, limit=limits.safe_limit)) > limits.compact_at - overhead
+
+    def learn(self, *, session: str, **whose: str) -> int:
+        """Put the facts of a whole session in the queue, as when it ends; how many messages will be read."""
+        scope = scope_of(session, whose)
+        ids = [row.id for row in self.memory.store.fetch(Select(kind="message", scope=scope))]
+        self.memory.store.add(jobs(ids, scope=scope, time=self.memory.clock()))
+        self._nudge()
+        return len(ids)
+
+    @property
+    def _model_window(self) -> int | None:
+        return self.settings.agent.context_tokens or (self.model.context_tokens if self.model else None)
+
+    def _limits(self, limit: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
+        window_size = limit or (None if model else self._model_window)
+        return budget(self.settings, window=window_size, model=model, overhead=overhead)
+
     # --- what stays ----------------------------------------------------------------
 
     def pin(self, ids: Sequence[int], *, session: str, pinned: bool = True, **whose: str) -> int:
         """Keep messages in every window of a session from here on (or no longer); those that had left come back."""
-        scope = _scope(session, whose)
+        scope = scope_of(session, whose)
         known = self.memory.pin(ids, scope=scope, pinned=pinned)
         self._edit(scope, Pinned(on=pinned), ids, reason="asked for")
         return known
 
     def undo_trim(self, *, session: str, **whose: str) -> int:
         """Bring back what the last cut took out of a session's window, as far as it fits; how many messages."""
-        scope = _scope(session, whose)
+        scope = scope_of(session, whose)
         talk = self._conversation(scope)
         talk.learn_edits(self.memory)
         ids = next((edit.ids for edit in reversed(talk.edits) if edit.kind == "trimmed" and edit.ids), ())
@@ -281,59 +358,10 @@ class Engine:
         talk.learn_edits(self.memory)
         talk.record([edit], memory=self.memory, time=self.memory.clock())
 
-    # --- asking ------------------------------------------------------------------
-
-    def recall(self, query: str, *, session: str, cap: int | None = None, **whose: str) -> Recall:
-        """The block that would be recalled for a question."""
-        request = Request(
-            texts=(query,),
-            scope=_scope(session, whose),
-            across=self.settings.archive.cross_session,
-            cap=cap or self.settings.recall.hard_cap_tokens,
-            now=self.memory.clock(),
-            order=order_of(self.settings),
-        )
-        return self.memory.recall(request)
-
-    def search(self, query: str, *, session: str, across: bool = True, limit: int = 10, **whose: str) -> list[Hit]:
-        """The passages that have most to do with a question, best first."""
-        return self.memory.search(query, scope=_scope(session, whose), across=across, limit=limit)
-
-    def get(
-        self, ids: Sequence[int], *, session: str, across: bool = True, around: int = 0, **whose: str
-    ) -> list[MessageRow]:
-        """Archived messages by number: what was pruned or trimmed, whole."""
-        return self.memory.get(ids, scope=_scope(session, whose), across=across, around=around)
-
-    def remember(self, content: str, *, session: str, type: FactType = "decision", **whose: str) -> FactRow:  # noqa: A002 - the domain's own word
-        """Keep a fact."""
-        return self.memory.remember(content, scope=_scope(session, whose), type=type)
-
-    def facts(self, *, session: str, across: bool = True, **whose: str) -> list[FactRow]:
-        """The facts that hold now."""
-        return self.memory.facts(scope=_scope(session, whose), across=across)
-
     def forget(self, *, session: str, ids: Sequence[int] | None = None, **whose: str) -> int:
-        """Forget messages for good; with none named, the whole session."""
-        scope = _scope(session, whose)
-        self._conversations.pop(scope, None)
-        return self.memory.forget(scope=scope, ids=ids)
-
-    def timeline(self, *, session: str, **whose: str) -> list[dict[str, Any]]:
-        """The report of every past turn of a session, oldest first."""
-        select = Select(kind="record", scope=_scope(session, whose), name=_TURN)
-        return [dict(record.data) for record in self.memory.store.fetch(select)]
-
-    def stats(self) -> Stats:
-        """What memory holds, and what is missing."""
-        return self.memory.stats()
-
-
-def _scope(session: str, whose: Mapping[str, str]) -> Scope:
-    unknown = set(whose) - {"tenant", "project", "agent"}
-    if unknown:
-        raise FormatError(f"{', '.join(sorted(unknown))}: memory belongs to a tenant, project, agent and session")
-    return Scope(session=session, **whose)
+        """Forget messages for good, with what was made of them; with none named, the whole session."""
+        self._conversations.pop(scope_of(session, whose), None)
+        return super().forget(session=session, ids=ids, **whose)
 
 
 def _provider(talk: Conversation) -> str:
@@ -348,21 +376,9 @@ def _counter(settings: Settings) -> TokenCounter:
 
 
 def _query(items: Sequence[Item], *, most: int) -> tuple[str, ...]:
-    """What the user asks, newest last: the newest message, and those before it while they say too little."""
-    asked: list[str] = []
-    said_so_far = 0
-    for item in reversed(items):
-        if item.message.role != "user" or not (words := unwrap(item.message.text)):
-            continue
-        asked.append(words)
-        said_so_far += len(terms(words))
-        if said_so_far >= _ENOUGH or len(asked) >= most:
-            break
-    return tuple(reversed(asked))
-
-
-def _paired(items: Sequence[Item]) -> list[tuple[Message, Item]]:
-    return list(zip(said(items), items, strict=True))
+    """What the user asks, newest last."""
+    asked = (unwrap(item.message.text) for item in reversed(items) if item.message.role == "user")
+    return question(asked, most=most)
 
 
 def _unmanaged(given: Sequence[Incoming], talk: Conversation) -> tuple[Item, ...]:

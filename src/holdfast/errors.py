@@ -152,7 +152,23 @@ class ModelError(HoldfastError):
 
 
 class ModelOverflowError(ModelError):
-    """The request does not fit the model's window."""
+    """The request does not fit the model's window.
+
+    `limit` is how many tokens the window holds and `requested` how many were asked for, where the provider says so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        model: str = "",
+        status: int | None = None,
+        limit: int | None = None,
+        requested: int | None = None,
+    ) -> None:
+        super().__init__(message, model=model, status=status)
+        self.limit = limit
+        self.requested = requested
 
 
 class ModelBusyError(ModelError):

@@ -6,18 +6,35 @@ never a part of one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item
 from holdfast.memory.recall import Hit
+from holdfast.messages import ToolCall
+from holdfast.tokens import count_part, count_text
 
-__all__ = ["Category", "Change", "ContextReport", "categories", "change"]
+__all__ = [
+    "NAMES",
+    "Category",
+    "Change",
+    "ContextReport",
+    "MessageBreakdown",
+    "WorkspaceFile",
+    "breakdown",
+    "categories",
+    "change",
+    "workspace_files",
+]
 
 CategoryKind: TypeAlias = Literal["used", "free", "buffer"]
-_TOOL_ROLES: Final = frozenset({"tool"})
+NAMES: Final = ("system", "tools", "workspace files", "summary", "history", "tool results", "recall", "reserve", "free")
+"""The parts of a window, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +58,35 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceFile:
+    """A file that the agent put into its prompt, and its tokens."""
+
+    path: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageBreakdown:
+    """Whose words the tokens of the messages are.
+
+    Attributes:
+        user: What the user said.
+        assistant: What the model said.
+        tool_calls: What it asked of tools.
+        tool_results: What they answered.
+        calls_by_tool: The same by the name of the tool.
+        results_by_tool: The same by the name of the tool.
+    """
+
+    user: int = 0
+    assistant: int = 0
+    tool_calls: int = 0
+    tool_results: int = 0
+    calls_by_tool: Mapping[str, int] = field(default_factory=dict)
+    results_by_tool: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContextReport:
     """What is known about one turn.
 
@@ -58,6 +104,8 @@ class ContextReport:
         repairs: What had to be mended for the provider to take it.
         warnings: What went wrong and was passed over.
         milliseconds: Where the time went, by step.
+        model: Which model is asked, where that is known.
+        files: The files that the agent put into its prompt.
     """
 
     session: str
@@ -73,36 +121,70 @@ class ContextReport:
     repairs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     milliseconds: Mapping[str, float] = field(default_factory=dict)
+    model: str | None = None
+    files: tuple[WorkspaceFile, ...] = ()
 
     @property
     def over_limit(self) -> int:
         """By how many tokens the request is too large; 0 where it fits."""
         return max(0, self.total_tokens - self.raw_max_tokens)
 
+    @property
+    def max_tokens(self) -> int:
+        """The most that a request may take: the rest is kept for the reply."""
+        return self.raw_max_tokens - sum(part.tokens for part in self.categories if part.kind == "buffer")
+
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON."""
         return asdict(self)
 
+    def usage(self) -> dict[str, Any]:
+        """The fields that Claude Code gives for `/context`, by the names it uses, in both of its forms."""
+        shown = {
+            "total_tokens": self.total_tokens,
+            "raw_max_tokens": self.raw_max_tokens,
+            "percentage": self.percentage,
+            "categories": [asdict(part) for part in self.categories],
+            "totalTokens": self.total_tokens,
+            "maxTokens": self.max_tokens,
+            "rawMaxTokens": self.raw_max_tokens,
+            "model": self.model,
+            "autoCompactThreshold": self.max_tokens,
+            "memoryFiles": [{"path": file.path, "type": "Project", "tokens": file.tokens} for file in self.files],
+            "mcpTools": [],
+            "agents": [],
+        }
+        if self.over_limit:
+            shown["over_limit"] = {"tokens_over": self.over_limit, "kind": "hard_limit"}
+        return shown
+
+
+# --- where the tokens are ----------------------------------------------------
+
 
 def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]:
     """Where the tokens of a window are."""
-    sums = dict.fromkeys(("system prompt", "tools", "summary", "messages", "tool results", "recall"), 0)
+    sums = dict.fromkeys(NAMES[:-2], 0)
     sums["tools"] = budget.overhead
     for item in items:
         sums[_category(item)] += item.tokens
         sums["recall"] += item.block.tokens if item.block else 0
+    for item, files in _with_files(items):
+        held = min(sum(file.tokens for file in files), item.tokens)
+        sums[_category(item)] -= held
+        sums["workspace files"] += held
     used = sum(sums.values())
     return (
         *(Category(name=name, tokens=tokens) for name, tokens in sums.items()),
-        Category(name="reserve", tokens=budget.reserve, kind="buffer"),
+        Category(name="reserve", tokens=min(budget.reserve, max(0, budget.window - used)), kind="buffer"),
         Category(name="free", tokens=max(0, budget.window - budget.reserve - used), kind="free"),
     )
 
 
 def _category(item: Item) -> str:
     if item.kind == "message":
-        return "tool results" if item.message.role in _TOOL_ROLES else "messages"
-    return {"system": "system prompt", "summary": "summary", "recall": "recall"}[item.kind]
+        return "tool results" if item.message.role == "tool" else "history"
+    return item.kind
 
 
 def change(edit: Edit) -> Change:
@@ -114,3 +196,69 @@ def change(edit: Edit) -> Change:
         tokens_before=edit.tokens_before,
         tokens_after=edit.tokens_after,
     )
+
+
+def breakdown(items: Iterable[Item]) -> MessageBreakdown:
+    """Whose words the tokens of a window's messages are."""
+    sums: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    results: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for item in items:
+        if item.kind != "message":
+            continue
+        asked = [part for part in item.message.parts if isinstance(part, ToolCall)]
+        for call in asked:
+            names[call.id] = call.name
+            calls[call.name] += count_part(call)
+        sums[item.message.role] += item.tokens - sum(map(count_part, asked))
+        answered = [result.name or names.get(result.call_id, "") for result in item.message.results]
+        for name in answered:
+            results[name] += item.tokens // len(answered)
+    return MessageBreakdown(
+        user=sums["user"],
+        assistant=sums["assistant"],
+        tool_calls=calls.total(),
+        tool_results=sums["tool"],
+        calls_by_tool=dict(calls.most_common()),
+        results_by_tool=dict(results.most_common()),
+    )
+
+
+# --- files in the prompt -----------------------------------------------------
+
+_FIRST: Final = 4
+"""So many messages at the beginning are looked through for files; agents put them nowhere else."""
+_PROJECT: Final = "# Project Context\n"
+_MARK: Final = re.compile(
+    r"^(?:## (?P<section>\S+\.\w+)"  # OpenClaw, and Holdfast's own agent
+    r"|Contents of (?P<contents>\S+)[^\n]*:"  # Claude Code
+    r"|# (?P<instructions>\S+) instructions for [^\n]*"  # Codex
+    r"|</system-reminder>|</INSTRUCTIONS>|## (?:Silent Replies|Heartbeats|Runtime))$",
+    re.MULTILINE,
+)
+"""Where a file begins, or where something else does."""
+
+
+def workspace_files(items: Sequence[Item]) -> tuple[WorkspaceFile, ...]:
+    """The files that an agent put into its prompt, in the manner of OpenClaw and Holdfast, Claude Code or Codex."""
+    return tuple(file for _, files in _with_files(items) for file in files)
+
+
+def _with_files(items: Sequence[Item]) -> list[tuple[Item, tuple[WorkspaceFile, ...]]]:
+    early = (item for item in items[:_FIRST] if item.kind in {"system", "message"} and item.message.role != "tool")
+    return [(item, found) for item in early if (found := _files(item.message.text))]
+
+
+@lru_cache(maxsize=16)
+def _files(text: str) -> tuple[WorkspaceFile, ...]:
+    """The files in a text: each reaches to the next mark."""
+    marks = list(_MARK.finditer(text))
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    project = text.find(_PROJECT)
+    found: list[WorkspaceFile] = []
+    for mark, end in zip(marks, ends, strict=False):
+        path = mark["contents"] or mark["instructions"] or (mark["section"] if -1 < project < mark.start() else None)
+        if path:
+            found.append(WorkspaceFile(path=path, tokens=count_text(text[mark.start() : end])))
+    return tuple(found)

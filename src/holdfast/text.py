@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +47,7 @@ _MARKS: Final = (
 )
 _WORD: Final = rf"[^\W{_UNSEGMENTED}]+(?:[{_MARKS}]+[^\W{_UNSEGMENTED}]*)*"
 _TOKEN: Final = re.compile(rf"[{_UNSEGMENTED}]+|{_WORD}(?:[.\-/\uff0e\uff0d\uff0f]{_WORD})*")
+_ASCII_TOKEN: Final = re.compile(r"\w+(?:[.\-/]\w+)*", re.ASCII)  # what the pattern above finds in plain ASCII
 _UNSEGMENTED_CHARACTER: Final = re.compile(rf"[{_UNSEGMENTED}]")
 _HUMP: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SEPARATOR: Final = re.compile(r"[._\-/]+")
@@ -59,6 +60,10 @@ _USUAL_PART: Final = 3
 
 def terms(text: str) -> list[str]:
     """The search terms of a text, in order, repeated as often as they stand there."""
+    if text.isascii():
+        tokens = _ASCII_TOKEN.findall(text)
+        are_short = max(map(len, tokens), default=0) <= _LONGEST_TERM
+        return list(chain.from_iterable(map(_expanded if are_short else expand, tokens)))
     found: list[str] = []
     for token in _TOKEN.findall(text):
         if token < _FIRST_UNSEGMENTED or not is_unsegmented(token):

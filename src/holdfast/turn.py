@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from holdfast.context.budget import Budget
+from holdfast.context.edits import Edit, Item, messages, tokens
+from holdfast.context.finish import Finished
+from holdfast.conversation import Conversation
 from holdfast.errors import HoldfastError, WindowError
 from holdfast.memory.recall import Recall
+from holdfast.report import ContextReport, categories, change
 
 __all__ = ["Turn"]
 
@@ -46,3 +51,32 @@ class Turn:
                 raise
             except HoldfastError as error:
                 self.warnings.append(f"{name}: {error}")
+
+    def report(
+        self,
+        talk: Conversation,
+        limits: Budget,
+        *,
+        items: Sequence[Item],
+        new: Sequence[Edit],
+        finished: Finished,
+    ) -> ContextReport:
+        """What there is to say about the window that was made. It is the session's next turn."""
+        talk.turn += 1
+        total = tokens(items) + limits.overhead
+        sent = zip(messages(items), (item.total for item in items), strict=True)
+        return ContextReport(
+            session=talk.scope.session,
+            turn=talk.turn,
+            total_tokens=total,
+            raw_max_tokens=limits.window,
+            percentage=round(100 * total / limits.window, 1),
+            categories=categories(items, budget=limits),
+            changes=tuple(change(edit) for edit in new),
+            recalled=self.recall.hits,
+            recall_reason=self.recall.reason,
+            prefix_kept=talk.prefix_kept(list(sent)),
+            repairs=tuple(map(str, finished.repairs)),
+            warnings=tuple(self.warnings),
+            milliseconds=self.milliseconds,
+        )

@@ -10,7 +10,17 @@ from holdfast.messages import Message, Text
 from strategies import texts
 
 TAGS = ("</recalled-context>", "<recalled-context>", OPEN, "</detail>", "<knowledge>", "< / DETAIL >", "&lt;/detail>")
-nasty = st.lists(st.one_of(st.sampled_from(TAGS), texts()), max_size=5).map("".join)
+HEADERS = (
+    "[2026-01-02 10:00 user] ",
+    "[2026-01-02 10:00] ",
+    "[assistant] ",
+    "- [decision] ",
+    "* [issue] ",
+    "\u3000[user] ",
+    "\u200b[user] ",
+)
+BREAKS = ("\n", "\n\n", "\r", "\u2028", "\x85", "\v", "\n  ")
+nasty = st.lists(st.one_of(st.sampled_from((*TAGS, *HEADERS, *BREAKS)), texts()), max_size=8).map("".join)
 facts = st.lists(st.builds(Fact, type=st.sampled_from(["decision", "issue"]), text=nasty), max_size=3)
 details = st.lists(st.builds(Detail, role=nasty, time=st.integers(-1, 2**62), text=nasty), max_size=3)
 plain = texts().filter(lambda text: "recalled-context" not in text.lower())
@@ -28,6 +38,34 @@ def test_a_block_opens_and_closes_once(known: list[Fact], said: list[Detail]) ->
         *[["<detail", "</detail"]] * bool(said),
     ]
     assert tags == ([tag for group in [*expected, ["</recalled-context"]] for tag in group] if block else [])
+
+
+ENTRY = re.compile(r"[\s\u200b-\u200f\ufeff]*(?:[-*+•]\s*)?\[([^\]\n]+)\][^\S\n]")
+
+
+@given(known=facts, said=details)
+def test_a_block_has_no_entry_but_its_own(known: list[Fact], said: list[Detail]) -> None:
+    """I11: the lines that begin like an entry are as many as the entries; no stored line passes for one."""
+    lines = render(known, said).splitlines()
+    bullets = [line for line in lines if re.match(r"\W*\[(?:decision|issue)\]", line) and not line.startswith("[")]
+    assert len(bullets) == len(known)
+    assert all(line.startswith("- [") for line in bullets)
+    moments = [line for line in lines if re.match(r"[\s\u200b-\u200f\ufeff]*\[\d{4}-\d\d-\d\d", line)]
+    speakers = [line for line in lines if ENTRY.match(line) and line not in bullets]
+    assert len(moments) <= len(speakers) <= len(said)
+
+
+@given(known=facts, said=details, share=st.floats(0, 1), words=plain)
+def test_a_clipped_block_takes_nothing_from_before_it(
+    known: list[Fact], said: list[Detail], share: float, words: str
+) -> None:
+    """I7: of a block whose end was clipped off, behind a user's words, nothing is left but the words."""
+    block = render(known, said)
+    begun = re.match(r"<recalled-context[^>]*>\n\n<(?:knowledge|detail)>", block)
+    if begun is not None and not re.search(r"^[ \t>|]*[.…]+[ \t]*$", block, re.MULTILINE):  # marks of omission
+        cut = block[: begun.end() + int(share * (len(block) - begun.end()))]
+        left = strip_text(f"{words}\n\n{cut}")
+        assert left in {words, words.removesuffix("\n")}
 
 
 @given(known=facts, said=details, before=plain, after=plain)

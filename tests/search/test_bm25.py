@@ -7,19 +7,7 @@ import numpy as np
 import pytest
 
 from holdfast.search import bm25
-from holdfast.search.bm25 import (
-    K1,
-    B,
-    Keywords,
-    affordable,
-    decode_postings,
-    drop_windows,
-    encode_postings,
-    merge_postings,
-    score,
-    telling,
-    term_id,
-)
+from holdfast.search.bm25 import K1, B, Keywords, affordable, score, telling
 from holdfast.search.columns import Bools, Columns, PassageRow
 from holdfast.search.memory_index import SEALED, MemoryIndex
 
@@ -123,17 +111,13 @@ class TestTelling:
     def test_the_rarest_are_taken(self) -> None:
         """Of more terms than can be asked, the rarest are."""
         sizes = list(range(200, 0, -1))
-        chosen = telling(sizes, windows=10_000)
+        chosen = telling(sizes)
         assert sorted(sizes[number] for number in chosen) == list(range(1, bm25.MOST_TERMS + 1))
 
     def test_terms_that_stand_nowhere_push_none_out(self) -> None:
         """However many words are unknown, the known ones are asked."""
         sizes = [0] * 100 + [5, 7]
-        assert {100, 101} <= set(telling(sizes, windows=1000))
-
-    def test_common_terms_count_while_there_are_few(self) -> None:
-        """A few terms count however common they are."""
-        assert telling([900, 950], windows=1000) == [0, 1]
+        assert {100, 101} <= set(telling(sizes))
 
 
 def test_the_rarest_terms_are_afforded_first() -> None:
@@ -143,41 +127,6 @@ def test_the_rarest_terms_are_afforded_first() -> None:
     assert sorted(affordable([most // 2, 3, most // 2 - 3])) == [0, 1, 2]
     assert affordable([2 * most, 3 * most]) == [0]
     assert affordable([]) == []
-
-
-class TestPostings:
-    def test_lists_come_back(self) -> None:
-        """Occurrences become one list a term: windows in order, and how often, at most 255."""
-        windows = np.array([0, 0, 1, 2, 2, *[3] * 300], np.uint32)
-        terms = np.array([7, 7, 7, -5, 7, *[9] * 300], np.int64)
-        numbers, lists = encode_postings(windows, terms)
-        found = {
-            number: [part.tolist() for part in decode_postings([data])]
-            for number, data in zip(numbers.tolist(), lists, strict=True)
-        }
-        assert found == {-5: [[2], [1]], 7: [[0, 1, 2], [2, 1, 1]], 9: [[3], [255]]}
-
-    def test_nothing_makes_no_lists(self) -> None:
-        """No occurrences are no lists, and no lists are an empty one."""
-        numbers, lists = encode_postings(np.zeros(0, np.uint32), np.zeros(0, np.int64))
-        assert (numbers.tolist(), lists) == ([], [])
-        assert [part.tolist() for part in decode_postings([])] == [[], []]
-
-    def test_lists_are_joined_and_cut(self) -> None:
-        """Lists that follow each other become one; windows can be taken out of one."""
-        _, [first] = encode_postings(np.array([1, 2, 2], np.uint32), np.array([7, 7, 7], np.int64))
-        _, [second] = encode_postings(np.array([5, 9], np.uint32), np.array([7, 7], np.int64))
-        joined = merge_postings([first, second])
-        assert [part.tolist() for part in decode_postings([joined])] == [[1, 2, 5, 9], [1, 2, 1, 1]]
-        assert [part.tolist() for part in decode_postings([first, second])] == [[1, 2, 5, 9], [1, 2, 1, 1]]
-        assert merge_postings([first]) is first
-        assert [part.tolist() for part in decode_postings([drop_windows(joined, np.array([2, 5]))])] == [[1, 9], [1, 1]]
-        assert drop_windows(joined, np.array([3, 4])) is joined
-
-    def test_terms_have_stable_numbers(self) -> None:
-        """A term has the same number on every machine, half a character included."""
-        assert term_id("webhook") == -8_540_592_956_997_348_548
-        assert term_id("\ud800") != term_id("\ud801")
 
 
 def test_columns_with_several_windows_score_by_passage() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import StorageError
-from holdfast.search.bm25 import term_id
+from holdfast.search.postings import term_id
 from holdfast.store import forgetting, upkeep
 from holdfast.store.base import Select, VectorRow
 from holdfast.store.check import check

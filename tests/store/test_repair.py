@@ -75,7 +75,7 @@ class TestCheck:
             ("DELETE FROM blocks", "index", "0 passages are in blocks, 512 in runs"),
             ("UPDATE blocks SET data = x'00'", "index", "the block of passages 0 to 511"),
             ("UPDATE passages SET alive = 0 WHERE number = 9", "index", "the block of passages 0 to 511"),
-            ("UPDATE postings SET data = data || x'01'", "index", "is broken"),
+            ("UPDATE postings SET data = CAST(data || x'01' AS BLOB)", "index", "is broken"),
             ("UPDATE postings SET data = x'ffffffff01'", "index", "is broken"),
             ("UPDATE passages SET windows = x'00'", "damage", "a row is not what it should be"),
             ("UPDATE runs SET first = 5", "index", "do not follow each other"),

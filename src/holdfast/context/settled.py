@@ -115,7 +115,7 @@ def _alone(messages: Sequence[Message], provider: str) -> Finished | None:
     skip = 1 if replies else 0
     first = found.messages[skip] if len(found.messages) > skip else None
     spoken = found.messages[0].parts == _ASKED.parts if replies else _BEGUN not in {r.rule for r in found.repairs}
-    if first is None or not spoken or (first.role == "assistant") != replies:
+    if first is None or first.role == "system" or not spoken or (first.role == "assistant") != replies:
         return None
     repairs = tuple(
         mended if mended.where is None else replace(mended, where=mended.where - skip) for mended in found.repairs

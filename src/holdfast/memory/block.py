@@ -1,6 +1,9 @@
 """The recalled block: how facts and passages are quoted into a window, and how they are taken out again.
 
-Stored text cannot close or fake the block: whatever in it looks like one of the block's own tags is escaped.
+Stored text cannot close or fake the block. Whatever in it looks like one of the block's own tags has its `<`
+written as `&lt;`; a line of it that begins like an entry of the block, `[2026-02-10 14:31 user] ` or
+`- [decision] `, has a backslash before the bracket; a fact is one line. A model reads all of that as it was meant,
+and nobody has to undo it: the archive has the text as it was said.
 
 A passage stands under its moment and its speaker, `[2026-02-10 14:31 user] `, a blank line before it. What was
 said in the same minute of the same session stands right under it, on a line of its own, with its speaker alone:
@@ -14,9 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final
+from typing import Final, get_args
 
+from holdfast.memory import echo
 from holdfast.messages import Message, Part, Text, ToolResult
+from holdfast.store.base import FactType
 
 __all__ = [
     "CLOSE",
@@ -24,6 +29,7 @@ __all__ = [
     "Detail",
     "Fact",
     "brief_header",
+    "fact_line",
     "header",
     "moment",
     "render",
@@ -36,8 +42,19 @@ CLOSE: Final = "</recalled-context>"
 
 _MINUTE: Final = 60_000
 _TAG: Final = re.compile(r"<(?=\s*/?\s*(?:recalled-context|knowledge|detail)\b)", re.IGNORECASE)
-_ONE: Final = r"<recalled-context(?:\s[^>\n]{0,200})?>(?:(?!</?recalled-context).)*</recalled-context>"
-_BLOCKS: Final = re.compile(rf"(\n{{0,2}}){_ONE}(?:\n{{0,2}}{_ONE})*(\n{{0,2}})", re.DOTALL | re.IGNORECASE)
+_ENDS: Final = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+_LINE: Final = rf"(?<=[{_ENDS}])(?:[^\S{_ENDS}]|[\xad\u200b-\u200f\u2060\ufeff])*+"
+_MOMENT: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"
+_SPEAKER: Final = r"[^\]\n]{1,200}\][^\S\n]"
+_TYPES: Final = "|".join(get_args(FactType))
+_ENTRY: Final = re.compile(
+    rf"{_LINE}(?:(?=\[(?:{_MOMENT}|{_SPEAKER}))|[-*+•–—]\s{{0,9}}+(?=\[(?:{_TYPES})\]))", re.IGNORECASE
+)
+"""Where a line of a text begins like an entry of the block. Its first line has an entry's own header before it."""
+_BREAK: Final = re.compile(rf"\s*[{_ENDS}]\s*")
+_LONGEST_NAME: Final = 80
+_APART: Final = 2
+"""Line ends between a block and what stands beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +81,15 @@ def render(facts: Sequence[Fact], details: Sequence[Detail]) -> str:
         return ""
     parts = [OPEN]
     if facts:
-        parts.append(
-            "\n".join(["<knowledge>", *(f"- [{fact.type}] {_quoted(fact.text)}" for fact in facts), "</knowledge>"])
-        )
+        parts.append("\n".join(["<knowledge>", *map(fact_line, facts), "</knowledge>"]))
     if details:
         parts.append("<detail>\n" + "".join(_entries(details)).lstrip("\n") + "\n</detail>")
     return "\n\n".join([*parts, CLOSE])
+
+
+def fact_line(fact: Fact) -> str:
+    """A fact as it stands in a block: `- [decision] Use Stripe`."""
+    return f"- [{_who(fact.type)}] {_quoted(_BREAK.sub(' ', fact.text.strip()))}"
 
 
 def _entries(details: Sequence[Detail]) -> Iterator[str]:
@@ -98,7 +118,7 @@ def brief_header(detail: Detail) -> str:
 
 @lru_cache(maxsize=1024)
 def _who(role: str) -> str:
-    return _quoted(" ".join(role.split()).replace("]", ")"))
+    return _quoted(" ".join(role.split())[:_LONGEST_NAME].replace("]", ")"))
 
 
 @lru_cache(maxsize=4096)
@@ -112,23 +132,45 @@ def _moment(milliseconds: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    return _TAG.sub("&lt;", text)
+    return _ENTRY.sub(r"\g<0>\\", _TAG.sub("&lt;", text))
 
 
 def strip_text(text: str) -> str:
-    """A text without the blocks that were recalled into it; everything else stays as it is.
+    """A text without the blocks that were recalled into it, however they look by now; see `holdfast.memory.echo`.
 
     The blank line that sets a block apart goes with it, but what stood before and after it is not run together.
     """
-    if "<recalled-context" not in text.lower():
+    cuts = _cuts(text)
+    if not cuts:
         return text
-    return _BLOCKS.sub(_gap, text)
+    kept: list[str] = []
+    place = 0
+    for start, stop, before, after in cuts:
+        inside = start - before > 0 and stop + after < len(text)
+        kept += [text[place : start - before], "\n" * max(before, after) if inside else ""]
+        place = stop + after
+    return "".join([*kept, text[place:]])
 
 
-def _gap(found: re.Match[str]) -> str:
-    """What is left where a block stood: nothing at either end of a text, else the break around it."""
-    inside = found.start() > 0 and found.end() < len(found.string)
-    return max(found[1], found[2]) if inside else ""
+def _cuts(text: str) -> list[tuple[int, int, int, int]]:
+    """Where blocks stand that are not apart, and how many line ends before and after go with them."""
+    cuts: list[tuple[int, int, int, int]] = []
+    for start, stop in echo.spans(text):
+        first, before, after = start, _ends_before(text, start), _ends_after(text, stop)
+        if cuts and start - before <= cuts[-1][1] + cuts[-1][3]:
+            first, _, before, _ = cuts.pop()
+        cuts.append((first, stop, before, after))
+    return cuts
+
+
+def _ends_before(text: str, place: int) -> int:
+    near = text[max(0, place - _APART) : place]
+    return len(near) - len(near.rstrip("\n"))
+
+
+def _ends_after(text: str, place: int) -> int:
+    near = text[place : place + _APART]
+    return len(near) - len(near.lstrip("\n"))
 
 
 def strip_message(message: Message) -> Message | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from holdfast.memory.claims import is_asked
 from holdfast.store.base import FactRow, Scope, Select, Store
 from holdfast.text import terms
 
@@ -44,15 +45,13 @@ def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
 def history(store: Store, fact_id: str, *, scope: Scope, across: bool = False) -> list[FactRow]:
     """Every version of a fact, and of the facts that took its place, oldest first."""
     found: list[FactRow] = []
-    wanted, seen = fact_id, set[str]()
-    while wanted not in seen:
-        seen.add(wanted)
-        versions = store.fetch(Select(kind="fact", scope=scope, across=across, keys=(wanted,)))
+    todo, seen = {fact_id}, set[str]()
+    while todo:
+        versions = store.fetch(Select(kind="fact", scope=scope, across=across, keys=tuple(todo)))
         found += versions
-        if not versions or versions[-1].superseded_by is None:
-            break
-        wanted = versions[-1].superseded_by
-    return found
+        seen |= todo
+        todo = {row.superseded_by for row in versions if row.superseded_by is not None} - seen
+    return sorted(found, key=lambda row: row.time)
 
 
 def supersede(old: FactRow, new: FactRow) -> tuple[FactRow, FactRow]:
@@ -76,7 +75,7 @@ def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHi
     for row, words in zip(rows, said, strict=True):
         matched = asked.keys() & words
         score = sum(weights[term] for term in matched) / total
-        if row.pinned or (matched and score >= _least(len(asked))):
+        if row.pinned or (matched and score >= _least(len(asked))) or is_asked(row.subject, row.slot, question=query):
             hits.append(FactHit(fact=row, score=score))
     return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
 

@@ -30,6 +30,15 @@ _METADATA: Final = re.compile(
 _ATTACHMENT: Final = re.compile(r"^\[media attached:[^\]\n]{0,500}\][ \t]*\n?", re.MULTILINE)
 _CLOCK: Final = re.compile(r"^Current time:[^\n]{0,120}\n?", re.MULTILINE)
 
+_WRAPPING: Final = {
+    "Queued": _QUEUED,
+    "(untrusted metadata": _METADATA,
+    "[": _ENVELOPE,
+    "[media attached:": _ATTACHMENT,
+    "Current time:": _CLOCK,
+}
+"""Each pattern, in the order they are tried, by what stands in all that it finds: most texts have none of it."""
+
 _MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 _ACKS: Final = frozenset(
@@ -46,8 +55,9 @@ _CHARACTER: Final = 3
 
 def unwrap(text: str) -> str:
     """A message without what its channel put around it: envelopes, queue marks, metadata, attachment notes."""
-    for pattern in (_QUEUED, _METADATA, _ENVELOPE, _ATTACHMENT, _CLOCK):
-        text = pattern.sub("", text)
+    for mark, pattern in _WRAPPING.items():
+        if mark in text:
+            text = pattern.sub("", text)
     return text.strip()
 
 

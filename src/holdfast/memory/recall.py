@@ -5,76 +5,43 @@ Local and bounded: no model is asked. A question that has nothing to do with the
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
 
 from holdfast.memory import block, facts
+from holdfast.memory.asking import Deadline, TooLateError, ask, inner
 from holdfast.memory.facts import FactHit
+from holdfast.memory.neighbours import with_neighbours
+from holdfast.memory.request import Request, order_of, question, request_of
 from holdfast.search import gate
 from holdfast.search.columns import Columns, Floats
 from holdfast.search.dates import pointed_at
-from holdfast.search.embed.base import CachedEmbedder, Embedder
+from holdfast.search.embed.base import Embedder
 from holdfast.search.embed.joint import JointEmbedder
 from holdfast.search.embed.static import StaticEmbedder
-from holdfast.search.fuse import Order, Parts, Ranking, Signals, Weighted, rank
+from holdfast.search.fuse import Parts, Ranking, Signals, rank
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import LEAST, MOST, Candidate, Quote, pack
-from holdfast.settings import Settings
-from holdfast.store.base import Evidence, PassageText, Question, Scope, Select, Store
+from holdfast.store.base import Evidence, PassageText, Question, Select, Store
 from holdfast.text import is_unsegmented, terms
 from holdfast.tokens import count_text
 
-__all__ = ["Hit", "Recall", "Request", "order_of", "recall", "search"]
+__all__ = ["Hit", "Recall", "Request", "order_of", "question", "recall", "request_of", "search"]
 
 _EARLIER: Final = 0.5
 _BATCH: Final = 32
+_KNOWN: Final = 0.6
+"""The share of windows that must have a vector; with fewer, those that have none would be at a loss."""
+_FEW: Final = 200
+"""So few windows without a vector are no reason: one batch of embedding, or vectors that have nothing in common."""
 _VARIED: Final = 50
 """So many passages are put into a varied order, where that is asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What is asked of memory.
-
-    Attributes:
-        texts: The last things the user said, newest last; the newest weighs most.
-        scope: Whose memory is asked.
-        across: Whether the agent's other sessions may be seen.
-        cap: The most tokens the whole block may have, tags and headers included.
-        now: The moment of the question, in Unix milliseconds, for "two weeks ago".
-        in_window: Archived messages that the model sees anyway.
-        gate: How much memory must have to do with the question at least, 0 to 1; None for what was measured.
-        knowledge_share: The part of the cap that facts may take; what they leave goes to passages, and back.
-        order: How passages are ordered; `order_of` reads it from settings.
-    """
-
-    texts: Sequence[str]
-    scope: Scope
-    across: bool = False
-    cap: int = 4000
-    now: int | None = None
-    in_window: Collection[int] = ()
-    gate: float | None = None
-    knowledge_share: float = 0.3
-    order: Order = field(default_factory=Order)
-
-
-def order_of(settings: Settings) -> Order:
-    """The order that settings ask for."""
-    search = settings.search
-    weights = Weighted(
-        vector=search.vector_weight,
-        keyword=search.bm25_weight,
-        decay=search.time_decay,
-        least=settings.recall.min_score,
-    )
-    variety = search.mmr.relevance_weight if search.mmr.enabled else None
-    return Order(fusion=search.fusion, weighted=weights, variety=variety)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +68,7 @@ class Recall:
         hits: The passages in it, oldest first.
         relevance: How much the best passage has to do with the question, 0 to 1.
         reason: Why there is no block, where there is none.
+        notes: What was missing in the search itself, such as vectors.
     """
 
     block: str = ""
@@ -109,43 +77,61 @@ class Recall:
     hits: tuple[Hit, ...] = ()
     relevance: float = 0.0
     reason: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found, and the passages that were read so far."""
+    """What was found, what was missing, and the passages that were read so far."""
 
     evidence: Evidence
     signals: Signals
     ranking: Ranking
     weights: dict[str, float]
     texts: dict[int, PassageText]
+    notes: tuple[str, ...]
 
 
 def search(store: Store, request: Request, *, embedder: Embedder | None = None, limit: int = 10) -> list[Hit]:
     """The passages that have most to do with a question, best first, whole."""
-    found = _look(store, request, embedder)
+    found = _look(store, request, embedder, Deadline.after(None))
     best = found.ranking.order[:limit].tolist()
     texts = {passage.number: passage for passage in _texts(store, request, best)}
     return [_hit(texts[number], texts[number].text, found.ranking) for number in best if number in texts]
 
 
-def recall(store: Store, request: Request, *, embedder: Embedder | None = None) -> Recall:
+def recall(
+    store: Store,
+    request: Request,
+    *,
+    embedder: Embedder | None = None,
+    timer: Callable[[], float] = time.monotonic,
+) -> Recall:
     """The block for a question."""
-    found = _look(store, request, embedder)
+    if len(" ".join(request.texts).strip()) < request.min_chars:
+        return Recall(reason=f"a question of less than {request.min_chars} characters recalls nothing")
+    try:
+        return _recall(store, request, embedder, Deadline.after(request.seconds, timer=timer))
+    except TooLateError:
+        return Recall(reason=f"it took longer than {1000 * (request.seconds or 0):.0f} ms (recall.deadline_ms)")
+
+
+def _recall(store: Store, request: Request, embedder: Embedder | None, deadline: Deadline) -> Recall:
+    found = _look(store, request, embedder, deadline)
     known = facts.current(store.fetch(Select(kind="fact", scope=request.scope, across=request.across)))
-    chosen_facts = facts.find(known, " ".join(request.texts)) if known else []
+    chosen_facts = facts.find(known, " ".join(request.texts), limit=request.max_facts) if known else []
     relevance = gate.relevance(found.signals)
     passed = relevance >= _least(request, found.signals) and len(found.ranking.order) > 0
     if not passed and not chosen_facts:
-        return Recall(relevance=relevance, reason="nothing in memory has to do with this")
+        return Recall(relevance=relevance, reason="nothing in memory has to do with this", notes=found.notes)
     room = request.cap - _measure(_FRAME)
     kept_facts = _fit_facts(chosen_facts, room * request.knowledge_share)
     room -= sum(_cost(hit) for hit in kept_facts)
     quotes: list[Quote] = []
     if passed:
-        reader = _Reader(store, request, found)
+        reader = _Reader(store, request, found, deadline)
         quotes = pack(reader.sizes(), reader.read, room=room, weights=found.weights, measure=_measure)
+    deadline.check()
     return _compose(kept_facts, quotes, request=request, found=found, relevance=relevance)
 
 
@@ -160,22 +146,48 @@ _FRAME: Final = block.render([block.Fact(type="", text="")], [block.Detail(role=
 """A block with nothing in it, to know what the tags cost."""
 
 
-def _look(store: Store, request: Request, embedder: Embedder | None) -> _Found:
+def _look(store: Store, request: Request, embedder: Embedder | None, deadline: Deadline) -> _Found:
     weights = _weights(request.texts)
-    vector = embedder.embed([request.texts[-1]], kind="query")[0] if embedder is not None and request.texts else None
-    question = Question(
+    asked = ask(embedder if request.texts else None, request.texts[-1] if request.texts else "", deadline=deadline)
+    deadline.check()
+    wanted = Question(
         scope=request.scope,
         across=request.across,
         terms=weights,
-        vector=vector,
-        space=embedder.space if embedder is not None else None,
+        vector=asked.vector,
+        space=embedder.space if embedder is not None and asked.vector is not None else None,
     )
-    evidence = store.match(question)
+    evidence, missing = _usable(store.match(wanted))
+    deadline.check()
+    signals = _signals(request, evidence, embedder)
+    ranking = rank(signals, order=request.order)
+    if request.order.fusion != "recipe":
+        ranking = with_neighbours(ranking, signals, reach=request.neighbours)
+    deadline.check()
+    notes = tuple(note for note in (asked.note, missing) if note)
+    found = _Found(evidence, signals, ranking, weights, {}, notes)
+    return found if request.order.variety is None else _varied(store, request, found, request.order.variety)
+
+
+def _usable(evidence: Evidence) -> tuple[Evidence, str]:
+    """The evidence, without its vectors while most passages have none of this model yet, and a note that says so."""
+    if evidence.cosine is None:
+        return evidence, ""
+    visible, columns = evidence.visible, evidence.columns
+    windows = columns.windows if visible.all() else int(np.count_nonzero(visible[columns["passage"]]))
+    known = int(np.count_nonzero(evidence.cosine))
+    if known and (known >= _KNOWN * windows or windows - known < _FEW):
+        return evidence, ""
+    note = f"{known:,} of {windows:,} windows have vectors of this model yet: by words alone" if windows else ""
+    return replace(evidence, cosine=None, centre=None), note
+
+
+def _signals(request: Request, evidence: Evidence, embedder: Embedder | None) -> Signals:
     columns = evidence.columns
-    visible = evidence.visible
+    visible = request.bounds.within(evidence.visible, columns, now=request.now)
     if request.in_window:
         visible = visible & ~np.isin(columns["message"], np.array(list(request.in_window)))
-    signals = Signals(
+    return Signals(
         columns=columns,
         visible=visible,
         keywords=evidence.keywords,
@@ -185,8 +197,6 @@ def _look(store: Store, request: Request, embedder: Embedder | None) -> _Found:
         trust=_trust(request, embedder),
         now=request.now,
     )
-    found = _Found(evidence, signals, rank(signals, order=request.order), weights, {})
-    return found if request.order.variety is None else _varied(store, request, found, request.order.variety)
 
 
 def _varied(store: Store, request: Request, found: _Found, weight: float) -> _Found:
@@ -201,8 +211,7 @@ def _varied(store: Store, request: Request, found: _Found, weight: float) -> _Fo
 
 def _trust(request: Request, embedder: Embedder | None) -> float:
     """How far the vectors of a question can be trusted: static tables know nothing of scripts without spaces."""
-    inner = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
-    if not request.texts or not isinstance(inner, StaticEmbedder | JointEmbedder):
+    if not request.texts or not isinstance(inner(embedder), StaticEmbedder | JointEmbedder):
         return 1.0
     letters = [character for character in request.texts[-1] if character.isalpha()]
     return 1 - sum(map(is_unsegmented, letters)) / len(letters) if letters else 1.0
@@ -233,8 +242,8 @@ def _texts(store: Store, request: Request, numbers: Sequence[int]) -> list[Passa
 class _Reader:
     """Reads what may be quoted, in the order in which it is worth its room, a batch of texts at a time."""
 
-    def __init__(self, store: Store, request: Request, found: _Found) -> None:
-        self._store, self._request, self._found = store, request, found
+    def __init__(self, store: Store, request: Request, found: _Found, deadline: Deadline) -> None:
+        self._store, self._request, self._found, self._deadline = store, request, found, deadline
         recipe, order = request.order.recipe, found.ranking.order
         if request.order.fusion == "recipe" and request.order.variety is None:
             order = found.ranking.for_quoting(found.signals.columns, brevity=recipe.brevity, best=recipe.best)
@@ -251,6 +260,7 @@ class _Reader:
         """A passage that may be quoted; None where it is no longer there."""
         passages = self._found.texts
         if number not in passages:
+            self._deadline.check()
             place = self._places[number]
             missing = [near for near in self._order[place : place + _BATCH] if near not in passages]
             passages.update((passage.number, passage) for passage in _texts(self._store, self._request, missing))
@@ -318,7 +328,11 @@ def _fit_facts(hits: Sequence[FactHit], room: float) -> list[FactHit]:
 
 
 def _cost(hit: FactHit) -> float:
-    return _measure(f"- [{hit.fact.type}] {hit.fact.content}\n")
+    return _measure(block.fact_line(_line(hit)) + "\n")
+
+
+def _line(hit: FactHit) -> block.Fact:
+    return block.Fact(type=hit.fact.type, text=hit.fact.content)
 
 
 def _compose(
@@ -327,7 +341,7 @@ def _compose(
     """The block of what was chosen. What the cap cannot hold after all goes, least relevant first."""
     columns, scores = found.signals.columns, found.ranking.scores
     chosen = sorted(quotes, key=lambda quote: scores[quote.passage])
-    lines = [block.Fact(type=hit.fact.type, text=hit.fact.content) for hit in kept_facts]
+    lines = [_line(hit) for hit in kept_facts]
     while True:
         details = {quote.passage: _detail(found.texts[quote.passage], columns, text=quote.text) for quote in chosen}
         ordered = sorted(details, key=lambda number: (_minute(details[number]), number))
@@ -337,9 +351,9 @@ def _compose(
             break
         chosen = chosen[1:]
     if tokens > request.cap or not text:
-        return Recall(relevance=relevance, reason=f"nothing fits into {request.cap} tokens")
+        return Recall(relevance=relevance, reason=f"nothing fits into {request.cap} tokens", notes=found.notes)
     hits = tuple(_hit(found.texts[number], details[number].text, found.ranking) for number in ordered)
-    return Recall(block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits, relevance=relevance)
+    return Recall(block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits, relevance=relevance, notes=found.notes)
 
 
 def _minute(detail: block.Detail) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
 from holdfast.transcripts.lines import read_lines
 
-__all__ = ["claims", "load_jsonl", "to_jsonl", "to_markdown"]
+__all__ = ["claims", "is_known", "load_jsonl", "pages", "resting_on", "to_jsonl", "to_markdown"]
 
 VERSION: Final = 1
 _HEADER: Final = "holdfast-export"
@@ -28,9 +28,10 @@ _PAGE: Final = 500
 _BATCH: Final = 200
 
 
-def _pages(store: Store, scope: Scope) -> Iterator[MessageRow]:
+def pages(store: Store, scope: Scope, *, across: bool = True) -> Iterator[MessageRow]:
+    """Every message of a scope, read a page at a time."""
     after = 0
-    while rows := store.fetch(Select(kind="message", scope=scope, across=True, after=after, limit=_PAGE)):
+    while rows := store.fetch(Select(kind="message", scope=scope, across=across, after=after, limit=_PAGE)):
         yield from rows
         after = rows[-1].id
 
@@ -42,10 +43,10 @@ def to_jsonl(
     _write(file, {"kind": _HEADER, "version": VERSION})
     count = 0
     for scope in scopes:
-        for row in _pages(store, scope):
+        for row in pages(store, scope):
             flags = {"pinned": row.pinned, "buried": row.buried}
-            line = {"kind": "message", "scope": asdict(row.scope), "nonce": row.nonce, "message": to_json(row.message)}
-            _write(file, line | {name: True for name, is_set in flags.items() if is_set})
+            line = {"kind": "message", "number": row.id, "scope": asdict(row.scope), "nonce": row.nonce}
+            _write(file, line | {name: True for name, is_set in flags.items() if is_set} | _said(row))
             count += 1
             if progress is not None:
                 progress(1)
@@ -53,6 +54,10 @@ def to_jsonl(
             _write(file, {"kind": "fact", **asdict(fact)})
             count += 1
     return count
+
+
+def _said(row: MessageRow) -> dict[str, Any]:
+    return {"message": to_json(row.message)}
 
 
 def _write(file: IO[str], data: Mapping[str, Any]) -> None:
@@ -69,26 +74,53 @@ def claims(path: Path) -> bool:
 
 def load_jsonl(store: Store, path: Path, *, progress: Callable[[int], None] | None = None) -> int:
     """Take over what `to_jsonl` wrote; how many rows are in the file is returned. Doing it again changes nothing."""
-    known: set[tuple[str, str]] = set()
-    batch: list[MessageRow | FactRow] = []
-    count = 0
+    intake = _Intake(store)
     for line in read_lines(path):
         if line.data is None or line.data.get("kind") == _HEADER:
             if line.problem is not None:
                 raise InputError(f"{path}:{line.number}: {line.problem}")
             continue
-        row = _row(line.data, path, line.number)
-        if isinstance(row, FactRow) and _is_known(store, row, known):
-            continue
-        batch.append(row)
-        count += 1
-        if len(batch) >= _BATCH:
-            store.add(batch)
-            batch = []
+        intake.take(_row(line.data, path, line.number), number=line.data.get("number"))
         if progress is not None:
             progress(len(line.raw))
-    store.add(batch)
-    return count
+    intake.write()
+    return intake.count
+
+
+class _Intake:
+    """Rows on their way into a store. Messages get new numbers, and facts name them by these."""
+
+    def __init__(self, store: Store) -> None:
+        self.count = 0
+        self._store = store
+        self._waiting: list[tuple[int | None, MessageRow]] = []
+        self._numbers: dict[int | None, int] = {}
+        self._known: set[tuple[str, str]] = set()
+
+    def take(self, row: MessageRow | FactRow, *, number: int | None) -> None:
+        """Take a row, and the number it had where it comes from."""
+        self.count += 1
+        if isinstance(row, MessageRow):
+            self._waiting.append((number, row))
+            if len(self._waiting) >= _BATCH:
+                self.write()
+            return
+        self.write()
+        fact = resting_on(row, self._numbers)
+        if not is_known(self._store, fact, self._known):
+            self._store.add([fact])
+
+    def write(self) -> None:
+        """Keep what waits."""
+        numbers = self._store.add([row for _, row in self._waiting])
+        self._numbers.update(zip((number for number, _ in self._waiting), numbers, strict=True))
+        self._waiting = []
+
+
+def resting_on(fact: FactRow, numbers: Mapping[Any, int]) -> FactRow:
+    """A fact with the messages it rests on by their new numbers; those that are not there are left out."""
+    evidence = tuple(numbers[number] for number in fact.evidence if numbers.get(number))
+    return fact if evidence == fact.evidence else replace(fact, evidence=evidence)
 
 
 def _row(data: Mapping[str, Any], path: Path, number: int) -> MessageRow | FactRow:
@@ -110,8 +142,8 @@ def _row(data: Mapping[str, Any], path: Path, number: int) -> MessageRow | FactR
         raise InputError(f"{path}:{number}: not a line of an export ({error})") from error
 
 
-def _is_known(store: Store, row: FactRow, known: set[tuple[str, str]]) -> bool:
-    """Tell whether this very version of a fact is there already."""
+def is_known(store: Store, row: FactRow, known: set[tuple[str, str]]) -> bool:
+    """Tell whether this very version of a fact is there already; `known` are those that came before it."""
     key = (row.id, json.dumps(asdict(row), sort_keys=True, default=str))
     versions = store.fetch(Select(kind="fact", scope=row.scope, keys=(row.id,)))
     there = key in known or row in versions
@@ -128,7 +160,7 @@ def to_markdown(store: Store, scopes: Iterable[Scope], file: IO[str], *, moment:
         if held:
             file.write("## Facts\n\n" + "".join(f"- [{fact.type}] {fact.content}\n" for fact in held) + "\n")
         session = None
-        for row in _pages(store, scope):
+        for row in pages(store, scope):
             if row.scope.session != session:
                 session = row.scope.session
                 file.write(f"## Session {session}\n\n")

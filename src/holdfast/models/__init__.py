@@ -1,1 +1,56 @@
-"""Language models: one protocol, the vendors' own SDKs behind it."""
+"""Language models: one protocol, the vendors' own SDKs behind it.
+
+Names are loaded when they are first used: who only writes scripts needs no SDK, and no event loop.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from holdfast.models.anthropic import AnthropicModel
+    from holdfast.models.base import Model, Prompt, Reply, Tool
+    from holdfast.models.echo import Echo
+    from holdfast.models.naming import open_model
+    from holdfast.models.openai import OpenAIModel
+    from holdfast.models.retry import Fallback, Retrying
+    from holdfast.models.scripted import Scripted
+    from holdfast.models.steps import Hang, Said
+    from holdfast.models.windows import context_tokens
+
+__all__ = [
+    "AnthropicModel",
+    "Echo",
+    "Fallback",
+    "Hang",
+    "Model",
+    "OpenAIModel",
+    "Prompt",
+    "Reply",
+    "Retrying",
+    "Said",
+    "Scripted",
+    "Tool",
+    "context_tokens",
+    "open_model",
+]
+
+_HOMES: Final = {
+    "anthropic": ("AnthropicModel",),
+    "base": ("Model", "Prompt", "Reply", "Tool"),
+    "echo": ("Echo",),
+    "naming": ("open_model",),
+    "openai": ("OpenAIModel",),
+    "retry": ("Fallback", "Retrying"),
+    "scripted": ("Scripted",),
+    "steps": ("Hang", "Said"),
+    "windows": ("context_tokens",),
+}
+_HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

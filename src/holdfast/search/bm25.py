@@ -7,11 +7,9 @@ be seen, so one tenant's archive never colours another's ranking.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -19,98 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.search.columns import Bools, Columns, Floats
+from holdfast.search.postings import Postings
 
-__all__ = [
-    "K1",
-    "B",
-    "Keywords",
-    "Postings",
-    "affordable",
-    "decode_postings",
-    "drop_windows",
-    "encode_postings",
-    "merge_postings",
-    "score",
-    "telling",
-    "term_id",
-]
+__all__ = ["K1", "B", "Keywords", "affordable", "score", "telling"]
 
 K1: Final = 1.5
 B: Final = 0.75
 MOST_TERMS: Final = 48
 """A longer question is asked by its rarest terms."""
-FEW_TERMS: Final = 6
-"""So many terms count however common they are."""
-COMMON: Final = 1.1
-"""Beyond the few, a term in a larger share of all windows than this tells nothing."""
 
 MOST_POSTINGS: Final = 1_000_000
 """So many windows are looked at for one question, those of its rarest terms first: in a large store, common ones cost
 more than they tell."""
 
-POSTING: Final = 5
-"""Bytes of one window in a posting list."""
-
-Postings: TypeAlias = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]
-"""Windows in rising order, and how often the term stands in each."""
-
-
-@lru_cache(maxsize=1 << 18)
-def term_id(term: str) -> int:
-    """A stable 64-bit number for a term, so that no index needs a dictionary."""
-    digest = hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
-
-
-def encode_postings(
-    windows: npt.NDArray[np.uint32], terms: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], list[bytes]]:
-    """Turn term occurrences (window and term of each) into one posting list for each distinct term."""
-    if not len(terms):
-        return terms, []
-    order = np.lexsort((windows, terms))
-    terms, windows = terms[order], windows[order]
-    first = np.flatnonzero(np.r_[True, (terms[1:] != terms[:-1]) | (windows[1:] != windows[:-1])])
-    counts = np.minimum(np.diff(np.r_[first, len(terms)]), 255).astype(np.uint8)
-    terms, windows = terms[first], windows[first].astype(np.uint32)
-    starts = np.flatnonzero(np.r_[True, terms[1:] != terms[:-1]])
-    stops = np.r_[starts[1:], len(terms)]
-    lists = [
-        windows[start:stop].tobytes() + counts[start:stop].tobytes() for start, stop in zip(starts, stops, strict=True)
-    ]
-    return terms[starts], lists
-
-
-def decode_postings(lists: Sequence[bytes]) -> Postings:
-    """Read the posting lists of one term, which follow each other in window order."""
-    parts = [_decode(data) for data in lists]
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return np.zeros(0, np.uint32), np.zeros(0, np.uint8)
-    return np.concatenate([windows for windows, _ in parts]), np.concatenate([counts for _, counts in parts])
-
-
-def _decode(data: bytes) -> Postings:
-    count = len(data) // POSTING
-    return np.frombuffer(data, np.uint32, count), np.frombuffer(data, np.uint8, count, offset=4 * count)
-
-
-def merge_postings(lists: Sequence[bytes]) -> bytes:
-    """One list of several that follow each other in window order."""
-    if len(lists) == 1:
-        return lists[0]
-    ends = [len(data) // POSTING * 4 for data in lists]
-    windows = [data[:end] for data, end in zip(lists, ends, strict=True)]
-    counts = [data[end:] for data, end in zip(lists, ends, strict=True)]
-    return b"".join([*windows, *counts])
-
-
-def drop_windows(data: bytes, windows: npt.NDArray[np.int64]) -> bytes:
-    """A posting list without some windows; the same object where it had none of them."""
-    held, counts = _decode(data)
-    kept = ~np.isin(held, windows)
-    return data if kept.all() else held[kept].tobytes() + counts[kept].tobytes()
+Doubles: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +41,8 @@ class _Corpus:
     visible: Bools
     whole: bool
     total: int
-    windows: int
     average: float
-    session_lengths: npt.NDArray[np.float64]
+    session_lengths: Doubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +53,7 @@ class Keywords:
         passages: BM25 of each passage.
         sessions: BM25 of each session, by scope number.
         share: How much of the question (by inverse document frequency) each passage holds, 0 to 1.
-        terms: The posting list of each term that was found, and its weight.
+        terms: The postings of each term that was found, and its weight.
     """
 
     passages: Floats
@@ -147,9 +66,11 @@ class Keywords:
         found = np.zeros(len(numbers), np.float32)
         lengths = columns["window_length"][numbers]
         average = max(1.0, float(lengths.mean())) if len(numbers) else 1.0
-        for (windows, counts), weight in self.terms:
-            places = np.minimum(np.searchsorted(windows, numbers), len(windows) - 1)
-            times = np.where(windows[places] == numbers, counts[places], 0).astype(np.float32)
+        wanted = numbers.astype(np.uint32)
+        for postings, weight in self.terms:
+            windows, counts = postings.windows, postings.counts
+            places = np.minimum(np.searchsorted(windows, wanted), len(windows) - 1)
+            times = np.where(windows[places] == wanted, counts[places], 0).astype(np.float32)
             found += weight * _saturate(times, lengths, average)
         return found
 
@@ -160,29 +81,31 @@ def score(postings: Sequence[tuple[Postings, float]], columns: Columns, *, visib
     A term that stands nowhere adds to no score, but it weighs as the rarest of all in the share.
     """
     corpus = _corpus(columns, visible)
-    found = Keywords(
-        passages=np.zeros(columns.passages, np.float32),
-        sessions=np.zeros(len(corpus.session_lengths), np.float32),
-        share=np.zeros(columns.passages, np.float32),
-        terms=[],
+    seen = [(_seen(one, corpus), weight) for one, weight in _asked(postings, corpus)]
+    weights = np.array([weight for _, weight in seen])
+    idf = weights * [_idf(len(one.passages), corpus.total) for one, _ in seen]
+    counted = [len(one.passages) for one, _ in seen]
+    passages = np.concatenate([np.zeros(0, np.intp), *(one.passages for one, _ in seen)])
+    times = np.concatenate([np.zeros(0, np.float32), *(one.times for one, _ in seen)])
+    each = np.repeat(idf.astype(np.float32), counted)
+    scores = each * _saturate(times, columns["length"].take(passages), corpus.average)
+    share = np.bincount(passages, each, columns.passages) / (idf.sum() or 1)
+    return Keywords(
+        passages=np.bincount(passages, scores, columns.passages).astype(np.float32),
+        sessions=_sessions(passages, times, weights=weights, counted=counted, corpus=corpus),
+        share=share.astype(np.float32),
+        terms=[(one, float(weight)) for (one, _), weight in zip(seen, idf, strict=True) if len(one.passages)],
     )
-    seen = postings if corpus.whole else [(_seen(posting, corpus), weight) for posting, weight in postings]
-    chosen = telling([len(windows) for (windows, _), _ in seen], windows=corpus.windows)
-    total = sum(_add_term(found, *seen[number], corpus) for number in chosen)
-    if total:
-        np.divide(found.share, total, out=found.share)
-    return found
 
 
-def telling(sizes: Sequence[int], *, windows: int) -> list[int]:
-    """Which terms, by the number of windows each stands in, can tell passages apart: the rarest.
+def telling(sizes: Sequence[int]) -> list[int]:
+    """Which terms, by the number of windows each stands in, tell passages apart best: the rarest.
 
-    A common one counts only while there are few others. One that stands nowhere always counts.
+    One that stands nowhere always counts.
     """
     absent = [number for number, size in enumerate(sizes) if not size]
-    rarest = sorted((number for number, size in enumerate(sizes) if size), key=sizes.__getitem__)[:MOST_TERMS]
-    common = COMMON * windows
-    return absent + [number for rank, number in enumerate(rarest) if rank < FEW_TERMS or sizes[number] < common]
+    rarest = sorted((number for number, size in enumerate(sizes) if size), key=sizes.__getitem__)
+    return absent + rarest[:MOST_TERMS]
 
 
 def affordable(sizes: Sequence[int]) -> list[int]:
@@ -199,53 +122,53 @@ def _corpus(columns: Columns, visible: Bools) -> _Corpus:
     lengths = columns["length"] * visible
     total = int(np.count_nonzero(visible))
     whole = total == int(np.count_nonzero(columns["alive"]))  # what is forgotten is in no posting list
-    counts = np.diff(columns["first_window"], append=columns.windows)
     return _Corpus(
         columns=columns,
         visible=visible,
         whole=whole,
         total=total,
-        windows=columns.windows if whole else int(counts[visible].sum()),
         average=max(1.0, float(lengths.sum()) / max(1, total)),
         session_lengths=np.bincount(columns["scope"], weights=lengths).astype(np.float64),
     )
 
 
-def _seen(posting: Postings, corpus: _Corpus) -> Postings:
-    windows, counts = posting
-    seen = corpus.visible.take(corpus.columns["passage"].take(windows))
-    return windows[seen], counts[seen]
+def _asked(postings: Sequence[tuple[Postings, float]], corpus: _Corpus) -> Sequence[tuple[Postings, float]]:
+    if len(postings) <= MOST_TERMS:
+        return postings
+    return [postings[number] for number in telling([_size(one, corpus) for one, _ in postings])]
 
 
-def _add_term(found: Keywords, posting: Postings, weight: float, corpus: _Corpus) -> float:
-    """Add one term's part to every score; its weight is returned."""
-    columns = corpus.columns
-    windows, counts = posting
-    if not len(windows):
-        return weight * _idf(0, corpus.total)
-    owners = columns["passage"].take(windows)
-    starts = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))
-    passages = owners[starts]
-    frequency: Floats = np.add.reduceat(counts.astype(np.float32), starts)
-    idf = weight * _idf(len(passages), corpus.total)
-    found.passages[passages] += idf * _saturate(frequency, columns["length"][passages], corpus.average)
-    found.share[passages] += idf
-    found.terms.append((posting, idf))
-    if len(found.sessions) > 1:
-        _add_sessions(
-            found.sessions, columns["scope"][passages], (frequency * weight).astype(np.float32), corpus.session_lengths
-        )
-    return idf
+def _size(postings: Postings, corpus: _Corpus) -> int:
+    """In how many windows that may be seen a term stands."""
+    if corpus.whole:
+        return len(postings.windows)
+    return int(np.count_nonzero(corpus.visible.take(corpus.columns["passage"].take(postings.windows))))
 
 
-def _add_sessions(
-    sessions: Floats, scopes: npt.NDArray[np.int32], frequency: Floats, lengths: npt.NDArray[np.float64]
-) -> None:
-    counted = np.bincount(scopes, weights=frequency, minlength=len(sessions))
-    hit = np.flatnonzero(counted)
-    used = int((lengths > 0).sum())
+def _seen(postings: Postings, corpus: _Corpus) -> Postings:
+    """Postings without the passages that may not be seen. Their windows stay: nobody asks for them."""
+    if corpus.whole:
+        return postings
+    seen = corpus.visible.take(postings.passages)
+    return replace(postings, passages=postings.passages[seen], times=postings.times[seen])
+
+
+def _sessions(
+    passages: npt.NDArray[np.intp], times: Floats, *, weights: Doubles, counted: Sequence[int], corpus: _Corpus
+) -> Floats:
+    """BM25 of whole sessions: what a term is worth is told by the sessions that it stands in."""
+    lengths = corpus.session_lengths
+    if len(lengths) <= 1:
+        return np.zeros(len(lengths), np.float32)
+    shape = (len(counted), len(lengths))
+    rows = np.repeat(np.arange(len(counted)) * len(lengths), counted)
+    places = corpus.columns["scope"].take(passages) + rows
+    frequency = np.bincount(places, times, shape[0] * shape[1]).reshape(shape) * weights[:, None]
+    used = int(np.count_nonzero(lengths))
     average = max(1.0, float(lengths.sum()) / max(1, used))
-    sessions[hit] += _idf(len(hit), used) * _saturate(counted[hit].astype(np.float32), lengths[hit], average)
+    idf = np.array([_idf(hits, used) for hits in np.count_nonzero(frequency, axis=1).tolist()])
+    found: Doubles = idf @ _saturate(frequency.astype(np.float32), lengths, average)
+    return found.astype(np.float32)
 
 
 def _idf(frequency: int, total: int) -> float:
@@ -256,5 +179,5 @@ def _saturate(frequency: Floats, lengths: npt.NDArray[np.number], average: float
     norm = lengths.astype(np.float32)
     norm *= np.float32(K1 * B / average)
     norm += np.float32(K1 * (1 - B))
-    norm += frequency
-    return frequency * np.float32(K1 + 1) / norm
+    saturated: Floats = frequency * np.float32(K1 + 1) / (norm + frequency)
+    return saturated

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.bm25 import Postings, decode_postings, encode_postings, term_id
 from holdfast.search.columns import Columns, PassageRow
 from holdfast.search.pending import Pending
+from holdfast.search.postings import Lists, Postings, gather, term_ids
 
 __all__ = ["MemoryIndex"]
 
@@ -22,24 +22,24 @@ class MemoryIndex:
 
     def __init__(self) -> None:
         self.columns = Columns()
-        self._runs: list[dict[int, bytes]] = []
+        self._runs: list[Lists] = []
         self._pending = Pending()
 
     def insert(self, row: PassageRow, terms: Iterable[str]) -> int:
         """Add a passage with the terms of its windows, one after the other; its number is returned."""
         if self._pending.stop - self._pending.first >= SEALED:
-            numbers, lists = encode_postings(*self._pending.gathered(self.columns))
-            self._runs.append(dict(zip(numbers.tolist(), lists, strict=True)))
+            self._runs.append(gather(*self._pending.gathered(self.columns)))
             self._pending = Pending(self._pending.stop)
         number = self.columns.append(row)
-        self._pending.append(np.fromiter(map(term_id, terms), np.int64))
+        self._pending.append(term_ids(list(terms)))
         return number
 
     def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
         """The posting list of each term, with its weight; empty for a term that stands nowhere."""
-        return [(self._postings(term_id(term)), weight) for term, weight in terms.items()]
+        numbers = term_ids(list(terms)).tolist()
+        return [(self._postings(number), weight) for number, weight in zip(numbers, terms.values(), strict=True)]
 
     def _postings(self, term: int) -> Postings:
-        windows, counts = decode_postings([run[term] for run in self._runs if term in run])
-        fresh, times = self._pending.postings(term, self.columns)
-        return np.concatenate([windows, fresh]), np.concatenate([counts, times])
+        lists = [*(run.of(term) for run in self._runs), self._pending.postings(term, self.columns)]
+        windows, counts = map(np.concatenate, zip(*lists, strict=True))
+        return Postings.of((windows, counts), self.columns)

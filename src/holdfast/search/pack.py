@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.search.columns import Floats
+from holdfast.search.passages import SENTENCE_END
 from holdfast.text import terms
 
 __all__ = ["LEAST", "MOST", "Candidate", "Quote", "excerpt", "pack"]
@@ -38,7 +39,6 @@ SMALLEST: Final = 12
 
 _PRIOR: Final = 3.0
 _REPEATED: Final = 0.15
-_SENTENCE_END: Final = re.compile(r"""(?<=[.!?…])["')\]”’」』]*\s+|(?<=[。！？])["')\]”’」』]*|\n+""")
 
 Span = tuple[int, int]
 
@@ -157,7 +157,7 @@ def _mentioned(asked: frozenset[str]) -> re.Pattern[str]:
 
 def _cuts(text: str, start: int, stop: int) -> Iterator[Span]:
     """Sentences of a stretch of text: crumbs joined to what follows, endless ones cut at a space."""
-    for cut in [*(match.end() for match in _SENTENCE_END.finditer(text, start, stop)), stop]:
+    for cut in [*(match.end() for match in SENTENCE_END.finditer(text, start, stop)), stop]:
         if cut - start < CRUMB and cut != stop:
             continue
         while cut - start > SENTENCE:

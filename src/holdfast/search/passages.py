@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.text import head
 
-__all__ = ["Passage", "passages", "windows"]
+__all__ = ["SENTENCE_END", "Passage", "passages", "windows"]
 
 WHOLE: Final = 500
 """A text up to this long is one window."""
@@ -25,7 +25,11 @@ CRUMB: Final = 80
 PASSAGE: Final = 4000
 """Characters of a passage."""
 
-_SENTENCE_END: Final = re.compile(r"""(?<=[.!?…])["')\]”’」』]*\s+|(?<=[。！？])["')\]”’」』]*|\n+""")
+# It begins with what it looks for: a pattern that looks behind itself first is tried at every character.
+SENTENCE_END: Final = re.compile(
+    r"""[.!?…。！？\n](?:(?<=[.!?…])["')\]”’」』]*\s+|(?<=[。！？])["')\]”’」』]*|(?<=\n)\n*)"""
+)
+"""A sentence or a line ends where a match does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def windows(text: str) -> list[tuple[int, int]]:
         return [(0, len(text))] if text else []
     found: list[tuple[int, int]] = []
     start = end = 0
-    for cut in [*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]:
+    for cut in [*(match.end() for match in SENTENCE_END.finditer(text)), len(text)]:
         if cut - start > WINDOW and end > start:
             found.append((start, end))
             start = end

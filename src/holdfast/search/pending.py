@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.search.bm25 import Postings
 from holdfast.search.columns import Columns
+from holdfast.search.postings import Occurrences
 
 __all__ = ["Pending", "Terms"]
 
@@ -47,7 +47,7 @@ class Pending:
             self._gathered = windows, np.concatenate(self._terms or [np.zeros(0, np.int64)])
         return self._gathered
 
-    def postings(self, term: int, columns: Columns) -> Postings:
+    def postings(self, term: int, columns: Columns) -> Occurrences:
         """The posting list of a term."""
         windows, terms = self.gathered(columns)
         hits, counts = np.unique(windows[terms == term], return_counts=True)

@@ -14,6 +14,7 @@ from holdfast.settings.openclaw import openclaw_file
 from holdfast.settings.schema import Settings
 from holdfast.settings.sources import Layer, arguments, toml_file, variables
 from holdfast.settings.table import settings_table, struct_of
+from holdfast.settings.trust import is_project_file, without_refused
 
 __all__ = ["Loaded", "default_files", "load"]
 
@@ -25,7 +26,8 @@ class Loaded:
     """The settings in force.
 
     `origins` says for each setting where its value came from; `ignored` names what was found and passed over,
-    with the place, because it belongs to another program or was said twice. Neither holds a value.
+    with the place, because it belongs to another program, was said twice, or is not for a project's file to say.
+    Neither holds a value.
     """
 
     settings: Settings
@@ -33,11 +35,19 @@ class Loaded:
     ignored: Mapping[str, str]
 
 
-def load(*, files: Iterable[Path | str] = (), environ: Mapping[str, str] | None = None, **overrides: object) -> Loaded:
+def load(
+    *,
+    files: Iterable[Path | str] = (),
+    environ: Mapping[str, str] | None = None,
+    project: Path | None = None,
+    **overrides: object,
+) -> Loaded:
     """Read the settings; everything that is said is checked, also what a stronger source overrides.
 
     Keyword arguments count most, a mapping for each section; then the environment; then the files, `holdfast.toml`
     before `openclaw.json` and otherwise in the order given (`default_files` finds the usual ones); then the defaults.
+    A `holdfast.toml` in the folder of the project, or in the working directory, may not say everything: what it may
+    not is passed over and reported (`holdfast.settings.trust`).
 
         load(files=["holdfast.toml"], recall={"position": "head"}).settings.recall.position
 
@@ -47,7 +57,7 @@ def load(*, files: Iterable[Path | str] = (), environ: Mapping[str, str] | None 
     environ = os.environ if environ is None else environ
     in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
     layers = [arguments(overrides, environ=environ), variables(environ)]
-    layers += [_file(path, environ=environ) for path in in_order]
+    layers += [_file(path, environ=environ, project=project) for path in in_order]
     values, origins = _merged(layers)
     return Loaded(
         settings=_built(Settings, values, origins),
@@ -70,10 +80,11 @@ def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | No
     return tuple(path for path in places if path.is_file())
 
 
-def _file(path: Path, *, environ: Mapping[str, str]) -> Layer:
+def _file(path: Path, *, environ: Mapping[str, str], project: Path | None) -> Layer:
     match path.suffix:
         case ".toml":
-            return toml_file(path, environ=environ)
+            said = toml_file(path, environ=environ)
+            return without_refused(said, folder=path.parent) if is_project_file(path, project=project) else said
         case ".json" | ".json5" | ".jsonc":
             return openclaw_file(path, environ=environ)
         case _:

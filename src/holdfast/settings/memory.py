@@ -79,7 +79,9 @@ class Recall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_facts: Annotated[Count, setting("The most facts in one block.")] = 10
     query_messages: Annotated[Positive, setting("How many of the last user messages make the query.")] = 3
     min_query_chars: Annotated[Count, setting("A shorter query recalls nothing.")] = 3
-    neighbours: Annotated[Count, setting("Messages before and after a passage that may come along with it.")] = 2
+    neighbours: Annotated[
+        Count, setting("Messages before and after a passage that may come along with it; the recipe looks 2 away.")
+    ] = 2
     deadline_ms: Annotated[Positive, setting("After this long the window goes on without a block, and says so.")] = 250
 
 
@@ -101,13 +103,15 @@ class Archive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         setting("Search all sessions of the scope, not this one alone.", openclaw=_in_memory_context("crossSession")),
     ] = False
     max_segments: Annotated[
-        Positive,
-        setting("The most passages in the index; the oldest go first.", openclaw=_in_memory_context("maxSegments")),
-    ] = 20_000
+        Positive | None,
+        setting("Search only so many of the newest passages; unset, all.", openclaw=_in_memory_context("maxSegments")),
+    ] = None
     eviction_days: Annotated[
-        Annotated[int, Meta(ge=0, le=36_600)],
-        setting("Days after which a passage leaves the index; 0 never.", openclaw=_in_memory_context("evictionDays")),
-    ] = 90
+        Annotated[int, Meta(ge=0, le=36_600)] | None,
+        setting(
+            "Search only what was said in so many days; unset or 0, all.", openclaw=_in_memory_context("evictionDays")
+        ),
+    ] = None
 
 
 class Knowledge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import POSTING
+from holdfast.search.postings import decode
 from holdfast.store.codec import decode_message
 from holdfast.store.connection import explained
 from holdfast.store.schema import MIGRATIONS
@@ -168,7 +168,7 @@ def _says(
 ) -> bool:
     try:
         arrays = columnar.decode(data)
-    except ValueError:
+    except (ValueError, IndexError):
         return False
     alive = arrays["alive"].tolist() == [bool(alive) for alive, _ in rows]
     return alive and bool(np.array_equal(arrays["window_length"], lengths))
@@ -200,8 +200,8 @@ def _postings(connection: sqlite3.Connection, runs: list[tuple[int, int]]) -> It
 
 
 def _fits(data: object, low: int, high: int) -> bool:
-    """Tell whether this is a posting list of windows from `low` to `high`."""
-    if not isinstance(data, bytes) or not data or len(data) % POSTING:
+    """Tell whether this is a page of posting lists of windows from `low` to `high`."""
+    try:
+        return isinstance(data, bytes) and decode(data).is_sound(low, high)
+    except (ValueError, IndexError):
         return False
-    windows = np.frombuffer(data, np.uint32, len(data) // POSTING)
-    return bool((windows[1:] > windows[:-1]).all()) and low <= int(windows[0]) <= int(windows[-1]) < high

@@ -51,6 +51,8 @@ _PARTS: Final[dict[str, type[Part]]] = {
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
 _META: Final = ("id", "timestamp", "model", "stop", "name")
 _COMPRESS_FROM: Final = 200
+_FIELDS: Final = {kind: tuple(field.name for field in fields(kind)) for kind in _NAMES}
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def to_json(message: Message) -> dict[str, Any]:
@@ -73,12 +75,12 @@ def _wire(value: Message | Part) -> dict[str, Any] | None:
 
 def _part_to_json(part: Part) -> dict[str, Any]:
     data: dict[str, Any] = {"type": _NAMES[type(part)]}
-    for field in fields(part):
-        value = getattr(part, field.name)
-        if field.name == "origin":
+    for name in _FIELDS[type(part)]:
+        value = getattr(part, name)
+        if name == "origin":
             data |= _wire(part) or {}
         else:
-            data[field.name] = [_part_to_json(block) for block in value] if field.name == "content" else value
+            data[name] = [_part_to_json(block) for block in value] if name == "content" else value
     return data
 
 
@@ -108,7 +110,7 @@ def words(message: Message) -> str:
 
 def encode_message(message: Message) -> bytes:
     """A message as bytes at rest."""
-    return pack_text(json.dumps(to_json(message), ensure_ascii=False, separators=(",", ":"), default=str))
+    return pack_text(_ENCODER.encode(to_json(message)))
 
 
 def decode_message(data: bytes) -> Message:

@@ -47,7 +47,10 @@ def _now() -> int:
 
 
 class FilesStore:
-    """A store in a memory-context folder. Safe to use from several threads and processes."""
+    """A store in a memory-context folder. Safe to use from several threads and processes.
+
+    Opened `readonly`, or where it may not be written, nothing in the folder is changed.
+    """
 
     def __init__(
         self,
@@ -56,11 +59,12 @@ class FilesStore:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         clock: Callable[[], int] = _now,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        readonly: bool = False,
     ) -> None:
         self.folder = Path(folder)
         self._limits, self._clock, self._new_id = limits, clock, new_id
         self._lock = threading.Lock()
-        self._writable = self._prepare()
+        self._writable = not readonly and self._prepare()
         self._state = State(self.folder)
         self._index: FilesIndex | None = None
         self._matrices: dict[Space, tuple[tuple[object, ...], Matrix | None]] = {}
@@ -80,6 +84,12 @@ class FilesStore:
     def problems(self) -> tuple[Problem, ...]:
         """Lines that were left out, and why. They stay in their files."""
         return tuple(self._state.problems())
+
+    def scopes(self) -> list[Scope]:
+        """Everybody whose messages or facts are in the folder."""
+        with self._current():
+            rows = (*self._state.messages.values(), *self._state.facts.values())
+            return sorted({row.scope for row in rows})
 
     # --- keeping up with the files -------------------------------------------------
 

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from holdfast.messages import Message
-from holdfast.search.bm25 import Postings
 from holdfast.search.columns import Bools, PassageRow
 from holdfast.search.memory_index import MemoryIndex
+from holdfast.search.postings import Postings
 from holdfast.search.vectors import Bytes, Matrix
 from holdfast.store.base import Scope
 from holdfast.store.cutting import cut

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from holdfast.errors import StorageError
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import drop_windows
 from holdfast.search.columns import Columns
+from holdfast.search.postings import decode, encode, without
 from holdfast.store import vector_table
 from holdfast.store.base import Select
 from holdfast.store.codec import text_bytes
@@ -102,15 +102,18 @@ def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> 
 
 
 def _unpost(connection: sqlite3.Connection, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:
-    """Take windows out of every posting list of the runs that these passages are in."""
+    """Take windows out of every page of posting lists of the runs that these passages are in."""
     for first, stop in connection.execute("SELECT first, stop FROM runs").fetchall():
         if not any(first <= passage < stop for passage in passages):
             continue
         for term, data in connection.execute("SELECT term, data FROM postings WHERE run = ?", (first,)).fetchall():
-            kept = drop_windows(data, windows)
-            if kept is not data:
-                connection.execute("UPDATE postings SET data = ? WHERE run = ? AND term = ?", (kept, first, term))
-    connection.execute("DELETE FROM postings WHERE length(data) = 0")
+            lists = decode(data)
+            kept = without(lists, windows)
+            if not len(kept.terms):
+                connection.execute("DELETE FROM postings WHERE run = ? AND term = ?", (first, term))
+            elif kept is not lists:
+                update = "UPDATE postings SET data = ? WHERE run = ? AND term = ?"
+                connection.execute(update, (encode(kept), first, term))
 
 
 def scrub(connection: sqlite3.Connection, *, path: Path) -> None:

@@ -8,12 +8,9 @@ what is archived can be found in the same moment, and a rollback undoes it all.
 
 from __future__ import annotations
 
-import heapq
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -21,8 +18,9 @@ import numpy.typing as npt
 
 from holdfast.errors import InputError
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import encode_postings, merge_postings, term_id
-from holdfast.search.columns import Columns, PassageRow
+from holdfast.search import postings as posting
+from holdfast.search.columns import PASSAGE_TYPES, Columns
+from holdfast.search.postings import Lists, term_ids
 from holdfast.store.base import PassageText
 from holdfast.store.codec import text_bytes
 
@@ -41,10 +39,13 @@ __all__ = [
 
 SEALED: Final = 512
 """Passages in a block and in a new run."""
-FAN: Final = 8
+FAN: Final = 4
 """Runs of one level that become one of the next."""
-LEVELS: Final = 2
+LEVELS: Final = 3
 """How often runs are merged. The largest holds 32,768 passages: merging more would make one writer wait for seconds."""
+
+_SPAN: Final = 12
+"""Bytes of a window: where it starts, where it stops, how many terms it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def post_again(connection: sqlite3.Connection, passage: PassageText) -> None:
 
 
 def _await_sealing(connection: sqlite3.Connection, number: int, passage: PassageText) -> None:
-    terms = np.fromiter(map(term_id, chain.from_iterable(passage.terms)), np.int64)
+    terms = term_ids(list(chain.from_iterable(passage.terms)))
     connection.execute("INSERT INTO pending(number, terms) VALUES (?, ?)", (number, terms.tobytes()))
 
 
@@ -127,21 +128,24 @@ def read_columns(connection: sqlite3.Connection, columns: Columns, *, first: int
     """Add the passages from `first` to `stop` to columns."""
     wanted = "message, scope, time, previous, human, alive, windows"
     query = f"SELECT {wanted} FROM passages WHERE number >= ? AND number < ? ORDER BY number"
-    rows = connection.execute(query, (first, stop))
-    for message, scope, time, previous, human, alive, windows in rows:
-        spans = decode_windows(windows)
-        row = PassageRow(
-            message=message,
-            scope=scope,
-            time=time,
-            previous=previous,
-            human=bool(human),
-            size=int(spans[-1, 1] - spans[0, 0]),
-            window_lengths=tuple(spans[:, 2].tolist()),
-        )
-        number = columns.append(row)
-        if not alive:
-            columns.bury(number)
+    rows = connection.execute(query, (first, stop)).fetchall()
+    if not rows:
+        return
+    *values, blobs = zip(*rows, strict=True)
+    spans = decode_windows(b"".join(blobs))
+    counts = np.fromiter(map(len, blobs), np.int64) // _SPAN
+    starts = counts.cumsum() - counts
+    names = ("message", "scope", "time", "previous", "human", "alive")
+    columns.extend(
+        {
+            **{name: np.array(value, PASSAGE_TYPES[name]) for name, value in zip(names, values, strict=True)},
+            "size": spans[starts + counts - 1, 1] - spans[starts, 0],
+            "length": np.add.reduceat(spans[:, 2], starts),
+            "first_window": starts,
+            "passage": np.arange(len(rows)).repeat(counts),
+            "window_length": spans[:, 2],
+        }
+    )
 
 
 def seal(connection: sqlite3.Connection, *, stop: int | None = None) -> None:
@@ -169,15 +173,15 @@ def _seal_block(connection: sqlite3.Connection, first: int) -> None:
     query = "SELECT terms FROM pending WHERE number >= ? AND number < ? ORDER BY number"
     terms = np.frombuffer(b"".join(data for (data,) in connection.execute(query, (first, stop))), np.int64)
     windows = np.repeat(np.arange(columns.windows, dtype=np.uint32), columns["window_length"]) + np.uint32(first_window)
-    numbers, lists = encode_postings(windows, terms)
-    _write_run(connection, (first, stop, 0), zip(numbers.tolist(), lists, strict=True))
+    _write_run(connection, (first, stop, 0), posting.gather(windows, terms))
     connection.execute("DELETE FROM pending WHERE number < ?", (stop,))
 
 
-def _write_run(connection: sqlite3.Connection, run: tuple[int, int, int], lists: Iterable[tuple[int, bytes]]) -> None:
+def _write_run(connection: sqlite3.Connection, run: tuple[int, int, int], lists: Lists) -> None:
     connection.execute("INSERT INTO runs(first, stop, level) VALUES (?, ?, ?)", run)
     connection.executemany(
-        "INSERT INTO postings(run, term, data) VALUES (?, ?, ?)", ((run[0], term, data) for term, data in lists)
+        "INSERT INTO postings(run, term, data) VALUES (?, ?, ?)",
+        ((run[0], term, data) for term, data in posting.pages(lists)),
     )
 
 
@@ -187,7 +191,7 @@ def _merge(connection: sqlite3.Connection, level: int) -> bool:
     runs = connection.execute(query, (level, FAN)).fetchall()
     if len(runs) < FAN:
         return False
-    merged = list(_merged(connection, [first for first, _ in runs]))
+    merged = posting.merge([read_run(connection, first) for first, _ in runs])
     for first, _ in runs:
         connection.execute("DELETE FROM postings WHERE run = ?", (first,))
         connection.execute("DELETE FROM runs WHERE first = ?", (first,))
@@ -195,8 +199,7 @@ def _merge(connection: sqlite3.Connection, level: int) -> bool:
     return True
 
 
-def _merged(connection: sqlite3.Connection, runs: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    query = "SELECT term, data FROM postings WHERE run = ? ORDER BY term"
-    streams = [connection.execute(query, (run,)) for run in runs]
-    for term, rows in groupby(heapq.merge(*streams, key=itemgetter(0)), key=itemgetter(0)):
-        yield term, merge_postings([data for _, data in rows])
+def read_run(connection: sqlite3.Connection, run: int) -> Lists:
+    """All posting lists of a run."""
+    query = "SELECT data FROM postings WHERE run = ? ORDER BY term"
+    return posting.chain([posting.decode(data) for (data,) in connection.execute(query, (run,))])

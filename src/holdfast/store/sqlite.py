@@ -198,7 +198,7 @@ class SqliteStore:
         columns = self._index.columns.snapshot()
         visible = columns["alive"] & self._may_see(question)[columns["scope"]]
         whole = bool(np.array_equal(visible, columns["alive"]))
-        postings = self._index.postings(question.terms, common=not whole)
+        postings = self._index.postings(question.terms)
         keywords = score(postings, columns, visible=visible)
         cosine, centre = self._likeness(question, None if whole else visible)
         return Evidence(columns, visible, keywords, cosine, tuple(self._scopes), centre)
@@ -229,6 +229,12 @@ class SqliteStore:
             number = vector_table.space_number(self._reader, space, create=False)
             missing = vector_table.without(self._reader, number, limit=limit)
             return sqlite_rows.passages(self._reader, missing, path=self.path)
+
+    def waiting(self, name: str, *, limit: int) -> list[Job]:
+        """Jobs of this kind, oldest first, whosever they are."""
+        with self._reading():
+            self._learn_scopes()
+            return sqlite_rows.jobs(self._reader, name, limit=limit, scopes=self._scopes)
 
     def embedded(self, space: Space) -> int:
         """How many passages have vectors in this space."""

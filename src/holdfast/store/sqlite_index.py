@@ -6,30 +6,50 @@ It is learned from the tables and from nothing else, so it is right whoever wrot
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import (
-    FEW_TERMS,
-    MOST_POSTINGS,
-    POSTING,
-    Postings,
-    affordable,
-    decode_postings,
-    telling,
-    term_id,
-)
+from holdfast.search.bm25 import MOST_POSTINGS, affordable, telling
 from holdfast.search.columns import Columns
 from holdfast.search.embed.base import Space
 from holdfast.search.pending import Pending
+from holdfast.search.postings import PAGE, Postings, term_ids
 from holdfast.search.vectors import Matrix
-from holdfast.store import vector_table
+from holdfast.store import posting_table, vector_table
+from holdfast.store.posting_table import EVERYTHING, Sought
 from holdfast.store.sealing import count, read_columns, sealed
 
 __all__ = ["Index"]
+
+REMEMBERED: Final = 24 << 20
+"""Bytes of posting lists that are kept in memory, those asked for last: questions of one talk share their words."""
+
+
+class _Remembered:
+    """The sealed postings of the terms that were asked for last."""
+
+    def __init__(self) -> None:
+        self._postings: OrderedDict[int, Postings] = OrderedDict()
+        self._size = 0
+
+    def __contains__(self, term: int) -> bool:
+        return term in self._postings
+
+    def __getitem__(self, term: int) -> Postings:
+        self._postings.move_to_end(term)
+        return self._postings[term]
+
+    def __setitem__(self, term: int, postings: Postings) -> None:
+        self._postings[term] = postings
+        self._size += postings.nbytes
+        while self._size > REMEMBERED and len(self._postings) > 1:
+            _, oldest = self._postings.popitem(last=False)
+            self._size -= oldest.nbytes
 
 
 @dataclass(slots=True)
@@ -52,6 +72,7 @@ class Index:
         """Forget what was learned."""
         self.columns = Columns()
         self._pending = Pending()
+        self._remembered = _Remembered()
         self._loaded: dict[int, _Loaded] = {}
         self._rewritten = -1
 
@@ -77,6 +98,7 @@ class Index:
         for (data,) in self._connection.execute(query, (known,)):
             self.columns.extend(columnar.decode(data))
         self._pending = Pending(stop)
+        self._remembered = _Remembered()
 
     def _learn_pending(self) -> None:
         query = "SELECT number, terms FROM pending WHERE number >= ? ORDER BY number"
@@ -85,41 +107,38 @@ class Index:
             self._pending.append(np.frombuffer(data, np.int64))
         self._pending.pad(self.columns.passages)
 
-    def postings(self, terms: Mapping[str, float], *, common: bool) -> list[tuple[Postings, float]]:
-        """The posting lists of terms, with their weights; empty for a term that stands nowhere.
+    def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
+        """The postings of terms, with their weights; empty for a term that stands nowhere.
 
-        Lists of terms too `common` to tell anything are long: they are read only on request, and never more than
-        can be looked at in time.
+        In a large store only those terms are read that tell most and can be looked at in time.
         """
-        numbers = [term_id(term) for term in terms]
-        weights = list(terms.values())
-        pending = [self._pending.postings(number, self.columns) for number in numbers]
-        chosen = (
-            range(len(numbers))
-            if self._is_cheap(len(numbers), common=common)
-            else self._chosen(numbers, pending, common=common)
-        )
-        return [(self._read(numbers[place], pending[place]), weights[place]) for place in chosen]
+        weights = dict(zip(term_ids(list(terms)).tolist(), terms.values(), strict=True))
+        fresh = {term: Postings.of(self._pending.postings(term, self.columns), self.columns) for term in weights}
+        cheap = len(weights) * self.columns.windows <= MOST_POSTINGS
+        longest = EVERYTHING if cheap else PAGE
+        sought = {
+            term: posting_table.seek(self._connection, term, longest=longest)
+            for term in weights
+            if term not in self._remembered
+        }
+        chosen = list(weights) if cheap else self._worth_reading(fresh, sought)
+        return [(self._sealed(term, sought.get(term)).then(fresh[term]), weights[term]) for term in chosen]
 
-    def _is_cheap(self, terms: int, *, common: bool) -> bool:
-        return terms * self.columns.windows <= MOST_POSTINGS and (common or terms <= FEW_TERMS)
+    def _worth_reading(self, fresh: Mapping[int, Postings], sought: Mapping[int, Sought]) -> list[int]:
+        """Which terms tell most, and can be afforded."""
+        terms = list(fresh)
+        known = [sought[term].size if term in sought else len(self._remembered[term].windows) for term in terms]
+        sizes = [size + len(fresh[term].windows) for term, size in zip(terms, known, strict=True)]
+        chosen = set(affordable(sizes)).intersection(telling(sizes))
+        return [terms[number] for number in sorted(chosen)]
 
-    def _chosen(self, numbers: Sequence[int], pending: Sequence[Postings], *, common: bool) -> Sequence[int]:
-        """Which terms are worth reading, and can be afforded."""
-        sizes = [self._size(number) + len(fresh[0]) for number, fresh in zip(numbers, pending, strict=True)]
-        telling_ones = range(len(sizes)) if common else telling(sizes, windows=self.columns.windows)
-        return sorted(set(affordable(sizes)).intersection(telling_ones))
-
-    def _size(self, term: int) -> int:
-        query = "SELECT coalesce(sum(length(data)), 0) FROM postings WHERE run IN (SELECT first FROM runs) AND term = ?"
-        return int(self._connection.execute(query, (term,)).fetchone()[0]) // POSTING
-
-    def _read(self, term: int, pending: Postings) -> Postings:
-        query = "SELECT data FROM postings WHERE run IN (SELECT first FROM runs) AND term = ? ORDER BY run"
-        windows, counts = decode_postings([data for (data,) in self._connection.execute(query, (term,))])
-        if not len(pending[0]):
-            return windows, counts
-        return np.concatenate([windows, pending[0]]), np.concatenate([counts, pending[1]])
+    def _sealed(self, term: int, sought: Sought | None) -> Postings:
+        """The postings of a term in all runs."""
+        if sought is None:
+            return self._remembered[term]
+        found = Postings.of(posting_table.read(self._connection, sought), self.columns)
+        self._remembered[term] = found
+        return found
 
     def matrix(self, number: int, space: Space) -> Matrix:
         """The vectors of a space, those of the newest passages included."""

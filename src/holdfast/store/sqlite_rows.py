@@ -15,7 +15,7 @@ from holdfast.store.base import FactRow, Job, MessageRow, PassageText, Record, S
 from holdfast.store.codec import bytes_text, decode_message, unpack_text, words
 from holdfast.store.sealing import decode_windows
 
-__all__ = ["BURIED", "KEY", "PINNED", "data_to_json", "fact_to_json", "passages", "read", "where"]
+__all__ = ["BURIED", "KEY", "PINNED", "data_to_json", "fact_to_json", "jobs", "passages", "read", "where"]
 
 T = TypeVar("T")
 
@@ -90,6 +90,12 @@ def passages(connection: sqlite3.Connection, numbers: Sequence[int], *, path: Pa
         f"SELECT {_COLUMNS['passage']} FROM passages WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
     )
     return _passages(connection, connection.execute(query, (json.dumps(numbers),)).fetchall(), path)
+
+
+def jobs(connection: sqlite3.Connection, name: str, *, limit: int, scopes: Sequence[Scope]) -> list[Job]:
+    """Jobs of a kind, of whatever scope, for the worker."""
+    query = f"SELECT {_COLUMNS['job']} FROM jobs WHERE kind = ? ORDER BY id LIMIT ?"
+    return [_job(row, scopes) for row in connection.execute(query, (name, limit)).fetchall()]
 
 
 def _each(rows: Iterable[Sequence[Any]], reader: Callable[[Sequence[Any]], T], kind: str, path: Path) -> Iterator[T]:

@@ -1,0 +1,78 @@
+"""What can be asked of an open memory, and told to it, session by session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from holdfast.errors import FormatError
+from holdfast.memory.memory import Memory, Stats
+from holdfast.memory.recall import Hit, Recall
+from holdfast.memory.request import request_of
+from holdfast.settings import Settings
+from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
+
+__all__ = ["TURN", "Asking", "scope_of"]
+
+TURN: Final = "turn"
+"""The kind of the records that tell of past turns."""
+
+
+class Asking:
+    """The part of an engine that answers."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.memory.settings
+
+    def recall(self, query: str, *, session: str, cap: int | None = None, **whose: str) -> Recall:
+        """The block that would be recalled for a question."""
+        request = request_of(self.settings, (query,), scope=scope_of(session, whose), now=self.memory.clock(), cap=cap)
+        return self.memory.recall(request)
+
+    def search(self, query: str, *, session: str, across: bool = True, limit: int = 10, **whose: str) -> list[Hit]:
+        """The passages that have most to do with a question, best first."""
+        return self.memory.search(query, scope=scope_of(session, whose), across=across, limit=limit)
+
+    def get(
+        self, ids: Sequence[int], *, session: str, across: bool = True, around: int = 0, **whose: str
+    ) -> list[MessageRow]:
+        """Archived messages by number: what was pruned or trimmed, whole."""
+        return self.memory.get(ids, scope=scope_of(session, whose), across=across, around=around)
+
+    def remember(self, content: str, *, session: str, type: FactType = "decision", **whose: str) -> FactRow:  # noqa: A002 - the domain's own word
+        """Keep a fact."""
+        return self.memory.remember(content, scope=scope_of(session, whose), type=type)
+
+    def facts(self, *, session: str, across: bool = True, **whose: str) -> list[FactRow]:
+        """The facts that hold now."""
+        return self.memory.facts(scope=scope_of(session, whose), across=across)
+
+    def forget(self, *, session: str, ids: Sequence[int] | None = None, **whose: str) -> int:
+        """Forget messages for good; with none named, the whole session."""
+        return self.memory.forget(scope=scope_of(session, whose), ids=ids)
+
+    def timeline(self, *, session: str, **whose: str) -> list[dict[str, Any]]:
+        """The report of every past turn of a session, oldest first."""
+        select = Select(kind="record", scope=scope_of(session, whose), name=TURN)
+        return [dict(record.data) for record in self.memory.store.fetch(select)]
+
+    def stats(self) -> Stats:
+        """What memory holds, and what is missing."""
+        return self.memory.stats()
+
+
+def scope_of(session: str, whose: Mapping[str, str]) -> Scope:
+    """Whose memory it is.
+
+    Raises:
+        FormatError: Memory does not belong to anything of that name.
+    """
+    unknown = set(whose) - {"tenant", "project", "agent"}
+    if unknown:
+        raise FormatError(f"{', '.join(sorted(unknown))}: memory belongs to a tenant, project, agent and session")
+    return Scope(session=session, **whose)

@@ -1,0 +1,168 @@
+"""Compacting a session: planned, told, recorded, and what was learned in it put in the queue. In this order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from holdfast.compaction import cut, frame
+from holdfast.compaction.cut import CompactionPlan
+from holdfast.compaction.summarise import Progress, Summary, summarise
+from holdfast.context.budget import Budget
+from holdfast.context.edits import Edit, Item, apply, in_force, tokens
+from holdfast.conversation import Conversation
+from holdfast.errors import CompactionError
+from holdfast.events import Compacted, Compacting, Hooks, tell
+from holdfast.learner import jobs
+from holdfast.memory.memory import Memory
+from holdfast.messages import Message, Text
+from holdfast.models.base import Model
+from holdfast.tokens import TokenCounter, count_message, count_text
+
+__all__ = ["Compaction", "Compactor", "window"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """What a compaction did, or would do.
+
+    Attributes:
+        plan: What was summarised and what stays.
+        summary: What stands for it; None for a dry run.
+        tokens_before: What the conversation took.
+        tokens_after: What it takes now.
+        warnings: What went wrong on the way.
+    """
+
+    plan: CompactionPlan
+    summary: Summary | None = None
+    tokens_before: int = 0
+    tokens_after: int = 0
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The compaction as plain JSON: the fields of a session's compaction entry, and how it was made."""
+        first, summary = self.plan.first_kept, self.summary
+        return {
+            "outcome": self.plan.outcome,
+            "reason": self.plan.reason,
+            "summary": summary.text if summary else None,
+            "firstKeptEntryId": first.message.id if first else None,
+            "tokensBefore": self.tokens_before,
+            "tokensAfter": self.tokens_after,
+            "summarised": len(self.plan.summarised),
+            "rung": summary.rung if summary else None,
+            "calls": summary.calls if summary else 0,
+            "details": summary.details.to_json() if summary else None,
+            "warnings": list(self.warnings),
+        }
+
+
+def window(talk: Conversation, *, limit: int) -> tuple[Item, ...]:
+    """What a compaction is about: everything since the last one. What was trimmed has its place in the summary."""
+    standing = [edit for edit in in_force(talk.edits, limit=limit) if edit.kind not in {"trimmed", "recalled"}]
+    return apply(talk.items, standing)
+
+
+@dataclass(slots=True, kw_only=True)
+class Compactor:
+    """One compaction of one session.
+
+    Attributes:
+        talk: The session.
+        memory: Where it is recorded.
+        limits: The limits of its window.
+        model: Who tells the summary; without one it is put together by rule.
+        hooks: Who is told, and who may tell the summary instead.
+        done: Pieces that an earlier try finished.
+    """
+
+    talk: Conversation
+    memory: Memory
+    limits: Budget
+    model: Model | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+    done: MutableMapping[str, str] = field(default_factory=dict)
+    count: TokenCounter = count_text
+
+    def plan(self, *, force: bool) -> CompactionPlan:
+        """What would be done."""
+        items = window(self.talk, limit=self.limits.safe_limit)
+        summary = next((item.message.text for item in items if item.kind == "summary"), None)
+        return cut.plan(
+            items,
+            settings=self.memory.settings.compaction,
+            budget=self.limits,
+            previous_summary=summary,
+            force=force,
+            count=self.count,
+        )
+
+    def run(
+        self,
+        *,
+        force: bool = False,
+        instructions: str | None = None,
+        cancel: Event | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Compaction:
+        """Compact. History is as it was until the edit is recorded, which is the last thing to be done.
+
+        Raises:
+            CompactionError: There is nothing to compact, or nothing shorter could be made.
+            ModelCancelledError: It was called off.
+        """
+        plan = self.plan(force=force)
+        if plan.outcome != "ready":
+            raise CompactionError(plan.reason)
+        session, gone = self.talk.scope.session, len(plan.summarised)
+        starting = Compacting(
+            session=session, messages=len(plan.kept) + gone, summarised=gone, tokens=plan.tokens_before
+        )
+        warnings = tell(self.hooks.listeners, starting)
+        summary = self._supplied(plan) or summarise(
+            plan,
+            self.model,
+            settings=self.memory.settings.compaction,
+            window_tokens=self.model.context_tokens if self.model else self.limits.window,
+            clock=time.monotonic,
+            sleep=cancel.wait if cancel else time.sleep,
+            instructions=instructions,
+            cancel=cancel,
+            on_progress=on_progress,
+            done=self.done,
+            count=self.count,
+        )
+        after = self._record(plan, summary, instructions)
+        ended = Compacted(session=session, summarised=gone, tokens_before=plan.tokens_before, tokens_after=after)
+        warnings += tell(self.hooks.listeners, ended)
+        return Compaction(
+            plan=plan,
+            summary=summary,
+            tokens_before=plan.tokens_before,
+            tokens_after=after,
+            warnings=(*warnings, *summary.warnings),
+        )
+
+    def _supplied(self, plan: CompactionPlan) -> Summary | None:
+        """The summary of whoever wants to tell it, if it is one."""
+        text = self.hooks.summary(plan) if self.hooks.summary else None
+        if text is None or not text.strip():
+            return None
+        told = frame.told(text)
+        cost = count_message(Message(role="user", parts=(Text(text=told),)), count=self.count)
+        if cost >= plan.replaced:
+            raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {plan.replaced:,}")
+        return Summary(text=text, told=told, tokens=cost, rung="full")
+
+    def _record(self, plan: CompactionPlan, summary: Summary, instructions: str | None) -> int:
+        """Record the edit, with the work that follows from it, and say what the conversation takes now."""
+        now = self.memory.clock()
+        reason = f"compacted: {instructions}" if instructions else "compacted"
+        edit: Edit = plan.edit(summary.told, cost=summary.tokens, reason=reason)
+        work = jobs(plan.ids, scope=self.talk.scope, time=now) if self.memory.settings.knowledge.extraction else []
+        self.talk.record([edit], memory=self.memory, time=now, beside=work)
+        return tokens(window(self.talk, limit=self.limits.safe_limit))

@@ -1,0 +1,82 @@
+"""What an engine tells whoever wants to know, and where they may have a say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from holdfast.compaction.cut import CompactionPlan
+
+__all__ = ["Compacted", "Compacting", "Hook", "Hooks", "tell"]
+
+_PATIENCE: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacting:
+    """A compaction is about to begin.
+
+    Attributes:
+        session: Whose.
+        messages: How many messages the window holds.
+        summarised: How many of them will leave it.
+        tokens: What the window takes.
+    """
+
+    session: str
+    messages: int
+    summarised: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """A compaction has been done, and is recorded.
+
+    Attributes:
+        session: Whose.
+        summarised: How many messages left the window.
+        tokens_before: What it took.
+        tokens_after: What it takes now.
+    """
+
+    session: str
+    summarised: int
+    tokens_before: int
+    tokens_after: int
+
+
+Event: TypeAlias = Compacting | Compacted
+Hook: TypeAlias = Callable[[Event], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What is called when something happens.
+
+    Attributes:
+        listeners: Called with every event, side by side. What they return does not matter; one that fails or
+            hangs harms nobody, and is reported.
+        summary: Asked before a compaction: what it returns is the summary, None leaves that to the engine.
+    """
+
+    listeners: Sequence[Hook] = ()
+    summary: Callable[[CompactionPlan], str | None] | None = None
+
+
+def tell(listeners: Sequence[Hook], event: Event, *, patience: float = _PATIENCE) -> list[str]:
+    """Tell every listener, all at once; what went wrong with any of them is returned."""
+    if not listeners:
+        return []
+    pool = ThreadPoolExecutor(len(listeners), thread_name_prefix="holdfast-hook")
+    asked = {pool.submit(listener, event): listener for listener in listeners}
+    done, late = wait(asked, timeout=patience)
+    pool.shutdown(wait=False, cancel_futures=True)
+    failed = [f"{_name(asked[call])}: {error!r}" for call in done if (error := call.exception()) is not None]
+    return [*failed, *(f"{_name(asked[call])}: not done after {patience:g} s" for call in late)]
+
+
+def _name(listener: Hook) -> str:
+    return f"hook {getattr(listener, '__name__', type(listener).__name__)}"

@@ -1,0 +1,56 @@
+"""Learning: the facts in what left the window, read out of the archive one job at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Event
+from typing import Final
+
+from holdfast.memory.extract import Extraction, extract
+from holdfast.memory.memory import Memory
+from holdfast.models.base import Model
+from holdfast.store.base import Job, Scope, Select
+
+__all__ = ["EXTRACT", "jobs", "learn"]
+
+EXTRACT: Final = "extract"
+"""The kind of the jobs that read facts out of messages."""
+_BATCH: Final = 400
+_TRIES: Final = 3
+"""How often a model may fail at a job before the rules have to do."""
+_TIMEOUT: Final = 120.0
+
+
+def jobs(ids: Sequence[int], *, scope: Scope, time: int) -> list[Job]:
+    """The work of reading the facts out of messages."""
+    return [
+        Job(scope=scope, kind=EXTRACT, data={"ids": list(ids[start : start + _BATCH])}, time=time)
+        for start in range(0, len(ids), _BATCH)
+    ]
+
+
+def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -> Extraction | None:
+    """Do the oldest job, whosever it is; None where there is none.
+
+    What was learned is durable before the job is gone. A crash between the two only has it done again, which
+    adds nothing. What a failing model did not read becomes a job of its own, and after some tries the rules do.
+    """
+    job = next(iter(memory.store.waiting(EXTRACT, limit=1)), None)
+    if job is None:
+        return None
+    tries = int(job.data.get("tries", 0))
+    found = extract(
+        memory.get(job.data["ids"], scope=job.scope),
+        scope=job.scope,
+        model=model if tries < _TRIES else None,
+        known=memory.store.fetch(Select(kind="fact", scope=job.scope)),
+        settings=memory.settings,
+        now=memory.clock(),
+        timeout=_TIMEOUT,
+        cancel=cancel,
+    )
+    again = {"ids": list(found.unread), "tries": tries + 1}
+    left = [Job(scope=job.scope, kind=EXTRACT, data=again, time=job.time)] if found.unread else []
+    memory.store.add([*found.rows_to_add, *left])
+    memory.store.remove(Select(kind="job", scope=job.scope, ids=(job.id,)))
+    return found

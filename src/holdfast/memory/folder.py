@@ -1,0 +1,168 @@
+"""Memory as a memory-context folder, and out of one: `segments.jsonl`, `knowledge.jsonl`, `vectors.bin`.
+
+The folder is written as `holdfast.store.files` writes it, so the plugin can read it, and what the plugin has no
+place for stands in `holdfast.jsonl`. A folder that is read is not changed in any way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import StorageError
+from holdfast.memory.archive import mask, passages_of
+from holdfast.memory.block import strip_message
+from holdfast.memory.embedding import vector_rows
+from holdfast.memory.noise import unwrap
+from holdfast.memory.transfer import is_known, pages, resting_on
+from holdfast.redact import redact
+from holdfast.search.embed.base import Embedder
+from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store, VectorRow
+from holdfast.store.files import FilesStore, Limits
+from holdfast.store.files_state import KNOWLEDGE, SEGMENTS
+
+__all__ = ["Taken", "claims", "load", "save"]
+
+_ALL: Final = Limits(max_segments=2**62, eviction_days=0)
+_BATCH: Final = 500
+_FOREIGN: Final = "segment:"
+"""What the nonce of a segment begins with that the plugin wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What was in a folder: how many rows, and the lines that could not be read."""
+
+    rows: int
+    problems: tuple[str, ...] = ()
+
+
+def claims(path: Path) -> bool:
+    """Tell whether a path is such a folder."""
+    return any((path / name).is_file() for name in (SEGMENTS, KNOWLEDGE))
+
+
+# --- out -------------------------------------------------------------------------
+
+
+def save(
+    store: Store,
+    scopes: Iterable[Scope],
+    folder: Path,
+    *,
+    embedder: Embedder | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Write the messages and facts of these agents to a new folder; how many there were is returned.
+
+    With an embedder their vectors go along.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StorageError("is there already: name a new folder", path=folder)
+    count = 0
+    with FilesStore(folder, limits=_ALL) as files:
+        for scope in scopes:
+            numbers: dict[int, int] = {}
+            for rows in _batches(pages(store, scope)):
+                new = [replace(row, id=0, passages=tuple(passages_of(row.message))) for row in rows]
+                numbers.update(zip((row.id for row in rows), files.add(new), strict=True))
+                progress(len(rows))
+            known = store.fetch(Select(kind="fact", scope=scope, across=True))
+            files.add([resting_on(fact, numbers) for fact in known])
+            count += len(numbers) + len(known)
+            if embedder is not None:
+                files.add(_vectors(files, scope, embedder))
+    return count
+
+
+def _vectors(files: FilesStore, scope: Scope, embedder: Embedder) -> list[VectorRow]:
+    """All vectors of an agent, to be written at once: the file they go to is written anew each time."""
+    passages = files.fetch(Select(kind="passage", scope=scope, across=True))
+    parts = (passages[start : start + _BATCH] for start in range(0, len(passages), _BATCH))
+    return [row for part in parts for row in vector_rows(part, embedder)]
+
+
+def _batches(rows: Iterable[MessageRow]) -> Iterator[list[MessageRow]]:
+    batch: list[MessageRow] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+# --- in --------------------------------------------------------------------------
+
+
+def load(
+    store: Store,
+    folder: Path,
+    *,
+    project: str = "",
+    agent: str = "main",
+    masked: bool = True,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Taken:
+    """Take over what is in a folder. Doing it again changes nothing.
+
+    What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this project and agent,
+    as far as its session does not say it already. Secrets are masked, and recalled blocks stay out.
+    """
+    with FilesStore(folder, limits=_ALL, readonly=True) as files:
+        agents = sorted({replace(scope, session="") for scope in files.scopes()})
+        count = 0
+        numbers: dict[int, int] = {}
+        said = _Said(store)
+        for scope in agents:
+            for rows in _batches(pages(files, scope)):
+                numbers.update(_take(said, rows, Scope(project=project, agent=agent), masked=masked))
+                count += len(rows)
+                progress(len(rows))
+        for scope in agents:
+            known: list[FactRow] = files.fetch(Select(kind="fact", scope=scope, across=True))
+            facts = [resting_on(_owned(fact, project, agent, masked=masked), numbers) for fact in known]
+            seen: set[tuple[str, str]] = set()
+            store.add([fact for fact in facts if not is_known(store, fact, seen)])
+            count += len(facts)
+        problems = tuple(f"{folder / each.file}:{each.line}: {each.reason}" for each in files.problems)
+    return Taken(rows=count, problems=problems)
+
+
+def _take(said: _Said, rows: Sequence[MessageRow], owner: Scope, *, masked: bool) -> dict[int, int]:
+    """Archive rows; the number of each here, by the number it had there."""
+    new: dict[int, MessageRow] = {}
+    for row in rows:
+        message = strip_message(row.message)
+        if message is None:
+            continue
+        kept = mask(message) if masked else message
+        scope = row.scope
+        if row.nonce.startswith(_FOREIGN):
+            scope = replace(owner, session=row.scope.session)
+            if (kept.role, kept.text) in said[scope]:
+                continue
+        new[row.id] = replace(row, id=0, scope=scope, message=kept, passages=tuple(passages_of(kept)))
+    return dict(zip(new, said.store.add(list(new.values())), strict=True))
+
+
+class _Said(dict[Scope, set[tuple[str, str]]]):
+    """What a session says already that did not come from such a folder, without what channels put around it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __missing__(self, scope: Scope) -> set[tuple[str, str]]:
+        rows = (row for row in pages(self.store, scope, across=False) if not row.nonce.startswith(_FOREIGN))
+        self[scope] = {(row.message.role, unwrap(row.message.text)) for row in rows}
+        return self[scope]
+
+
+def _owned(fact: FactRow, project: str, agent: str, *, masked: bool) -> FactRow:
+    """A fact as it is kept: one of the plugin's belongs to this project and agent."""
+    scope = replace(fact.scope, project=project, agent=agent) if fact.scope == Scope() else fact.scope
+    hide = redact if masked else str
+    return replace(fact, scope=scope, content=hide(fact.content), context=hide(fact.context), quote=hide(fact.quote))

@@ -1,0 +1,19 @@
+"""Prompts are files beside this one, loaded by name."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from string import Template
+
+__all__ = ["load"]
+
+
+def load(name: str, **fields: str) -> str:
+    """The prompt of this name, its `$fields` filled in. What is filled in is not looked at for fields again."""
+    return Template(_text(name)).substitute(fields)
+
+
+@cache
+def _text(name: str) -> str:
+    return resources.files(__name__).joinpath(f"{name}.md").read_text("utf-8").strip()

@@ -1,0 +1,154 @@
+"""Asking a model with an engine behind it: what does not fit is compacted and asked again, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, Final
+
+from holdfast.compactor import Compaction
+from holdfast.conversation import Incoming
+from holdfast.engine import Engine, Window
+from holdfast.errors import CompactionError, ModelOverflowError, WindowTooSmallError
+from holdfast.models.base import Model, Prompt, Reply, Tool
+from holdfast.models.overflow import is_silent_overflow
+
+__all__ = ["Answer", "Ask", "ask"]
+
+_MOST: Final = 3
+"""How often an overflow is answered by a smaller request."""
+_SMALLER: Final = 0.75
+_MARGIN: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request to a model.
+
+    Attributes:
+        session: Whose window it is.
+        tools: What may be called.
+        limit: What the model can hold; its own window unless given.
+        max_tokens: The longest answer.
+        timeout: Seconds until it is given up.
+        cancel: When set, it is called off.
+        on_text: Called with each piece of the answer.
+        before_compact: Called before a compaction that an overflow makes necessary.
+        project: Which project the session belongs to.
+        agent: Which agent.
+    """
+
+    session: str
+    tools: Sequence[Tool] = ()
+    limit: int | None = None
+    max_tokens: int = 4_096
+    timeout: float | None = None
+    cancel: Event | None = None
+    on_text: Callable[[str], None] | None = None
+    before_compact: Callable[[], object] | None = None
+    project: str = ""
+    agent: str = "main"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back.
+
+    Attributes:
+        window: What the model saw.
+        reply: What it said.
+        compactions: What had to be compacted for it.
+        overflows: How often the provider said that the request did not fit.
+    """
+
+    window: Window
+    reply: Reply
+    compactions: tuple[Compaction, ...] = ()
+    overflows: int = 0
+
+
+def ask(engine: Engine, messages: Sequence[Incoming], request: Ask, *, model: Model) -> Answer:
+    """Ask a model about a conversation, in a window that it can hold.
+
+    An overflow is followed by a compaction, and by a smaller window when there is nothing left to compact or the
+    provider counts otherwise than we do: at most three times. Tool results shrink last of all.
+
+    Raises:
+        ModelOverflowError: It does not fit whatever is done; the message says what would help.
+        ModelError: The model gave no answer.
+    """
+    limit = request.limit or engine.settings.agent.context_tokens or model.context_tokens
+    compactions: list[Compaction] = []
+    for overflows in range(_MOST + 1):
+        window = _assembled(engine, messages, request, limit=limit, model=model)
+        try:
+            reply = _asked(model, window, request)
+        except ModelOverflowError as error:
+            if overflows == _MOST:
+                raise _given_up(error, model) from error
+            compacted = _compacted(engine, request, limit)
+            compactions += compacted
+            limit = _smaller(limit, error, window, again=bool(overflows) or not compacted)
+            continue
+        return Answer(window=window, reply=reply, compactions=tuple(compactions), overflows=overflows)
+    raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
+
+
+def _assembled(engine: Engine, messages: Sequence[Incoming], request: Ask, *, limit: int, model: Model) -> Window:
+    try:
+        return engine.assemble(
+            messages,
+            session=request.session,
+            limit=limit,
+            provider=model.provider,
+            tools=[_definition(tool) for tool in request.tools],
+            project=request.project,
+            agent=request.agent,
+        )
+    except WindowTooSmallError as error:
+        raise ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed) from error
+
+
+def _definition(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+
+
+def _asked(model: Model, window: Window, request: Ask) -> Reply:
+    prompt = Prompt(messages=window.messages, tools=request.tools, max_tokens=request.max_tokens)
+    reply = model.ask(prompt, timeout=request.timeout, cancel=request.cancel, on_text=request.on_text)
+    if is_silent_overflow(reply.usage, context_tokens=model.context_tokens):
+        raise ModelOverflowError("the provider cut the request without a word", model=model.name)
+    return reply
+
+
+def _compacted(engine: Engine, request: Ask, limit: int) -> list[Compaction]:
+    """The compaction, if there is anything to compact."""
+    if request.before_compact is not None:
+        request.before_compact()
+    try:
+        done = engine.compact(
+            session=request.session, limit=limit, cancel=request.cancel, project=request.project, agent=request.agent
+        )
+    except CompactionError:
+        return []
+    return [done]
+
+
+def _smaller(limit: int, error: ModelOverflowError, window: Window, *, again: bool) -> int:
+    """The limit for the next try: what the provider says it is, and less where it counts more than we do."""
+    known = min(limit, error.limit) if error.limit else limit
+    if error.requested and error.requested > window.report.total_tokens:
+        return int(known * _MARGIN * window.report.total_tokens / error.requested)
+    return int(known * _SMALLER) if again else known
+
+
+def _given_up(error: ModelOverflowError, model: Model) -> ModelOverflowError:
+    return ModelOverflowError(
+        f"the request does not fit after {_MOST} tries. Start a new session (/new), use a model with a larger window, "
+        f"or set agent.context_tokens to what this one holds ({error})",
+        model=model.name,
+        status=error.status,
+        limit=error.limit,
+        requested=error.requested,
+    )

@@ -1,0 +1,264 @@
+"""Posting lists: in which windows a term stands, and how often.
+
+The lists of many terms lie end to end in a few arrays, so that making, merging and cutting them is a handful of
+array operations however many terms there are. At rest they are pages of some kilobytes, each a stretch of terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.search.columns import Columns, Floats
+
+__all__ = [
+    "PAGE",
+    "Lists",
+    "Occurrences",
+    "Postings",
+    "chain",
+    "decode",
+    "encode",
+    "gather",
+    "merge",
+    "pages",
+    "term_id",
+    "term_ids",
+    "windows_of_one",
+    "without",
+]
+
+PAGE: Final = 8640
+"""Bytes of a page, but for a term whose list alone is longer: two overflow pages of SQLite's and the rest in place."""
+_HEAD: Final = 8
+_PER_TERM: Final = 12
+_PER_WINDOW: Final = 5
+_MOST: Final = 255
+_BASE: Final = np.uint64(0x9E3779B97F4A7C15)
+_STIR: Final = np.uint64(0xD6E8FEB86659FD93)
+_HALF: Final = np.uint64(32)
+
+Windows: TypeAlias = npt.NDArray[np.uint32]
+Counts: TypeAlias = npt.NDArray[np.uint8]
+Occurrences: TypeAlias = tuple[Windows, Counts]
+"""Windows in rising order, and how often a term stands in each."""
+
+
+def term_ids(terms: Sequence[str]) -> npt.NDArray[np.int64]:
+    """A stable 64-bit number for each term, so that no index needs a dictionary.
+
+    A polynomial of its characters, stirred: all terms of a text are reckoned together.
+    """
+    lengths = np.fromiter(map(len, terms), np.int64, len(terms))
+    stops = lengths.cumsum()
+    starts = stops - lengths
+    characters = np.frombuffer("".join(terms).encode("utf-32-le", "surrogatepass"), np.uint32)
+    powers = _powers(1 << int(lengths.max(initial=1) - 1).bit_length())
+    sums = np.zeros(len(characters) + 1, np.uint64)
+    np.cumsum((characters + np.uint32(1)) * powers[np.arange(len(characters)) - starts.repeat(lengths)], out=sums[1:])
+    numbers = sums[stops] - sums[starts]
+    numbers ^= numbers >> _HALF
+    numbers *= _STIR
+    numbers ^= numbers >> _HALF
+    return numbers.view(np.int64)
+
+
+@lru_cache(maxsize=32)
+def _powers(count: int) -> npt.NDArray[np.uint64]:
+    return np.full(count, _BASE).cumprod(dtype=np.uint64)
+
+
+def term_id(term: str) -> int:
+    """The number of one term."""
+    return int(term_ids([term])[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Where one term stands: by window, and by passage.
+
+    Attributes:
+        windows: The windows, in rising order.
+        counts: How often it stands in each, at most 255.
+        passages: The passages, in rising order.
+        times: How often it stands in each.
+    """
+
+    windows: Windows
+    counts: Counts
+    passages: npt.NDArray[np.intp]
+    times: Floats
+
+    @classmethod
+    def of(cls, occurrences: Occurrences, columns: Columns) -> Postings:
+        """The postings of a term, from the windows that it stands in."""
+        windows, counts = occurrences
+        owners = columns["passage"].take(windows)
+        if not len(owners):
+            return cls(windows, counts, np.zeros(0, np.intp), np.zeros(0, np.float32))
+        last = np.append(np.flatnonzero(owners[1:] != owners[:-1]), len(owners) - 1)
+        times = np.diff(counts.cumsum(dtype=np.uint32)[last], prepend=np.uint32(0)).astype(np.float32)
+        return cls(windows, counts, owners[last].astype(np.intp), times)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes."""
+        return self.windows.nbytes + self.counts.nbytes + self.passages.nbytes + self.times.nbytes
+
+    def then(self, later: Postings) -> Postings:
+        """These and those of later passages."""
+        if not len(later.windows):
+            return self
+        return Postings(
+            np.concatenate([self.windows, later.windows]),
+            np.concatenate([self.counts, later.counts]),
+            np.concatenate([self.passages, later.passages]),
+            np.concatenate([self.times, later.times]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The posting lists of many terms.
+
+    Attributes:
+        terms: The terms, in rising order.
+        stops: Where the list of each ends in the arrays that follow.
+        windows: The windows of all lists, end to end.
+        counts: How often the term stands in each.
+    """
+
+    terms: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    windows: Windows
+    counts: Counts
+
+    def of(self, term: int) -> Occurrences:
+        """The list of one term; empty where it stands nowhere."""
+        place = int(self.terms.searchsorted(term))
+        if place == len(self.terms) or self.terms[place] != term:
+            return self.windows[:0], self.counts[:0]
+        start, stop = int(self.stops[place - 1]) if place else 0, int(self.stops[place])
+        return self.windows[start:stop], self.counts[start:stop]
+
+    def is_sound(self, low: int, high: int) -> bool:
+        """Tell whether all of it is in order, and its windows are from `low` to `high`."""
+        begins = np.zeros(len(self.windows) + 1, np.bool_)
+        begins[self.stops] = True
+        rising = begins[1:-1] | (self.windows[1:] > self.windows[:-1])
+        within = not len(self.windows) or low <= self.windows.min() <= self.windows.max() < high
+        return bool(within and rising.all() and (self.terms[1:] > self.terms[:-1]).all())
+
+
+def gather(windows: Windows, terms: npt.NDArray[np.int64]) -> Lists:
+    """Turn occurrences (window and term of each, windows in rising order) into posting lists."""
+    order = np.argsort(terms, kind="stable")
+    terms, windows = terms[order], windows[order]
+    new_term = _changes(terms)
+    first = np.flatnonzero(new_term | _changes(windows))
+    counts = np.minimum(np.diff(first, append=len(terms)), _MOST).astype(np.uint8)
+    starts = np.flatnonzero(new_term[first])
+    return Lists(terms[first[starts]], np.append(starts[1:], len(first))[: len(starts)], windows[first], counts)
+
+
+def _changes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Where a value is not the one before it."""
+    changed = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=changed[1:])
+    return changed
+
+
+def merge(runs: Sequence[Lists]) -> Lists:
+    """The lists of runs that follow each other in window order as those of one."""
+    if len(runs) == 1:
+        return runs[0]
+    terms = np.concatenate([run.terms for run in runs])
+    sizes = np.concatenate([np.diff(run.stops, prepend=0) for run in runs])
+    starts = np.cumsum(sizes) - sizes
+    order = np.argsort(terms, kind="stable")
+    terms, sizes = terms[order], sizes[order]
+    stops = np.cumsum(sizes)
+    places = np.arange(len(terms) and stops[-1]) + np.repeat(starts[order] - stops + sizes, sizes)
+    windows = np.concatenate([run.windows for run in runs])[places]
+    counts = np.concatenate([run.counts for run in runs])[places]
+    first = np.flatnonzero(_changes(terms))
+    return Lists(terms[first], stops[np.append(first[1:], len(terms))[: len(first)] - 1], windows, counts)
+
+
+def chain(parts: Sequence[Lists]) -> Lists:
+    """Lists of stretches of terms that follow each other as one."""
+    if not parts:
+        return gather(np.zeros(0, np.uint32), np.zeros(0, np.int64))
+    ends = np.cumsum([0, *(len(part.windows) for part in parts)]).tolist()
+    return Lists(
+        np.concatenate([part.terms for part in parts]),
+        np.concatenate([part.stops + end for part, end in zip(parts, ends, strict=False)]),
+        np.concatenate([part.windows for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+    )
+
+
+def without(lists: Lists, windows: npt.NDArray[np.int64]) -> Lists:
+    """The lists without some windows; the same object where they had none of them."""
+    gone = np.isin(lists.windows, windows)
+    if not gone.any():
+        return lists
+    kept = np.append(0, np.cumsum(~gone))[lists.stops]
+    left = np.diff(kept, prepend=0) > 0
+    return Lists(lists.terms[left], kept[left], lists.windows[~gone], lists.counts[~gone])
+
+
+# --- at rest ---------------------------------------------------------------------
+
+
+def pages(lists: Lists) -> Iterator[tuple[int, bytes]]:
+    """The lists as pages: the first term of each, and its bytes."""
+    ends = _PER_TERM * np.arange(1, len(lists.terms) + 1) + _PER_WINDOW * lists.stops
+    first, written = 0, 0
+    while first < len(ends):
+        stop = max(first + 1, int(np.searchsorted(ends, written + PAGE - _HEAD, side="right")))
+        yield int(lists.terms[first]), encode(_slice(lists, first, stop))
+        first, written = stop, int(ends[stop - 1])
+
+
+def _slice(lists: Lists, first: int, stop: int) -> Lists:
+    low, high = int(lists.stops[first - 1]) if first else 0, int(lists.stops[stop - 1])
+    return Lists(
+        lists.terms[first:stop], lists.stops[first:stop] - low, lists.windows[low:high], lists.counts[low:high]
+    )
+
+
+def encode(lists: Lists) -> bytes:
+    """Some lists as one page."""
+    sizes = np.array([len(lists.terms), len(lists.windows)], np.uint32)
+    parts = (sizes, lists.terms, lists.stops.astype(np.uint32), lists.windows, lists.counts)
+    return b"".join([part.tobytes() for part in parts])
+
+
+def windows_of_one(length: int) -> int:
+    """How many windows the list of a single term has that fills a page of so many bytes."""
+    return (length - _HEAD - _PER_TERM) // _PER_WINDOW
+
+
+def decode(data: bytes) -> Lists:
+    """The lists of a page.
+
+    Raises:
+        ValueError: It is no page.
+    """
+    terms, windows = np.frombuffer(data, np.uint32, 2).tolist()
+    if len(data) != _HEAD + _PER_TERM * terms + _PER_WINDOW * windows:
+        raise ValueError("a page of posting lists has not the length that it says")
+    stops = np.frombuffer(data, np.uint32, terms, _HEAD + 8 * terms).astype(np.int64)
+    start = _HEAD + _PER_TERM * terms
+    return Lists(
+        np.frombuffer(data, np.int64, terms, _HEAD),
+        stops,
+        np.frombuffer(data, np.uint32, windows, start),
+        np.frombuffer(data, np.uint8, windows, start + 4 * windows),
+    )

@@ -1,0 +1,157 @@
+"""A summary that needs no model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compaction.workshop import REQUEST, conversation, planned, summed_up
+from holdfast.compaction.activity import activity
+from holdfast.compaction.digest import digest, outline, turns
+from holdfast.compaction.sections import HEADINGS, parse
+from holdfast.messages import Message
+from holdfast.tokens import count_text
+from talk import answer, call, reply, results, user
+
+CHINESE = [
+    user("帮我修复 src/hooks/verify.py 里的签名验证，不要改测试文件。"),
+    reply("我先看代码。", call("a", "read", path="src/hooks/verify.py")),
+    results(answer("a", "def verify(): ...")),
+    reply("原因是比较了错误的请求头。我们决定改用原始请求体来计算签名。"),
+    user("好的，端口改成 8443，然后继续"),
+    reply("", call("b", "bash", command="pytest -q --maxfail=1 测试/")),
+    results(answer("b", "断言错误：签名不匹配\n退出码：1", is_error=True)),
+    reply("还需要更新部署脚本 deploy/prod.sh。"),
+]
+
+
+def made(messages: Sequence[Message], *, limit: int = 2_000, previous: str = "", request: str = "") -> str:
+    """The digest of messages."""
+    return digest(messages, limit=limit, activity=activity(messages), previous=previous, request=request)
+
+
+def test_the_last_request_stands_first() -> None:
+    """Whatever else there is, a digest begins with what the user asked for last, word for word."""
+    assert made(conversation()[1:]).startswith(f"## Last Request\n{REQUEST}\n")
+
+
+def test_a_request_that_says_little_is_told_with_what_it_goes_on_with() -> None:
+    """To go on means nothing without the request before it."""
+    lines = parse(made([user(REQUEST), reply("ok"), user("go on")]))[HEADINGS[0]]
+    assert lines == ["go on", f"(after: {REQUEST})"]
+    assert parse(made([user("hi")]))[HEADINGS[0]] == ["hi"]
+
+
+def test_decisions_steps_and_open_ends_are_told() -> None:
+    """What was decided, done, planned and left open has its heading."""
+    todos = [{"content": "ship it", "status": "pending"}, {"content": "test it", "status": "in_progress"}]
+    talk = [
+        user("Never push to main. We decided to use Redis."),
+        reply("", call("t", "TodoWrite", todos=todos)),
+        results(answer("t")),
+        reply("", call("s", "bash", command="npm run dev", run_in_background=True)),
+        results(answer("s")),
+        reply("Next step: write the docs.", call("w", "bash", command="make wait")),
+    ]
+    found = parse(made(talk))
+    assert found["## Constraints & Preferences"] == ["- Never push to main."]
+    assert "- We decided to use Redis." in found["## Key Decisions"]
+    assert "- test it" in found["### In Progress"]
+    assert any("npm run dev" in line for line in found["### In Progress"])
+    assert any("make wait" in line for line in found["### In Progress"])
+    assert found["## Next Steps"] == ["- ship it", "- Next step: write the docs."]
+    assert found["### Done"][0].startswith("- Never push to main.")
+
+
+def test_a_chinese_digest_is_as_good() -> None:
+    """Requests, rules, decisions, commands, identifiers and next steps are found in Chinese."""
+    found = parse(made(CHINESE))
+    assert found["## Last Request"][0] == "好的，端口改成 8443，然后继续"
+    assert any("不要改测试文件" in line for line in found["## Constraints & Preferences"])
+    assert any("决定改用原始请求体" in line for line in found["## Key Decisions"])
+    assert any("deploy/prod.sh" in line for line in found["## Next Steps"])
+    assert {"- src/hooks/verify.py", "- deploy/prod.sh"} <= set(found["### Exact Identifiers"])
+    failure = activity(CHINESE).failures[0]
+    assert failure.status == 1
+    assert "签名不匹配" in failure.text
+
+
+def test_a_digest_goes_on_from_the_one_before() -> None:
+    """Goal, rules, decisions and commands of the summary before stay, and are not told twice."""
+    first = made([user("Build the gateway and never log tokens. We decided to use Go."), reply("Done.")])
+    second = parse(made([user("Now add tests. We decided to use Go."), reply("Added.")], previous=first))
+    assert second["## Goal"] == parse(first)["## Goal"]
+    assert "- Build the gateway and never log tokens." in second["## Constraints & Preferences"]
+    assert second["## Key Decisions"].count("- We decided to use Go.") == 1
+    assert len(second["### Done"]) == 2
+    assert second["## Last Request"] == ["Now add tests. We decided to use Go."]
+
+
+def test_a_summary_in_another_form_is_carried_on() -> None:
+    """What stands under no heading of ours is kept as it is."""
+    found = parse(made([user("and now?")], previous="All of it was about ducks.\n### Birds\nduck"))
+    assert found["### Earlier"] == ["All of it was about ducks.", "duck"]
+
+
+def test_twenty_digests_in_a_row_stay_within_the_cap() -> None:
+    """However often a digest is made of a digest, it fits and begins with the newest request."""
+    text = ""
+    for number in range(20):
+        text = made(
+            [user(f"Task {number}: change src/file{number}.py"), reply(f"Done {number}.")], limit=600, previous=text
+        )
+        assert count_text(text) <= 600
+        assert text.startswith(f"## Last Request\nTask {number}:")
+    assert "Task 18" in text
+    assert "## Goal\nTask 0" in text
+
+
+def test_turns_end_with_what_was_said_last() -> None:
+    """A turn is a request and its final words; what comes before the first request belongs to none."""
+    found = turns([reply("hello"), user("a"), reply("first"), reply("second"), user("b")])
+    assert [(turn.asked, turn.answered) for turn in found] == [("", "hello"), ("a", "second"), ("b", "")]
+
+
+def test_nothing_makes_an_empty_digest() -> None:
+    """Of no messages nothing is said."""
+    assert made([]) == ""
+    assert set(outline([], activity=activity([]))) == set(HEADINGS)
+
+
+def test_without_a_model_the_digest_is_the_summary() -> None:
+    """It holds the request, the failure, the files and the archive numbers, and takes less than it stands for."""
+    made_plan = planned(conversation(), keep=60)
+    summary = summed_up(made_plan, None)
+    assert summary.rung == "digest"
+    assert summary.calls == 0
+    assert summary.tokens < made_plan.replaced
+    assert summary.text.startswith("## Last Request\n")
+    assert "AssertionError: bad signature" in summary.text
+    assert "<modified-files>\nsrc/hooks/verify.py\n</modified-files>" in summary.text
+    assert f"Archive: messages 2–{made_plan.ids[-1]}" in summary.text
+    assert summary.details.to_json() == {
+        "readFiles": [f"src/part{number}.py" for number in sorted(range(30), key=str)],
+        "modifiedFiles": ["src/hooks/verify.py"],
+        "toolFailures": [{"toolName": "bash", "summary": str(made_plan.activity.failures[0])}],
+    }
+
+
+def test_the_last_turns_are_repeated_word_for_word() -> None:
+    """As many turns as the settings say stand below the summary, in their own words."""
+    made_plan = planned(conversation(), keep=60)
+    assert "- User: Look into part 29 of the gateway." in summed_up(made_plan, None).text
+
+
+def test_many_failures_and_files_are_counted() -> None:
+    """Of many the newest failures and the first files are told, and how many more there are."""
+    talk: list[Message] = []
+    for number in range(80):
+        talk += [reply("", call(f"c{number}", "write", path=f"f{number:02}.py")), results(answer(f"c{number}"))]
+        talk += [
+            reply("", call(f"d{number}", "bash", command=f"make step{number}")),
+            results(answer(f"d{number}", f"boom {number}", is_error=True)),
+        ]
+    text = summed_up(planned([user(REQUEST), *talk, user("so?")], keep=10), None).text
+    assert "- …and 72 earlier ones" in text
+    assert "make step79" in text
+    assert "make step71:" not in text
+    assert "and 20 more…" in text

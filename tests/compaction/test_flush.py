@@ -1,0 +1,124 @@
+"""The silent turn before a compaction."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from holdfast.compaction.flush import Cycle, Held, due, failed, flushed, is_silent, prompt, spoken
+from holdfast.context.budget import budget
+from holdfast.settings import Compaction, MemoryFlush, Settings, Workspace
+
+SETTINGS = Settings()
+LIMITS = budget(SETTINGS, window=200_000)
+NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+class TestDue:
+    def test_it_runs_by_what_the_next_request_will_take(self) -> None:
+        """The answer before and the prompt to come count together, from the threshold on."""
+        assert due(Cycle(), used=176_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
+        assert due(Cycle(), used=170_000, coming=6_000, budget=LIMITS, settings=SETTINGS) == "due"
+        assert due(Cycle(), used=170_000, coming=5_999, budget=LIMITS, settings=SETTINGS) == "early"
+
+    def test_it_runs_once_for_each_compaction(self) -> None:
+        """After a flush nothing is due until there was a compaction, and then it is again."""
+        after = flushed(Cycle(compactions=2), before=2, now=7)
+        assert due(after, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "done"
+        assert due(after, used=0, coming=0, budget=LIMITS, settings=SETTINGS, forced=True) == "done"
+        compacted = Cycle(compactions=3, flushed_at_count=after.flushed_at_count)
+        assert due(compacted, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
+
+    def test_a_compaction_within_the_flush_does_not_use_up_the_next_one(self) -> None:
+        """What counts is how many compactions there had been when the flush began."""
+        after = flushed(Cycle(compactions=3), before=2, now=7)
+        assert due(after, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
+
+    def test_why_it_does_not_run(self) -> None:
+        """Switched off, a workspace that cannot be written to, a heartbeat: each is told."""
+        off = Settings(compaction=Compaction(memory_flush=MemoryFlush(enabled=False)))
+        bound = Settings(workspace=Workspace(access="ro"))
+        full = {"used": 190_000, "coming": 0, "budget": LIMITS}
+        assert due(Cycle(), settings=off, **full) == "off"  # type: ignore[arg-type]
+        assert due(Cycle(), settings=bound, **full) == "read-only"  # type: ignore[arg-type]
+        assert due(Cycle(), settings=SETTINGS, heartbeat=True, **full) == "heartbeat"  # type: ignore[arg-type]
+
+    def test_a_long_transcript_or_a_compaction_to_come_force_it(self) -> None:
+        """By its size on disk, where that is set, and before every compaction, however empty the window is."""
+        long = Settings(compaction=Compaction(memory_flush=MemoryFlush(force_flush_transcript_bytes=1_000)))
+        assert due(Cycle(), used=0, coming=0, budget=LIMITS, settings=long, transcript_bytes=1_000) == "due"
+        assert due(Cycle(), used=0, coming=0, budget=LIMITS, settings=SETTINGS, transcript_bytes=10**9) == "early"
+        assert due(Cycle(), used=0, coming=0, budget=LIMITS, settings=SETTINGS, forced=True) == "due"
+
+    def test_failures_are_bounded(self) -> None:
+        """After three in a row the cycle goes on without one; the next compaction begins anew."""
+        cycle = Cycle(compactions=1)
+        for number in range(3):
+            assert due(cycle, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
+            cycle = failed(cycle, before=1, error="x" * 999, most=3)
+            assert (cycle.failures, len(cycle.error)) == (number + 1, 200)
+        assert due(cycle, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "failed"
+        assert failed(cycle, before=1, error="again", most=3).failures == 3
+        again = Cycle(compactions=2, flushed_at_count=cycle.flushed_at_count, failures=cycle.failures)
+        assert due(again, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
+
+
+class TestPrompt:
+    def test_it_names_the_day_and_the_one_file(self) -> None:
+        """The date is filled in, the moment stands below, and only today's file may be written."""
+        said = prompt(SETTINGS, now=NOON)
+        assert said.path == "memory/2026-03-04.md"
+        assert "YYYY" not in said.user + said.system
+        assert "Current time: 2026-03-04 12:00 (UTC)" in said.user
+        assert "only append" in said.user
+        assert "NO_REPLY" in said.user
+        assert "NO_REPLY" in said.system
+
+    def test_rules_hold_for_prompts_of_ones_own(self) -> None:
+        """A user's prompts get the date, the rules, and the word for silence."""
+        own = MemoryFlush(prompt="Write memory/YYYY-MM-DD.md. Current time: now", system_prompt="Silent.")
+        said = prompt(Settings(compaction=Compaction(memory_flush=own)), now=NOON)
+        assert said.user.startswith("Write memory/2026-03-04.md. Current time: now")
+        assert said.user.count("Current time:") == 1
+        assert "only append" in said.user
+        assert said.system.endswith("start with NO_REPLY.")
+
+
+class TestSilence:
+    @pytest.mark.parametrize(
+        "text", ["NO_REPLY", " no_reply. ", "**NO_REPLY**", "NO_REPLY\nNO_REPLY", '"NO_REPLY"', '{"action":"NO_REPLY"}']
+    )
+    def test_a_mark_alone_is_silence(self, text: str) -> None:
+        """In whatever dress."""
+        assert is_silent(text)
+        assert spoken(text) == ""
+
+    @pytest.mark.parametrize(
+        "text", ["", "No.", "NO_REPLYING", '{"action":', "The token NO_REPLY means silence.", "无"]
+    )
+    def test_words_are_not(self, text: str) -> None:
+        """An answer that merely speaks of the mark is an answer."""
+        assert not is_silent(text)
+        assert spoken(text) == text
+
+    def test_a_mark_at_the_end_is_not_shown(self) -> None:
+        """A real answer is never lost for it."""
+        assert spoken("I saved it.\n\nNO_REPLY") == "I saved it."
+        assert spoken("已保存。NO_REPLY") == "已保存。"
+
+    @pytest.mark.parametrize(
+        ("pieces", "shown"),
+        [
+            (["NO", "_RE", "PLY"], ""),
+            (["NO", "_REPLY", "\n"], ""),
+            (["No", ", that is wrong."], "No, that is wrong."),
+            (["N"], "N"),
+            (["NO_RE", "TURN is set"], "NO_RETURN is set"),
+            (["Hello", " NO_REPLY"], "Hello NO_REPLY"),
+            ([" ", "你", "好"], " 你好"),
+            ([], ""),
+        ],
+    )
+    def test_a_stream_is_held_back_while_it_may_be_silence(self, pieces: list[str], shown: str) -> None:
+        """Nothing of silence is ever seen, and nothing of an answer is lost."""
+        held = Held()
+        assert "".join([*(held.feed(piece) for piece in pieces), held.end()]) == shown

@@ -1,0 +1,149 @@
+"""Posting lists of many terms: made, merged, cut, put to rest and read back."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.search.columns import Columns, PassageRow
+from holdfast.search.postings import (
+    PAGE,
+    Lists,
+    Postings,
+    chain,
+    decode,
+    encode,
+    gather,
+    merge,
+    pages,
+    term_id,
+    term_ids,
+    windows_of_one,
+    without,
+)
+
+PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(-5, 12)), max_size=120)
+
+
+def made(pairs: list[tuple[int, int]]) -> Lists:
+    """The lists of occurrences: window and term of each."""
+    ordered = sorted(pairs, key=lambda pair: pair[0])
+    return gather(np.array([w for w, _ in ordered], np.uint32), np.array([t for _, t in ordered], np.int64))
+
+
+def plain(lists: Lists) -> dict[int, list[tuple[int, int]]]:
+    """Each term, and in which windows it stands how often."""
+    found = {}
+    for term in lists.terms.tolist():
+        windows, counts = lists.of(term)
+        found[term] = list(zip(windows.tolist(), counts.tolist(), strict=True))
+    return found
+
+
+def counted(pairs: list[tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
+    """The same, reckoned plainly."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for (window, term), times in sorted(Counter(pairs).items()):
+        found.setdefault(term, []).append((window, min(times, 255)))
+    return found
+
+
+@given(PAIRS)
+def test_occurrences_become_lists(pairs: list[tuple[int, int]]) -> None:
+    """Every term has its windows in order, and how often it stands in each; another has none."""
+    lists = made(pairs)
+    assert plain(lists) == counted(pairs)
+    assert lists.is_sound(0, 41)
+    assert [part.tolist() for part in lists.of(99)] == [[], []]
+
+
+def test_a_count_ends_at_255() -> None:
+    """A word that stands in a window more often than a byte can say counts 255 times."""
+    assert plain(made([(3, 9)] * 300)) == {9: [(3, 255)]}
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=5))
+def test_runs_become_one(runs: list[list[tuple[int, int]]]) -> None:
+    """Runs that follow each other in window order say the same when they are one."""
+    shifted = [[(window + 41 * number, term) for window, term in run] for number, run in enumerate(runs)]
+    merged = merge([made(run) for run in shifted])
+    assert plain(merged) == counted([pair for run in shifted for pair in run])
+
+
+@given(PAIRS, st.sets(st.integers(0, 40)))
+def test_windows_can_be_taken_out(pairs: list[tuple[int, int]], gone: set[int]) -> None:
+    """What is left is what would have been made without them; where nothing goes, nothing is copied."""
+    lists = made(pairs)
+    kept = without(lists, np.array(sorted(gone), np.int64))
+    assert plain(kept) == counted([pair for pair in pairs if pair[0] not in gone])
+    assert (kept is lists) == all(window not in gone for window, _ in pairs)
+
+
+class TestPages:
+    @given(PAIRS)
+    def test_a_page_comes_back(self, pairs: list[tuple[int, int]]) -> None:
+        """What was put to rest is read back as it was."""
+        assert plain(decode(encode(made(pairs)))) == counted(pairs)
+
+    def test_pages_hold_stretches_of_terms(self) -> None:
+        """Many lists are cut into pages of one size, a long list into one of its own; together they are all of it."""
+        common = [(window, 500) for window in range(3000)]
+        lists = made([*common, *((term % 7, term) for term in range(2000))])
+        cut = list(pages(lists))
+        assert all(len(data) <= PAGE for term, data in cut if term != 500)
+        assert windows_of_one(len(dict(cut)[500])) == 3000
+        assert [term for term, _ in cut] == sorted(int(decode(data).terms[0]) for _, data in cut)
+        assert plain(chain([decode(data) for _, data in cut])) == plain(lists)
+
+    def test_nothing_makes_no_page(self) -> None:
+        """No occurrences are no pages, and no pages are no lists."""
+        assert list(pages(made([]))) == []
+        assert plain(chain([])) == {}
+        assert plain(merge([made([]), made([])])) == {}
+
+    @pytest.mark.parametrize("data", [b"", b"\0" * 7, b"\1" + b"\0" * 9, encode(made([(1, 2)])) + b"\1"])
+    def test_what_is_no_page_is_refused(self, data: bytes) -> None:
+        """Bytes that do not have the length they say are an error, never lists."""
+        with pytest.raises(ValueError, match=r"page|buffer"):
+            decode(data)
+
+    def test_disorder_is_noticed(self) -> None:
+        """Windows out of order or out of reach, and terms out of order, are not sound."""
+        lists = made([(3, 1), (5, 1), (2, 2)])
+        assert lists.is_sound(2, 6)
+        assert not lists.is_sound(3, 6)
+        assert not lists.is_sound(2, 5)
+        assert not Lists(lists.terms, lists.stops, lists.windows[[1, 0, 2]], lists.counts).is_sound(0, 9)
+        assert not Lists(lists.terms[::-1], lists.stops, lists.windows, lists.counts).is_sound(0, 9)
+
+
+class TestPostings:
+    def test_a_term_is_counted_by_passage(self) -> None:
+        """A passage has what its windows have, and postings of later passages follow."""
+        columns = Columns()
+        for lengths in [(2, 2), (1,), (3, 3)]:
+            row = PassageRow(message=1, scope=0, time=0, previous=-1, human=True, size=9, window_lengths=lengths)
+            columns.append(row)
+        early = Postings.of((np.array([0, 1, 2], np.uint32), np.array([1, 2, 1], np.uint8)), columns)
+        late = Postings.of((np.array([4], np.uint32), np.array([3], np.uint8)), columns)
+        none = Postings.of((np.zeros(0, np.uint32), np.zeros(0, np.uint8)), columns)
+        assert (early.passages.tolist(), early.times.tolist()) == ([0, 1], [3, 1])
+        both = early.then(late)
+        assert (both.passages.tolist(), both.times.tolist(), both.windows.tolist()) == (
+            [0, 1, 2],
+            [3, 1, 3],
+            [0, 1, 2, 4],
+        )
+        assert early.then(none) is early
+        assert both.nbytes > early.nbytes > none.nbytes == 0
+
+
+def test_terms_have_stable_numbers() -> None:
+    """A term has the same number on every machine, whatever stands beside it, half a character included."""
+    assert term_id("webhook") == -4_598_337_629_493_767_478
+    assert term_ids(["", "a" * 300, "webhook", "证书"]).tolist()[2] == term_id("webhook")
+    assert len(set(term_ids([a + b for a in "ab證书0" for b in "ab證书0"] + ["", "a", "aba"]).tolist())) == 28
+    assert term_ids([]).tolist() == []
+    assert term_id("\ud800") != term_id("\ud801")

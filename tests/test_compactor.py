@@ -1,0 +1,222 @@
+"""Compacting a session through the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from holdfast.compaction.cut import CompactionPlan
+from holdfast.context.verify import check
+from holdfast.engine import Engine
+from holdfast.errors import CompactionError, ModelBusyError, ModelCancelledError
+from holdfast.events import Compacted, Compacting, Hooks
+from holdfast.messages import Message
+from holdfast.models.scripted import Scripted
+from holdfast.settings import Embedding, Knowledge, Settings
+from holdfast.store.base import Scope, Select
+from talk import answer, call, reply, results, system, user
+
+QUIET = Settings(embedding=Embedding(provider="none"))
+LIMIT = 40_000
+SUMMARY = "## Goal\nMove the staging database.\n\n## Key facts\nIt listens on port 6543; see /etc/pg/staging.conf.\n"
+
+
+def session(turns: int) -> list[Message]:
+    """A conversation of about 700 tokens a turn with tools, one fact at the start."""
+    talk = [system(), user("Remember that the staging database listens on port 6543."), reply("Noted.")]
+    for turn in range(turns):
+        talk += [
+            user(f"Step {turn}: please look at module number {turn}."),
+            reply(f"Looking at {turn}.", call(f"c{turn}", command=f"cat src/module{turn}.py")),
+            results(answer(f"c{turn}", f"line of module {turn}\n" * 60)),
+            reply(f"Module {turn} is fine. " + f"change{turn} " * 40),
+        ]
+    return talk
+
+
+def opened(path: Path, model: Scripted | None = None, **more: Any) -> Engine:
+    """An engine without a thread."""
+    return Engine.open(path, settings=more.pop("settings", QUIET), model=model, background=False, **more)
+
+
+class TestCompact:
+    def test_a_summary_stands_for_what_is_old(self, tmp_path: Path) -> None:
+        """The next window begins with the summary and keeps what is recent; every provider would take it."""
+        with opened(tmp_path) as engine:
+            talk = session(40)
+            before = engine.assemble(talk, session="s", limit=LIMIT)
+            done = engine.compact(session="s", limit=LIMIT)
+            after = engine.assemble([*talk, user("Go on.")], session="s", limit=LIMIT)
+        assert done.summary is not None
+        assert done.tokens_after < done.tokens_before
+        assert after.items[1].kind == "summary"
+        assert done.summary.told in after.items[1].message.text
+        assert len(after.items) < len(before.items)
+        for provider in ("anthropic", "openai_chat", "openai_responses"):
+            assert check(after.render(provider), provider) == []
+
+    def test_nothing_is_lost(self, tmp_path: Path) -> None:
+        """Every compacted message can be had back word for word, and what is asked for is recalled."""
+        with opened(tmp_path, Scripted(lambda _: "ok, all done")) as engine:
+            talk = session(60)
+            engine.assemble(talk, session="s", limit=LIMIT)
+            done = engine.compact(session="s", limit=LIMIT)
+            rows = engine.get(done.plan.ids, session="s")
+            assert [row.message.text for row in rows] == [item.message.text for item in done.plan.summarised]
+            talk += [user("Which port does the staging database listen on?")]
+            assert "6543" in str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
+
+    def test_what_was_trimmed_is_in_the_summary_too(self, tmp_path: Path) -> None:
+        """A compaction is about everything since the last one; only what is recent comes back after it."""
+        with opened(tmp_path) as engine:
+            talk = session(80)
+            cut = engine.assemble(talk, session="s", limit=LIMIT).report.changes
+            gone = {number for change in cut if change.kind == "trimmed" for number in change.ids}
+            assert gone
+            done = engine.compact(session="s", limit=LIMIT)
+            recent = {item.id for item in done.plan.kept}
+            assert gone - recent
+            assert gone - recent <= set(done.plan.ids)
+            after = engine.assemble([*talk, user("Go on.")], session="s", limit=LIMIT)
+            assert (gone - recent).isdisjoint(item.id for item in after.items)
+
+    def test_it_is_sticky_and_another_process_sees_it(self, tmp_path: Path) -> None:
+        """A client that sends its whole history again gets the summary again, from whatever process."""
+        talk = [*session(40), user("Go on.")]
+        with opened(tmp_path) as engine:
+            engine.compact(talk, session="s", limit=LIMIT)
+            first = engine.assemble(talk, session="s", limit=LIMIT).render()
+        with opened(tmp_path) as engine:
+            assert engine.assemble(talk, session="s", limit=LIMIT).render() == first
+
+    def test_one_after_the_other(self, tmp_path: Path) -> None:
+        """A second compaction takes the first summary over; there is one summary at a time."""
+        with opened(tmp_path) as engine:
+            talk = session(40)
+            engine.compact(talk, session="s", limit=LIMIT)
+            talk += session(80)[3:]
+            second = engine.compact(talk, session="s", limit=LIMIT)
+            items = engine.assemble(talk, session="s", limit=LIMIT).items
+        assert second.plan.previous
+        assert [item.kind for item in items].count("summary") == 1
+
+    def test_the_model_tells_it_with_the_instructions(self, tmp_path: Path) -> None:
+        """A model is asked where there is one, and hears what to look out for."""
+        model = Scripted(lambda _: SUMMARY)
+        with opened(tmp_path, model) as engine:
+            done = engine.compact(session(40), session="s", limit=LIMIT, instructions="Mind the ports")
+        assert done.summary is not None
+        assert done.summary.rung == "full"
+        assert "6543" in done.summary.text
+        assert any("Mind the ports" in message.text for prompt in model.prompts for message in prompt.messages)
+        assert done.to_json()["calls"] == done.summary.calls > 0
+
+    def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
+        """A conversation that is all recent is not compacted, and says so; a dry run changes nothing."""
+        with opened(tmp_path) as engine:
+            with pytest.raises(CompactionError, match="nothing to compact"):
+                engine.compact([user("Hello.")], session="s", limit=LIMIT)
+            dry = engine.compact(session(40), session="t", limit=LIMIT, dry_run=True)
+            assert dry.plan.outcome == "ready"
+            assert dry.summary is None
+            assert dry.to_json()["summarised"] == len(dry.plan.summarised)
+            assert engine.memory.store.fetch(Select(kind="record", scope=Scope(session="t"), name="edit")) == []
+
+    def test_called_off_nothing_has_changed(self, tmp_path: Path) -> None:
+        """A compaction that is cancelled leaves the session as it was."""
+        cancel = Event()
+        cancel.set()
+        with opened(tmp_path, Scripted(lambda _: SUMMARY)) as engine:
+            talk = session(40)
+            with pytest.raises(ModelCancelledError):
+                engine.compact(talk, session="s", limit=LIMIT, cancel=cancel)
+            assert all(item.kind != "summary" for item in engine.assemble(talk, session="s", limit=LIMIT).items)
+
+
+class TestHooks:
+    def test_listeners_hear_of_it_and_cannot_harm_it(self, tmp_path: Path) -> None:
+        """They are told before and after; one that fails is only reported."""
+        heard: list[Compacting | Compacted] = []
+
+        def broken(_: object) -> None:
+            raise RuntimeError("no")
+
+        with opened(tmp_path, hooks=Hooks(listeners=(heard.append, broken))) as engine:
+            done = engine.compact(session(40), session="s", limit=LIMIT)
+        before, after = heard
+        assert isinstance(before, Compacting)
+        assert isinstance(after, Compacted)
+        assert after.tokens_after == done.tokens_after < after.tokens_before == before.tokens
+        assert sum("broken" in warning for warning in done.warnings) == 2
+
+    def test_somebody_else_may_tell_the_summary(self, tmp_path: Path) -> None:
+        """What the extension point returns is the summary, unless it is longer than what it stands for."""
+
+        def told(plan: CompactionPlan) -> str:
+            return f"{len(plan.summarised)} messages about modules."
+
+        with opened(tmp_path / "a", hooks=Hooks(summary=told)) as engine:
+            done = engine.compact(session(40), session="s", limit=LIMIT)
+            assert done.summary is not None
+            assert done.summary.text == f"{len(done.plan.summarised)} messages about modules."
+        with opened(tmp_path / "b", hooks=Hooks(summary=lambda _: " ")) as engine:
+            done = engine.compact(session(40), session="s", limit=LIMIT)
+            assert done.summary is not None
+            assert done.summary.rung == "digest"
+        with (
+            opened(tmp_path / "c", hooks=Hooks(summary=lambda _: "x" * 10**6)) as engine,
+            pytest.raises(CompactionError, match="what it would stand for"),
+        ):
+            engine.compact(session(40), session="s", limit=LIMIT)
+
+
+class TestLearning:
+    def test_facts_are_read_out_of_what_was_compacted(self, tmp_path: Path) -> None:
+        """The work is queued with the compaction, survives the process, and is done once."""
+        with opened(tmp_path) as engine:
+            engine.compact(session(40), session="s", limit=LIMIT)
+        with opened(tmp_path) as engine:
+            assert engine.facts(session="s") == []
+            assert engine.work() > 0
+            facts = engine.facts(session="s")
+            assert any("6543" in fact.content for fact in facts)
+            assert engine.work() == 0
+            assert engine.learn(session="s") > 0
+            engine.work()
+            assert engine.facts(session="s") == facts
+
+    def test_a_model_that_fails_delays_it_until_the_rules_do_it(self, tmp_path: Path) -> None:
+        """What could not be read stays in the queue; after some tries it is read by rule."""
+
+        def busy(_: object) -> str:
+            raise ModelBusyError("busy", model="scripted")
+
+        with opened(tmp_path, Scripted(busy)) as engine:
+            engine.ingest([user("Remember that the staging database listens on port 6543.")], session="s")
+            engine.learn(session="s")
+            assert engine.work() == 4
+            assert any("6543" in fact.content for fact in engine.facts(session="s"))
+
+    def test_it_can_be_switched_off(self, tmp_path: Path) -> None:
+        """Without extraction nothing is queued."""
+        off = Settings(embedding=Embedding(provider="none"), knowledge=Knowledge(extraction=False))
+        with opened(tmp_path, settings=off) as engine:
+            engine.compact(session(40), session="s", limit=LIMIT)
+            assert engine.work() == 0
+
+
+class TestFull:
+    def test_what_was_trimmed_still_counts(self, tmp_path: Path) -> None:
+        """A session is full when all of it since the last compaction is more than the window takes."""
+        with opened(tmp_path) as engine:
+            talk = session(10)
+            engine.assemble(talk, session="s", limit=LIMIT)
+            assert not engine.is_full(session="s", limit=LIMIT)
+            talk += session(60)[3:]
+            assert engine.assemble(talk, session="s", limit=LIMIT).report.total_tokens < LIMIT
+            assert engine.is_full(session="s", limit=LIMIT)
+            engine.compact(session="s", limit=LIMIT)
+            assert not engine.is_full(session="s", limit=LIMIT)
