@@ -208,15 +208,14 @@ class TestLearning:
             assert engine.work() == 0
 
 
-class TestFull:
+class TestSize:
     def test_what_was_trimmed_still_counts(self, tmp_path: Path) -> None:
-        """A session is full when all of it since the last compaction is more than the window takes."""
+        """The size of a session is all of it since the last compaction, whatever the window holds."""
         with opened(tmp_path) as engine:
-            talk = session(10)
-            engine.assemble(talk, session="s", limit=LIMIT)
-            assert not engine.is_full(session="s", limit=LIMIT)
-            talk += session(60)[3:]
-            assert engine.assemble(talk, session="s", limit=LIMIT).report.total_tokens < LIMIT
-            assert engine.is_full(session="s", limit=LIMIT)
+            talk = session(80)
+            shown = engine.assemble(talk, session="s", limit=LIMIT)
+            whole = engine.size(session="s", limit=LIMIT)
+            assert whole > LIMIT > shown.tokens
             engine.compact(session="s", limit=LIMIT)
-            assert not engine.is_full(session="s", limit=LIMIT)
+            assert engine.size(session="s", limit=LIMIT) < whole // 2
+            assert [edit.kind for edit in engine.edits(session="s")][-1] == "compacted"

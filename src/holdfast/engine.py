@@ -310,12 +310,21 @@ class Engine(Asking):
         self._nudge()
         return done
 
-    def is_full(self, *, session: str, limit: int | None = None, overhead: int = 0, **whose: str) -> bool:
-        """Tell whether a session has outgrown its window since the last compaction, whatever was trimmed meanwhile."""
-        limits = self._limits(limit, overhead=overhead)
+    def size(
+        self, messages: Sequence[Incoming] | None = None, *, session: str, limit: int | None = None, **whose: str
+    ) -> int:
+        """What a session takes since its last compaction, whatever was trimmed meanwhile."""
+        talk = self._conversation(scope_of(session, whose))
+        if messages is not None:
+            talk.take(messages, memory=self.memory, count=self._count)
+        talk.learn_edits(self.memory)
+        return tokens(window(talk, limit=self._limits(limit).safe_limit))
+
+    def edits(self, *, session: str, **whose: str) -> tuple[Edit, ...]:
+        """Every change that was recorded for a session's windows, oldest first."""
         talk = self._conversation(scope_of(session, whose))
         talk.learn_edits(self.memory)
-        return tokens(window(talk, limit=limits.safe_limit)) > limits.compact_at - overhead
+        return tuple(talk.edits)
 
     def learn(self, *, session: str, **whose: str) -> int:
         """Put the facts of a whole session in the queue, as when it ends; how many messages will be read."""

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.compaction.flush import Cycle, Held, due, failed, flushed, is_silent, prompt, spoken
+from holdfast.compaction.flush import Cycle, Held, due, is_silent, prompt, spoken
 from holdfast.context.budget import budget
 from holdfast.settings import Compaction, MemoryFlush, Settings, Workspace
 
@@ -22,15 +22,15 @@ class TestDue:
 
     def test_it_runs_once_for_each_compaction(self) -> None:
         """After a flush nothing is due until there was a compaction, and then it is again."""
-        after = flushed(Cycle(compactions=2), before=2, now=7)
+        after = Cycle(compactions=2, flushed_at=2)
         assert due(after, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "done"
         assert due(after, used=0, coming=0, budget=LIMITS, settings=SETTINGS, forced=True) == "done"
-        compacted = Cycle(compactions=3, flushed_at_count=after.flushed_at_count)
+        compacted = Cycle(compactions=3, flushed_at=2)
         assert due(compacted, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
 
     def test_a_compaction_within_the_flush_does_not_use_up_the_next_one(self) -> None:
         """What counts is how many compactions there had been when the flush began."""
-        after = flushed(Cycle(compactions=3), before=2, now=7)
+        after = Cycle(compactions=3, flushed_at=2)
         assert due(after, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
 
     def test_why_it_does_not_run(self) -> None:
@@ -50,15 +50,10 @@ class TestDue:
         assert due(Cycle(), used=0, coming=0, budget=LIMITS, settings=SETTINGS, forced=True) == "due"
 
     def test_failures_are_bounded(self) -> None:
-        """After three in a row the cycle goes on without one; the next compaction begins anew."""
-        cycle = Cycle(compactions=1)
-        for number in range(3):
-            assert due(cycle, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
-            cycle = failed(cycle, before=1, error="x" * 999, most=3)
-            assert (cycle.failures, len(cycle.error)) == (number + 1, 200)
-        assert due(cycle, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "failed"
-        assert failed(cycle, before=1, error="again", most=3).failures == 3
-        again = Cycle(compactions=2, flushed_at_count=cycle.flushed_at_count, failures=cycle.failures)
+        """A cycle whose flush was given up goes on without one; the next compaction begins anew."""
+        given_up = Cycle(compactions=1, flushed_at=1, failures=3)
+        assert due(given_up, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "failed"
+        again = Cycle(compactions=2, flushed_at=1)
         assert due(again, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
 
 

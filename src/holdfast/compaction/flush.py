@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
@@ -15,7 +15,7 @@ from holdfast.context.budget import Budget
 from holdfast.prompts import load
 from holdfast.settings import Settings
 
-__all__ = ["NO_REPLY", "Cycle", "FlushPrompt", "Held", "due", "failed", "flushed", "is_silent", "prompt", "spoken"]
+__all__ = ["NO_REPLY", "Cycle", "FlushPrompt", "Held", "due", "is_silent", "prompt", "spoken"]
 
 NO_REPLY: Final = "NO_REPLY"
 """What a model says when it has nothing to say."""
@@ -25,7 +25,6 @@ _SILENT: Final = re.compile(r"\W*(?:NO_REPLY\W*)+", re.IGNORECASE)
 _TRAILING: Final = re.compile(r"(?:[\s*_`\"'(\[]*\bNO_REPLY\b\W*)+\Z")
 _DATE: Final = "YYYY-MM-DD"
 _LAST_RESORT: Final = "If no user-visible reply is needed, start with NO_REPLY."
-_LONGEST_ERROR: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +33,13 @@ class Cycle:
 
     Attributes:
         compactions: How many there were.
-        flushed_at_count: How many there had been when the last flush began; None where there was none.
-        flushed_at: When that was, in Unix milliseconds.
+        flushed_at: How many there had been when the last flush began, or was given up; None where there was none.
         failures: Failed flushes in a row since.
-        error: What went wrong the last time, in short.
     """
 
     compactions: int = 0
-    flushed_at_count: int | None = None
     flushed_at: int | None = None
     failures: int = 0
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +81,11 @@ def due(
         return "read-only"
     if heartbeat:
         return "heartbeat"
-    if cycle.flushed_at_count == cycle.compactions:
+    if cycle.flushed_at == cycle.compactions:
         return "failed" if cycle.failures >= flush.max_failures else "done"
     full = budget.flush_at > 0 and used + coming >= budget.flush_at
     long = 0 < flush.force_flush_transcript_bytes <= transcript_bytes
     return "due" if forced or full or long else "early"
-
-
-def flushed(cycle: Cycle, *, before: int, now: int) -> Cycle:
-    """The session after a flush that worked. `before` is the count of compactions when it began."""
-    return replace(cycle, flushed_at_count=before, flushed_at=now, failures=0, error="")
-
-
-def failed(cycle: Cycle, *, before: int, error: str, most: int) -> Cycle:
-    """The session after a flush that failed; after so many in a row this cycle goes on without one."""
-    failures = cycle.failures + 1 if cycle.flushed_at_count != before else cycle.failures
-    given_up = before if failures >= most else cycle.flushed_at_count
-    return replace(cycle, failures=failures, error=error[:_LONGEST_ERROR], flushed_at_count=given_up)
 
 
 def prompt(settings: Settings, *, now: datetime) -> FlushPrompt:

@@ -1,0 +1,175 @@
+"""The life of a turn: heard, assembled, asked, tools run, written down; and, when the window is full, compacted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from holdfast.agent.memories import Memories
+from holdfast.agent.talk import Talk
+from holdfast.compaction import flush
+from holdfast.engine import Window
+from holdfast.errors import ModelCancelledError
+from holdfast.messages import Message, Text, Usage
+from holdfast.models.base import Reply
+from holdfast.models.prices import cost
+from holdfast.recovery import Answer, Ask, ask
+from holdfast.tokens import count_text
+
+__all__ = ["HEARTBEAT", "Agent", "Turn"]
+
+_MOST_STEPS: Final = 100
+"""How often a model may call tools before the user is asked again."""
+_LONGEST_REPLY: Final = 8_192
+_TIMEOUT: Final = 600.0
+HEARTBEAT: Final = "HEARTBEAT_OK"
+"""What an agent says to a heartbeat when there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What came of what the user said.
+
+    Attributes:
+        text: What the agent answered, without what was not meant to be seen.
+        steps: How often the model was asked.
+        usage: What the provider counted, all steps together.
+        window: What the model saw last.
+        compactions: How often history was compacted on the way.
+        interrupted: Whether it was broken off.
+    """
+
+    text: str = ""
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    window: Window | None = None
+    compactions: int = 0
+    interrupted: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Agent(Talk):
+    """A conversation that goes on."""
+
+    def say(self, text: str, *, heartbeat: bool = False) -> Turn:
+        """Say something, and wait for the answer.
+
+        Raises:
+            ModelError: The model gave no answer. What was said stays said; saying more goes on from there.
+        """
+        self.cancel.clear()
+        self.renew()
+        self.make_room(coming=count_text(text), heartbeat=heartbeat)
+        self._heard(text)
+        turn = self._answered()
+        if not heartbeat:
+            Memories(self.engine, self.agent).capture([text])
+        if self.notes is not None:
+            self.notes.poll()
+        return replace(turn, text=_shown(turn.text, heartbeat=heartbeat))
+
+    def _heard(self, text: str) -> None:
+        self.keep(Message(role="user", parts=(Text(text=text),)))
+        self.update(lambda entry: entry.spoken_to(self.sessions.clock()))
+
+    def _answered(self) -> Turn:
+        """Ask until the model has said what it wants to say."""
+        turn = Turn()
+        while turn.steps < _MOST_STEPS:
+            answer = self._asked()
+            if answer is None:
+                return replace(turn, interrupted=True)
+            turn = self._took(turn, answer)
+            calls = answer.reply.message.calls
+            if not calls:
+                break
+            for call in calls:
+                self.view.call(call)
+            results = self.tools.run_all(calls, cancel=self.cancel, on_result=self.view.result)
+            self.keep(Message(role="tool", parts=tuple(results)))
+            if self.cancel.is_set():
+                return replace(turn, interrupted=True)
+            self.make_room(coming=0)
+        self.engine.ingest(self.history[-1:], session=self.session, agent=self.agent)
+        return turn
+
+    def _took(self, turn: Turn, answer: Answer) -> Turn:
+        reply = answer.reply
+        self.keep(replace(reply.message, usage=reply.usage, model=reply.message.model or self.model.name), reply=True)
+        self._counted(reply)
+        for done in answer.compactions:
+            self.compacted(done)
+        return replace(
+            turn,
+            text=reply.text,
+            steps=turn.steps + 1,
+            usage=_added(turn.usage, reply.usage),
+            window=answer.window,
+            compactions=turn.compactions + len(answer.compactions),
+        )
+
+    def _asked(self) -> Answer | None:
+        """The model's next answer; None where the user broke it off."""
+        held, said = flush.Held(), []
+
+        def show(piece: str) -> None:
+            said.append(piece)
+            if shown := held.feed(piece):
+                self.view.text(shown)
+
+        request = Ask(
+            session=self.session,
+            tools=self.tools.tools(),
+            limit=self.limit,
+            max_tokens=min(_LONGEST_REPLY, self.limits.reserve),
+            timeout=_TIMEOUT,
+            cancel=self.cancel,
+            on_text=show,
+            before_compact=lambda: self.flush_if_due(coming=0, forced=True),
+            agent=self.agent,
+        )
+        try:
+            answer = ask(self.engine, self.messages(), request, model=self.model)
+        except ModelCancelledError:
+            self._broke_off("".join(said))
+            return None
+        if shown := held.end():
+            self.view.text(shown)
+        return answer
+
+    def _broke_off(self, said: str) -> None:
+        """Keep what was heard of a reply; it is marked as broken off."""
+        if said.strip():
+            parts = (Text(text=said),)
+            self.keep(Message(role="assistant", parts=parts, stop="aborted", model=self.model.name), reply=True)
+
+    def _counted(self, reply: Reply) -> None:
+        provider, _, name = self.model.name.partition("/")
+        spent = cost(self.model.name, reply.usage)
+        self.update(
+            lambda entry: entry.replied(
+                reply.usage,
+                now=self.sessions.clock(),
+                model=name or provider,
+                provider=provider,
+                window=self.limit,
+                cost=spent,
+            )
+        )
+
+
+def _shown(text: str, *, heartbeat: bool) -> str:
+    """What of an answer is for the user."""
+    words = flush.spoken(text)
+    return "" if heartbeat and words.strip().strip(".*`") == HEARTBEAT else words
+
+
+def _added(one: Usage, other: Usage | None) -> Usage:
+    if other is None:
+        return one
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cache_read=one.cache_read + other.cache_read,
+        cache_write=one.cache_write + other.cache_write,
+    )

@@ -1,0 +1,302 @@
+"""A conversation at rest: its transcript, its memory, and the room in its window.
+
+Everything that is said goes to the transcript before anything else is done with it, so that a conversation that
+is broken off at any point can be gone on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Self
+
+from holdfast.agent import workspace
+from holdfast.agent.days import local_time
+from holdfast.agent.entry import SessionEntry
+from holdfast.agent.notes import Notes
+from holdfast.agent.sessions import Opened, Sessions
+from holdfast.agent.silent import write_notes
+from holdfast.agent.tools import Confirm, Toolbox, agent_tools, flush_tools
+from holdfast.agent.view import Quiet, View
+from holdfast.compaction import flush
+from holdfast.compaction.summarise import Progress
+from holdfast.compactor import Compaction
+from holdfast.context.budget import Budget, budget
+from holdfast.engine import Engine
+from holdfast.errors import CompactionError, ModelCancelledError, ModelError
+from holdfast.messages import Message, Text
+from holdfast.models.base import Model
+from holdfast.settings import Settings
+from holdfast.tokens import count_json
+from holdfast.transcripts.records import messages_of
+
+__all__ = ["Talk"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Talk:
+    """A conversation at rest: its transcript, its memory, and the room in its window.
+
+    Attributes:
+        engine: Its memory.
+        model: Who answers.
+        sessions: Where conversations rest.
+        opened: The one that goes on.
+        root: The workspace.
+        notes: What of it can be searched.
+        confirm: Asks the user before a command runs; without it there is no shell.
+        view: Who watches.
+        history: Everything that was said, each message as the transcript has it.
+        tools: What the agent can do.
+        cancel: Set to break off whatever is going on.
+    """
+
+    engine: Engine
+    model: Model
+    sessions: Sessions
+    opened: Opened
+    root: Path
+    notes: Notes | None = None
+    confirm: Confirm | None = None
+    view: View = field(default_factory=Quiet)
+    history: list[Message] = field(default_factory=list)
+    tools: Toolbox = field(default_factory=Toolbox)
+    cancel: Event = field(default_factory=Event)
+    _read_only_told: bool = False
+
+    @classmethod
+    def open(
+        cls,
+        engine: Engine,
+        model: Model,
+        *,
+        sessions: Sessions,
+        key: str,
+        root: Path,
+        notes: Notes | None = None,
+        confirm: Confirm | None = None,
+        view: View | None = None,
+    ) -> Self:
+        """Go on with a conversation, or begin one. An engine without a model of its own is lent this one."""
+        workspace.prepare(root, engine.settings)
+        engine.model = engine.model or model
+        opened = sessions.open(key, engine.settings, cwd=str(root))
+        agent = cls(
+            engine=engine,
+            model=model,
+            sessions=sessions,
+            opened=opened,
+            root=root,
+            notes=notes,
+            confirm=confirm,
+            view=view or Quiet(),
+        )
+        agent.take_up(opened)
+        return agent
+
+    # --- what it is made of --------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.engine.settings
+
+    @property
+    def session(self) -> str:
+        """The conversation's id, in memory as in the transcript."""
+        return self.opened.entry.session_id
+
+    @property
+    def limit(self) -> int:
+        """What the window holds."""
+        return self.settings.agent.context_tokens or self.model.context_tokens
+
+    @property
+    def agent(self) -> str:
+        """Whose conversation it is."""
+        return self.sessions.agent
+
+    @property
+    def limits(self) -> Budget:
+        """The limits of the window, tools counted."""
+        overhead = sum(count_json({"name": tool.name, **tool.parameters}) for tool in self.tools.tools())
+        return budget(self.settings, window=self.limit, overhead=overhead)
+
+    def messages(self) -> list[Message]:
+        """The whole conversation as the engine is handed it, the system prompt first."""
+        now = self.sessions.clock()
+        first = len(self.history) <= 1
+        prompt = workspace.system_prompt(
+            self.root, settings=self.settings, now=now, tools=self.tools.tools(), first_run=first
+        )
+        return [Message(role="system", parts=(Text(text=prompt),)), *self.history]
+
+    def take_up(self, opened: Opened) -> None:
+        """Go on with another conversation."""
+        self.opened = opened
+        self.tools = agent_tools(
+            self.engine,
+            bounds=workspace.bounds_of(self.root, self.settings),
+            session=self.session,
+            notes=self.notes,
+            confirm=self.confirm,
+            agent=self.agent,
+        )
+        context = opened.session.context()
+        lost = context.compaction is not None and not self.engine.edits(session=self.session, agent=self.agent)
+        path = [message for entry in opened.session.path() for message in messages_of(entry)]
+        self.history = list(context.messages) if lost else path
+        for problem in (*opened.problems, *(problem.what for problem in context.problems)):
+            self.view.notice(problem)
+
+    # --- what happens to it --------------------------------------------------------
+
+    def renew(self) -> None:
+        """Begin afresh where the day or the patience is over."""
+        before = self.session
+        opened = self.sessions.open(self.opened.key, self.settings, cwd=str(self.root))
+        if opened.entry.session_id != before:
+            self._begun(opened, before)
+
+    def reset(self) -> Opened:
+        """Put the conversation away and begin another; what was learned in it is kept."""
+        before = self.session
+        opened = self.sessions.reset(self.opened.key, cwd=str(self.root))
+        self._begun(opened, before)
+        return opened
+
+    def _begun(self, opened: Opened, before: str) -> None:
+        self.engine.learn(session=before, agent=self.agent)
+        self.take_up(opened)
+        if opened.why in {"daily", "idle"}:
+            self.view.notice(f"A new conversation begins ({opened.why} reset). The old one is in {opened.archived}.")
+
+    def keep(self, message: Message, *, reply: bool = False) -> None:
+        """Write a message down; it is a part of the conversation as it stands there."""
+        provider = self.model.name.partition("/")[0] if reply else ""
+        for entry in self.opened.session.append_message(message, provider=provider):
+            self.history += messages_of(entry)
+
+    def update(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
+        """Change what is known of the conversation."""
+        self.opened = replace(self.opened, entry=self.sessions.update(self.opened.key, change))
+
+    # --- room ----------------------------------------------------------------------
+
+    def make_room(self, *, coming: int, heartbeat: bool = False) -> None:
+        """Flush and compact, where the conversation has outgrown its window or is about to."""
+        if len(self.history) <= 1:
+            return
+        self.flush_if_due(coming=coming, heartbeat=heartbeat)
+        limits = self.limits
+        if self.settings.compaction.enabled and self._size() + coming + limits.overhead > limits.compact_at:
+            try:
+                self.compact()
+            except CompactionError as error:
+                self.view.notice(f"The conversation could not be compacted: {error}")
+            except ModelCancelledError:
+                self.view.notice("The compaction was called off. Nothing has changed.")
+
+    def _size(self) -> int:
+        return self.engine.size(self.messages(), session=self.session, limit=self.limit, agent=self.agent)
+
+    def compact(self, instructions: str | None = None) -> Compaction:
+        """Let a summary stand for what is old, after the agent has written its notes.
+
+        Raises:
+            CompactionError: There is nothing to compact, or nothing shorter could be made.
+            ModelCancelledError: It was called off.
+        """
+        self.flush_if_due(coming=0, forced=True)
+        self.view.working("compacting")
+        try:
+            done = self.engine.compact(
+                self.messages(),
+                session=self.session,
+                limit=self.limit,
+                instructions=instructions,
+                cancel=self.cancel,
+                on_progress=self._progressed,
+                agent=self.agent,
+            )
+        finally:
+            self.view.working("")
+        self.compacted(done)
+        return done
+
+    def _progressed(self, step: Progress) -> None:
+        self.view.working(f"compacting: {step.stage} {step.step}/{step.steps}")
+
+    def compacted(self, done: Compaction) -> None:
+        """Write a compaction down, and tell the user."""
+        summary, first = done.summary, done.plan.first_kept
+        if summary is None:
+            return
+        details = {**summary.details.to_json(), "tokensAfter": done.tokens_after, "rung": summary.rung}
+        known = {entry.id for entry in self.opened.session.path()}
+        self.opened.session.append_compaction(
+            summary.text,
+            first_kept=first.message.id if first is not None and first.message.id in known else None,
+            tokens_before=done.tokens_before,
+            details=details,
+        )
+        self.update(lambda entry: entry.compacted(done.tokens_after, now=self.sessions.clock()))
+        self.view.notice(f"Compacted: {done.tokens_before:,} -> {done.tokens_after:,} tokens.")
+        for warning in done.warnings:
+            self.view.notice(warning)
+
+    # --- the silent turn -----------------------------------------------------------
+
+    def flush_if_due(self, *, coming: int, forced: bool = False, heartbeat: bool = False) -> None:
+        """Let the agent write its notes, if it is time to."""
+        entry, limits = self.opened.entry, self.limits
+        cycle = flush.Cycle(
+            compactions=entry.compaction_count,
+            flushed_at=entry.memory_flush_compaction_count,
+            failures=entry.memory_flush_failure_count,
+        )
+        verdict = flush.due(
+            cycle,
+            used=max(entry.total_tokens, self._size() + limits.overhead),
+            coming=coming,
+            budget=limits,
+            settings=self.settings,
+            transcript_bytes=self.opened.session.file.stat().st_size,
+            heartbeat=heartbeat,
+            forced=forced,
+        )
+        if verdict == "read-only" and forced and not self._read_only_told:
+            self._read_only_told = True
+            self.view.notice("No notes are written before compactions: the workspace is read-only.")
+        if verdict == "due":
+            self._write_notes(cycle.compactions)
+
+    def _write_notes(self, compactions: int) -> None:
+        now = self.sessions.clock()
+        prompt = flush.prompt(self.settings, now=local_time(now, timezone=self.settings.agent.timezone))
+        tools = flush_tools(workspace.bounds_of(self.root, self.settings), note=prompt.path)
+        self.view.working("writing notes")
+        try:
+            window = self.engine.assemble(
+                self.messages(),
+                session=self.session,
+                limit=self.limit,
+                provider=self.model.provider,
+                overhead=self.limits.overhead,
+                agent=self.agent,
+            )
+            write_notes(window.messages, prompt, model=self.model, tools=tools, cancel=self.cancel)
+        except ModelError as error:
+            self._notes_failed(str(error), now)
+        else:
+            self.update(lambda entry: entry.flushed(now=now, cycle=compactions))
+        finally:
+            self.view.working("")
+
+    def _notes_failed(self, error: str, now: int) -> None:
+        most = self.settings.compaction.memory_flush.max_failures
+        self.update(lambda entry: entry.flush_failed(error, now=now, most=most))
+        if self.opened.entry.is_flushed:
+            self.view.notice(f"Writing notes failed {most} times; this compaction goes on without them. ({error})")

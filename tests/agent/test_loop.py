@@ -1,0 +1,320 @@
+"""The life of a turn."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.agent.loop import Agent
+from holdfast.agent.sessions import Sessions, session_key
+from holdfast.context.verify import check
+from holdfast.engine import Engine
+from holdfast.errors import ModelBusyError, ModelError
+from holdfast.formats import render
+from holdfast.messages import ToolCall, ToolResult, Usage
+from holdfast.models.base import Prompt
+from holdfast.models.scripted import Said, Scripted
+from holdfast.models.steps import Answer
+from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Workspace
+from holdfast.tokens import count_messages
+from holdfast.transcripts import read
+
+BASE = Settings(embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True))
+MORNING = 1_790_000_000_000
+
+
+@dataclass
+class Watched:
+    """A view that remembers."""
+
+    texts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    work: list[str] = field(default_factory=list)
+    on_text: Callable[[], object] = field(default=lambda: None)
+    on_call: Callable[[], object] = field(default=lambda: None)
+
+    def text(self, piece: str) -> None:
+        """A piece of the reply."""
+        self.texts.append(piece)
+        self.on_text()
+
+    def call(self, call: ToolCall) -> None:
+        """A tool is about to run."""
+        self.calls.append(call)
+        self.on_call()
+
+    def result(self, result: ToolResult) -> None:
+        """A tool has answered."""
+        self.results.append(result)
+
+    def notice(self, text: str) -> None:
+        """Something that the user should know."""
+        self.notices.append(text)
+
+    def working(self, what: str) -> None:
+        """What takes a while."""
+        self.work.append(what)
+
+
+@dataclass
+class Desk:
+    """A place to talk at: everything in one folder, with a clock that only ticks when it is read."""
+
+    folder: Path
+    settings: Settings = BASE
+    now: int = MORNING
+    view: Watched = field(default_factory=Watched)
+    allow: bool = True
+
+    def clock(self) -> int:
+        """The time."""
+        self.now += 1
+        return self.now
+
+    def agent(self, steps: Any, *, window: int = 200_000) -> Agent:
+        """An agent that is answered as the steps say."""
+        model = Scripted(steps, name="scripted/test", context_tokens=window)
+        numbers = itertools.count(self.now)
+        (self.folder / "work").mkdir(exist_ok=True)
+        return Agent.open(
+            Engine.open(self.folder / "memory", settings=self.settings, background=False),
+            model,
+            sessions=Sessions(home=self.folder, clock=self.clock, new_id=lambda: f"{next(numbers):032x}"),
+            key=session_key(),
+            root=self.folder / "work",
+            confirm=lambda _: self.allow,
+            view=self.view,
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A desk of its own."""
+    return Desk(tmp_path)
+
+
+def prompts(agent: Agent) -> list[Prompt]:
+    """Every request that the model saw."""
+    assert isinstance(agent.model, Scripted)
+    return agent.model.prompts
+
+
+def calling(name: str, **arguments: object) -> Said:
+    """A reply that calls a tool."""
+    return Said(calls=(ToolCall(id=f"call_{name}", name=name, arguments=arguments),))
+
+
+class TestTurn:
+    def test_a_word_is_answered_and_both_are_written_down(self, desk: Desk) -> None:
+        """The answer comes piece by piece and as a whole, and the transcript is a session that any reader reads."""
+        agent = desk.agent(["Hello to you!"])
+        turn = agent.say("Hello.")
+        assert turn.text == "".join(desk.view.texts) == "Hello to you!"
+        assert (turn.steps, turn.interrupted) == (1, False)
+        assert turn.usage.output > 0
+        transcript = read(agent.opened.session.file)
+        assert transcript.format == "pi"
+        assert [message.text for message in transcript.messages] == ["Hello.", "Hello to you!"]
+        assert agent.opened.entry.total_tokens > 0
+
+    def test_tools_run_until_the_model_is_done(self, desk: Desk) -> None:
+        """Calls are answered in the workspace, their results go back, and the last words are the answer."""
+        (desk.folder / "work").mkdir()
+        (desk.folder / "work" / "port.txt").write_text("6543\n")
+        agent = desk.agent([calling("read", path="port.txt"), calling("bash", command="echo hi"), "It is 6543."])
+        turn = agent.say("Which port?")
+        assert (turn.text, turn.steps) == ("It is 6543.", 3)
+        assert [call.name for call in desk.view.calls] == ["read", "bash"]
+        assert "6543" in desk.view.results[0].text
+        assert "6543" in str(prompts(agent)[1].messages[-1])
+
+    def test_what_is_refused_does_not_run(self, desk: Desk) -> None:
+        """Without the user's word no command runs; the model hears why."""
+        desk.allow = False
+        agent = desk.agent([calling("bash", command="touch no"), "Fine."])
+        agent.say("Do it.")
+        assert not (desk.folder / "work" / "no").exists()
+        assert desk.view.results[0].is_error
+
+    def test_it_goes_on_where_it_was(self, desk: Desk) -> None:
+        """Another process goes on with the same conversation: the model sees all that was said."""
+        desk.agent(["One."]).say("First?")
+        agent = desk.agent(["Two."])
+        agent.say("Second?")
+        assert [m.text for m in prompts(agent)[0].messages[1:]] == ["First?", "One.", "Second?"]
+
+    def test_silence_is_not_shown(self, desk: Desk) -> None:
+        """An answer that says there is nothing to say is written down and not seen; a heartbeat's neither."""
+        agent = desk.agent([Said(pieces=("NO_", "REPLY")), "HEARTBEAT_OK"])
+        assert agent.say("psst").text == ""
+        assert agent.say("Read HEARTBEAT.md.", heartbeat=True).text == ""
+        assert "NO_REPLY" not in "".join(desk.view.texts)
+        assert [m.text for m in read(agent.opened.session.file).messages][1] == "NO_REPLY"
+
+    def test_a_model_that_fails_leaves_a_conversation_that_goes_on(self, desk: Desk) -> None:
+        """What was said stays said; the next word finds an answer."""
+
+        def busy(_: Prompt) -> Answer:
+            raise ModelBusyError("busy", model="m")
+
+        agent = desk.agent(busy)
+        with pytest.raises(ModelError):
+            agent.say("Hello?")
+        again = desk.agent(["Here I am."])
+        assert again.say("Still there?").text == "Here I am."
+        assert check(render(prompts(again)[0].messages[1:], "anthropic"), "anthropic") == []
+
+
+class TestInterrupt:
+    def test_a_reply_that_is_broken_off_is_kept_as_such(self, desk: Desk) -> None:
+        """What was heard of it stays, marked; the session is valid and goes on."""
+        agent = desk.agent([Said(pieces=("Let me ", "think ", "about it"), delay=0.05)])
+        desk.view.on_text = agent.cancel.set
+        turn = agent.say("Well?")
+        assert turn.interrupted
+        assert agent.history[-1].is_broken
+        desk.view = Watched()
+        again = desk.agent(["Done thinking."])
+        assert again.say("And?").text == "Done thinking."
+        assert check(render(prompts(again)[0].messages[1:], "anthropic"), "anthropic") == []
+
+    def test_in_a_tool(self, desk: Desk) -> None:
+        """A command that is called off ends, every call has its result, and the turn is over."""
+        agent = desk.agent([calling("bash", command="sleep 60"), "never said"])
+        desk.view.on_call = agent.cancel.set
+        turn = agent.say("Sleep.")
+        assert turn.interrupted
+        assert turn.steps == 1
+        assert [m.role for m in agent.history] == ["user", "assistant", "tool"]
+
+
+def talker(answers: Callable[[str], str]) -> Callable[[Prompt], Answer]:
+    """A model that answers the last words of the user, flushes when asked to, and tells dull summaries."""
+
+    def answer(prompt: Prompt) -> Answer:
+        last = prompt.messages[-1]
+        if "Pre-compaction memory flush" in last.text:
+            return Said(calls=(ToolCall(id="w", name="write", arguments={"path": _note(last.text), "content": "- x"}),))
+        if last.role == "tool":
+            return "NO_REPLY"
+        if not prompt.tools:
+            return "## Goal\nTalk about modules.\n"
+        return answers(last.text)
+
+    return answer
+
+
+def _note(text: str) -> str:
+    return next(word for word in text.split() if word.startswith("memory/2")).strip(".,")
+
+
+class TestRoom:
+    def test_a_long_conversation_flushes_and_compacts_and_forgets_nothing(self, desk: Desk) -> None:
+        """Before each compaction notes are written; no request is over the window; what left it is recalled."""
+        desk.settings = Settings(
+            embedding=Embedding(provider="none"),
+            workspace=Workspace(skip_bootstrap=True),
+            compaction=Compaction(reserve_tokens=4_000, reserve_tokens_floor=0, keep_recent_tokens=3_000),
+        )
+        agent = desk.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
+        agent.say("Remember: the vault word is zanzibar.")
+        for number in range(40):
+            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
+        assert agent.opened.entry.compaction_count >= 2
+        notes = list((desk.folder / "work" / "memory").glob("*.md"))
+        assert notes
+        assert notes[0].read_text().count("- x") == agent.opened.entry.compaction_count
+        asked = [prompt for prompt in prompts(agent) if prompt.tools]
+        assert all(count_messages(prompt.messages) <= 16_000 for prompt in asked)
+        agent.say("What is the vault word?")
+        assert "zanzibar" in prompts(agent)[-1].messages[-1].text
+        assert any("Compacted" in notice for notice in desk.view.notices)
+        entries = [json.loads(line) for line in agent.opened.session.file.read_text().splitlines()]
+        compactions = [entry for entry in entries if entry["type"] == "compaction"]
+        assert len(compactions) == agent.opened.entry.compaction_count
+        assert all(entry["tokensBefore"] > entry["details"]["tokensAfter"] for entry in compactions)
+        assert "Pre-compaction" not in agent.opened.session.file.read_text()
+
+    def test_by_hand(self, desk: Desk) -> None:
+        """A compaction can be asked for, with instructions; the model tells it."""
+        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        done = agent.compact("Mind the ports")
+        assert done.tokens_after < done.tokens_before
+        assert any("Mind the ports" in m.text for prompt in prompts(agent) for m in prompt.messages)
+        assert agent.opened.entry.compaction_count == 1
+
+    def test_a_flush_that_fails_does_not_stop_anything(self, desk: Desk) -> None:
+        """After so many failures the compaction goes on without notes, and the user is told."""
+        desk.settings = Settings(
+            embedding=Embedding(provider="none"),
+            workspace=Workspace(skip_bootstrap=True),
+            compaction=Compaction(memory_flush=MemoryFlush(max_failures=1)),
+        )
+
+        def answer(prompt: Prompt) -> Answer:
+            if "Pre-compaction memory flush" in prompt.messages[-1].text:
+                raise ModelBusyError("busy", model="m")
+            return "filler words " * 300
+
+        agent = desk.agent(answer)
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        agent.compact()
+        assert any("without them" in notice for notice in desk.view.notices)
+        assert agent.opened.entry.compaction_count == 1
+
+    def test_a_read_only_workspace_is_told_once(self, desk: Desk) -> None:
+        """Where notes cannot be written none are, and the user hears it once."""
+        desk.settings = Settings(
+            embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True, access="ro")
+        )
+        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        agent.compact()
+        agent.compact()
+        assert sum("read-only" in notice for notice in desk.view.notices) == 1
+
+
+class TestReset:
+    def test_a_new_conversation_knows_nothing_of_the_old_but_its_facts(self, desk: Desk) -> None:
+        """The old transcript is kept, and what was learned in it is queued."""
+        agent = desk.agent(["Noted.", "Hi."])
+        agent.say("Remember that the staging database listens on port 6543.")
+        old = agent.session
+        opened = agent.reset()
+        assert opened.archived is not None
+        assert opened.archived.exists()
+        agent.say("Hello.")
+        assert [m.text for m in prompts(agent)[1].messages[1:]] == ["Hello."]
+        agent.engine.work()
+        assert any("6543" in fact.content for fact in agent.engine.facts(session=old))
+
+    def test_the_day_ends(self, desk: Desk) -> None:
+        """After the hour of the daily reset the next word begins a new conversation, and the user is told."""
+        agent = desk.agent(["One.", "Two."])
+        agent.say("First.")
+        desk.now += 48 * 3_600_000
+        agent.say("Second.")
+        assert len(agent.history) == 2
+        assert any("daily" in notice for notice in desk.view.notices)
+
+
+def test_what_it_costs_is_added_up(desk: Desk) -> None:
+    """Tokens of every step are counted for the session."""
+    said = Said(text="a", usage=Usage(input=100, output=10, cache_read=50))
+    agent = desk.agent([said, said])
+    agent.say("x")
+    agent.say("y")
+    entry = agent.opened.entry
+    assert (entry.input_tokens, entry.output_tokens, entry.cache_read) == (200, 20, 100)
