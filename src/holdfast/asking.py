@@ -56,6 +56,10 @@ class Asking:
         """Forget messages for good; with none named, the whole session."""
         return self.memory.forget(scope=scope_of(session, whose), ids=ids)
 
+    def forget_facts(self, ids: Sequence[str], *, session: str, across: bool = True, **whose: str) -> int:
+        """Forget facts for good."""
+        return self.memory.forget(scope=scope_of(session, whose), fact_ids=ids, across=across)
+
     def timeline(self, *, session: str, **whose: str) -> list[dict[str, Any]]:
         """The report of every past turn of a session, oldest first."""
         select = Select(kind="record", scope=scope_of(session, whose), name=TURN)

@@ -94,7 +94,7 @@ class Agent(Talk):
         return turn
 
     def _took(self, turn: Turn, answer: Answer) -> Turn:
-        reply = answer.reply
+        reply, self.window = answer.reply, answer.window
         self.keep(replace(reply.message, usage=reply.usage, model=reply.message.model or self.model.name), reply=True)
         self._counted(reply)
         for done in answer.compactions:

@@ -24,8 +24,8 @@ from holdfast.compaction import flush
 from holdfast.compaction.summarise import Progress
 from holdfast.compactor import Compaction
 from holdfast.context.budget import Budget, budget
-from holdfast.engine import Engine
-from holdfast.errors import CompactionError, ModelCancelledError, ModelError
+from holdfast.engine import Engine, Window
+from holdfast.errors import CompactionError, InputError, ModelCancelledError, ModelError
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
 from holdfast.settings import Settings
@@ -50,6 +50,7 @@ class Talk:
         view: Who watches.
         history: Everything that was said, each message as the transcript has it.
         tools: What the agent can do.
+        window: What the model saw last.
         cancel: Set to break off whatever is going on.
     """
 
@@ -63,6 +64,7 @@ class Talk:
     view: View = field(default_factory=Quiet)
     history: list[Message] = field(default_factory=list)
     tools: Toolbox = field(default_factory=Toolbox)
+    window: Window | None = None
     cancel: Event = field(default_factory=Event)
     _read_only_told: bool = False
 
@@ -133,9 +135,29 @@ class Talk:
         )
         return [Message(role="system", parts=(Text(text=prompt),)), *self.history]
 
+    def seen(self) -> Window:
+        """What the model saw last, or would see now if it has not been asked yet.
+
+        Raises:
+            InputError: There is nothing that it could be asked.
+        """
+        if not self.history:
+            raise InputError("Nothing was said yet.")
+        return self.window or self._assembled()
+
+    def _assembled(self) -> Window:
+        return self.engine.assemble(
+            self.messages(),
+            session=self.session,
+            limit=self.limit,
+            provider=self.model.provider,
+            overhead=self.limits.overhead,
+            agent=self.agent,
+        )
+
     def take_up(self, opened: Opened) -> None:
         """Go on with another conversation."""
-        self.opened = opened
+        self.opened, self.window = opened, None
         self.tools = agent_tools(
             self.engine,
             bounds=workspace.bounds_of(self.root, self.settings),
@@ -279,14 +301,7 @@ class Talk:
         tools = flush_tools(workspace.bounds_of(self.root, self.settings), note=prompt.path)
         self.view.working("writing notes")
         try:
-            window = self.engine.assemble(
-                self.messages(),
-                session=self.session,
-                limit=self.limit,
-                provider=self.model.provider,
-                overhead=self.limits.overhead,
-                agent=self.agent,
-            )
+            window = self._assembled()
             write_notes(window.messages, prompt, model=self.model, tools=tools, cancel=self.cancel)
         except ModelError as error:
             self._notes_failed(str(error), now)

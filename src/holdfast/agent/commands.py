@@ -1,0 +1,265 @@
+"""What a user can tell the agent itself, beginning with a slash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.agent import workspace
+from holdfast.agent.loop import Agent
+from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
+from holdfast.report import ContextReport
+from holdfast.tokens import count_json, count_text
+
+__all__ = ["COMMANDS", "Command", "Done", "complete", "is_command", "run", "short"]
+
+_THOUSAND: Final = 1_000
+_MILLION: Final = 1_000_000
+_MINUTE: Final = 60_000
+_MOST_PERCENT: Final = 999
+_FOUND: Final = 6
+_LONGEST_LINE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What there is to show.
+
+    Attributes:
+        text: In words.
+        report: What is to be drawn, for those who can.
+        over: The conversation is left.
+    """
+
+    text: str = ""
+    report: ContextReport | None = None
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something that can be told: how it is written, what it does, and who does it."""
+
+    usage: str
+    help: str
+    run: Callable[[Agent, str], Done]
+
+
+def is_command(line: str) -> bool:
+    """Tell whether a line is for the agent itself."""
+    return line.startswith("/") and line[1:2].isalpha() and "/" not in line.split(maxsplit=1)[0][1:]
+
+
+def run(agent: Agent, line: str) -> Done:
+    """Do what a line says. What goes wrong is said, and nothing more happens."""
+    name, _, rest = line.strip().removeprefix("/").partition(" ")
+    name, _, colon = name.partition(":")
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = ", ".join(f"/{known}" for known in complete(f"/{name[:1]}")) or "/help"
+        return Done(f"There is no /{name}. Did you mean {near}? /help lists all.")
+    try:
+        return command.run(agent, f"{colon} {rest}".strip())
+    except HoldfastError as error:
+        return Done(str(error))
+
+
+def complete(start: str) -> list[str]:
+    """The commands that begin so, without their slash."""
+    wanted = start.removeprefix("/").lower()
+    return [name for name in COMMANDS if name.startswith(wanted)]
+
+
+def short(tokens: int) -> str:
+    """A number of tokens in few characters: 950, 9.5k, 182k, 1.2m."""
+    if tokens >= _MILLION:
+        return f"{tokens / _MILLION:.1f}m"
+    if tokens >= 10 * _THOUSAND:
+        return f"{tokens // _THOUSAND}k"
+    return f"{tokens / _THOUSAND:.1f}k" if tokens >= _THOUSAND else str(tokens)
+
+
+# --- the conversation ----------------------------------------------------------
+
+
+def _compact(agent: Agent, instructions: str) -> Done:
+    try:
+        done = agent.compact(instructions or None)
+    except CompactionError as error:
+        return Done(f"Compaction skipped: {error} · {_fullness(agent)}")
+    except ModelCancelledError:
+        return Done("Compaction called off. Nothing has changed.")
+    return Done(f"Compacted ({short(done.tokens_before)} → {short(done.tokens_after)}) · {_fullness(agent)}")
+
+
+def _fullness(agent: Agent) -> str:
+    entry, window = agent.opened.entry, agent.limit
+    share = min(_MOST_PERCENT, round(100 * entry.total_tokens / window))
+    known = short(entry.total_tokens) if entry.total_tokens else "?"
+    return f"Context {known}/{short(window)} ({share}%)"
+
+
+def _status(agent: Agent, _: str) -> Done:
+    entry, stats = agent.opened.entry, agent.engine.stats()
+    cached = f" · cache {short(entry.cache_read)} read / {short(entry.cache_write)} written" if entry.cache_read else ""
+    cost = f" · ${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else ""
+    lasted = _duration(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
+    lines = [
+        f"Model: {agent.model.name} · window {short(agent.limit)}",
+        f"{_fullness(agent)} · compactions {entry.compaction_count}",
+        f"Tokens: {short(entry.input_tokens)} in / {short(entry.output_tokens)} out{cached}{cost}",
+        f"Session: {agent.opened.key} · {lasted} · {len(agent.history):,} messages · {agent.opened.session.file.name}",
+        f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}",
+    ]
+    return Done("\n".join(lines))
+
+
+def _duration(milliseconds: int) -> str:
+    minutes = max(0, milliseconds) // _MINUTE
+    hours, days = minutes // 60, minutes // 1440
+    if days:
+        return f"{days} d {hours % 24} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+
+
+def _new(agent: Agent, _: str) -> Done:
+    opened = agent.reset()
+    kept = f" The old one is kept in {opened.archived.name}." if opened.archived else ""
+    return Done(f"A new conversation.{kept} What was learned in it stays.")
+
+
+def _pin(agent: Agent, what: str) -> Done:
+    """Pin a message by its number, or the last one of the user."""
+    ids = _numbers(what) if what else _last_asked(agent)
+    known = agent.engine.pin(ids, session=agent.session, agent=agent.agent)
+    return Done(f"Pinned {known} message(s): they stay in every window." if known else "There is no such message.")
+
+
+def _last_asked(agent: Agent) -> list[int]:
+    asked = [item.id for item in agent.seen().items if item.message.role == "user" and item.id]
+    return asked[-1:]
+
+
+def _numbers(text: str) -> list[int]:
+    words = text.replace(",", " ").split()
+    if not all(word.isdecimal() for word in words):
+        raise InputError(f"{text!r}: name messages by their numbers, such as /pin 12 13; /memory search finds them")
+    return [int(word) for word in words]
+
+
+def _undo_trim(agent: Agent, _: str) -> Done:
+    count = agent.engine.undo_trim(session=agent.session, agent=agent.agent)
+    return Done(f"{count} message(s) come back, as far as they fit." if count else "Nothing was trimmed.")
+
+
+def _exit(_agent: Agent, _: str) -> Done:
+    return Done(over=True)
+
+
+def _help(_agent: Agent, _: str) -> Done:
+    width = max(len(command.usage) for command in COMMANDS.values())
+    return Done("\n".join(f"{command.usage:<{width}}  {command.help}" for command in COMMANDS.values()))
+
+
+# --- the window ----------------------------------------------------------------
+
+_MODES: Final = "Use: /context list, /context detail, /context json, or /context map."
+
+
+def _context(agent: Agent, mode: str) -> Done:
+    match mode:
+        case "" | "map":
+            return Done(report=agent.seen().report)
+        case "list" | "show":
+            return Done("\n".join(_listed(agent)))
+        case "detail" | "deep":
+            return Done("\n".join([*_listed(agent), *_detailed(agent)]))
+        case "json":
+            entry = agent.opened.entry.to_json()
+            names = ("totalTokens", "inputTokens", "outputTokens", "contextTokens")
+            session = {name: entry.get(name, 0) for name in names}
+            data = {"report": agent.seen().report.to_json(), "session": session}
+            return Done(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+        case _:
+            return Done(f"There is no /context {mode}. {_MODES}")
+
+
+def _listed(agent: Agent) -> Iterator[str]:
+    settings, tools = agent.settings.workspace, agent.tools.tools()
+    prompt = agent.messages()[0].text
+    yield f"Workspace: {agent.root}"
+    yield f"Bootstrap max/file: {settings.bootstrap_max_chars:,} chars"
+    yield f"Bootstrap max/total: {settings.bootstrap_total_max_chars:,} chars"
+    yield f"System prompt: {_sized(prompt)}"
+    yield "Injected workspace files:"
+    for file in workspace.context_files(agent.root, agent.settings):
+        yield f"- {file.name}: {file.status.upper()} | raw {file.raw_chars:,} chars | injected {_sized(file.text)}"
+    schemas = sum(count_json(dict(tool.parameters)) for tool in tools)
+    yield f"Tools: {len(tools)} (schemas ~{schemas:,} tok): {', '.join(tool.name for tool in tools)}"
+    yield _fullness(agent)
+
+
+def _sized(text: str) -> str:
+    return f"{len(text):,} chars (~{count_text(text):,} tok)"
+
+
+def _detailed(agent: Agent) -> Iterator[str]:
+    yield "Tools by schema size:"
+    sizes = {tool.name: count_json(dict(tool.parameters)) for tool in agent.tools.tools()}
+    for name, size in sorted(sizes.items(), key=lambda item: -item[1]):
+        yield f"- {name}: ~{size:,} tok"
+    yield "The window:"
+    for part in agent.seen().report.categories:
+        yield f"- {part.name}: {part.tokens:,} tok"
+
+
+# --- memory --------------------------------------------------------------------
+
+
+def _memory(agent: Agent, what: str) -> Done:
+    verb, _, rest = what.partition(" ")
+    match verb:
+        case "" | "show":
+            facts = agent.engine.facts(session=agent.session, agent=agent.agent)
+            return Done("\n".join(f"[{fact.type}] {fact.content}  ({fact.id})" for fact in facts) or "No facts yet.")
+        case "add" if rest:
+            fact = agent.engine.remember(rest, session=agent.session, agent=agent.agent)
+            return Done(f"Remembered: {fact.content}  ({fact.id})")
+        case "forget" if rest:
+            return Done(_forgotten(agent, rest))
+        case "search" if rest:
+            return Done("\n".join(_found(agent, rest)) or "Nothing found.")
+        case _:
+            return Done("Use: /memory show, /memory add TEXT, /memory forget ID, or /memory search WORDS.")
+
+
+def _forgotten(agent: Agent, wanted: str) -> str:
+    if wanted.isdecimal():
+        gone = agent.engine.forget(session=agent.session, ids=[int(wanted)], agent=agent.agent)
+    else:
+        gone = agent.engine.forget_facts([wanted], session=agent.session, agent=agent.agent)
+    return f"Forgotten: {gone}." if gone else f"Nothing is called {wanted}. /memory show lists facts with their ids."
+
+
+def _found(agent: Agent, query: str) -> Iterator[str]:
+    for hit in agent.engine.search(query, session=agent.session, limit=_FOUND, agent=agent.agent):
+        words = " ".join(hit.text.split())
+        cut = words if len(words) <= _LONGEST_LINE else words[:_LONGEST_LINE] + "…"
+        yield f"{hit.message}  {hit.score:.2f}  {hit.speaker}: {cut}"
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "help": Command("/help", "This list.", _help),
+    "compact": Command("/compact [WHAT TO MIND]", "Let a summary stand for what is old.", _compact),
+    "status": Command("/status", "Model, context, tokens, cost, session, memory.", _status),
+    "context": Command("/context [list|detail|json|map]", "What is in the window.", _context),
+    "memory": Command("/memory show|add|forget|search", "What is remembered.", _memory),
+    "pin": Command("/pin [NUMBER...]", "Keep messages in every window; without a number your last one.", _pin),
+    "undo-trim": Command("/undo-trim", "Bring back what the last cut took out of the window.", _undo_trim),
+    "new": Command("/new", "Begin a new conversation; the old one is kept.", _new),
+    "reset": Command("/reset", "The same as /new.", _new),
+    "exit": Command("/exit", "Leave.", _exit),
+}
+"""What can be told, by name."""

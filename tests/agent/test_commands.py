@@ -1,0 +1,127 @@
+"""What a user can tell the agent itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from desk import Desk, talker
+from holdfast.agent.commands import COMMANDS, complete, is_command, run, short
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A desk of its own."""
+    return Desk(tmp_path)
+
+
+def test_what_is_a_command() -> None:
+    """A slash and a word; a path is none."""
+    assert is_command("/status")
+    assert is_command("/compact mind /etc/hosts")
+    assert not is_command("/etc/hosts is wrong")
+    assert not is_command("/ hm")
+    assert not is_command("status")
+
+
+def test_numbers_are_short() -> None:
+    """As few characters as a status line has."""
+    assert [short(n) for n in (950, 9_500, 182_400, 1_200_000)] == ["950", "9.5k", "182k", "1.2m"]
+
+
+def test_completion_and_help(desk: Desk) -> None:
+    """Every command can be completed and is listed; a wrong one is answered with a near one."""
+    agent = desk.agent(["x"])
+    assert complete("/co") == ["compact", "context"]
+    listed = run(agent, "/help").text
+    assert all(command.usage in listed for command in COMMANDS.values())
+    assert "/status" in run(agent, "/statsu").text
+    assert run(agent, "/exit").over
+
+
+def test_status_tells_where_the_conversation_stands(desk: Desk) -> None:
+    """Model, fullness, tokens, time and memory."""
+    agent = desk.agent(["Hello!"])
+    agent.say("Hi.")
+    desk.now += 3 * 3_600_000
+    text = run(agent, "/status").text
+    assert "scripted/test · window 200k" in text
+    assert "compactions 0" in text
+    assert "3 h 0 min · 2 messages" in text
+    assert "Memory: 3 messages" in text
+
+
+class TestContext:
+    def test_in_every_form(self, desk: Desk) -> None:
+        """A map for the eye, lists for reading, JSON for programs."""
+        agent = desk.agent(["Hello!"])
+        assert run(agent, "/context").text == "Nothing was said yet."
+        agent.say("Hi.")
+        assert run(agent, "/context map").report == agent.seen().report
+        listed = run(agent, "/context list").text
+        assert "AGENTS.md: MISSING" in listed
+        assert "Tools:" in listed
+        detail = run(agent, "/context detail").text
+        assert detail.startswith(listed[:40])
+        assert "Tools by schema size:" in detail
+        data = json.loads(run(agent, "/context json").text)
+        assert data["session"]["totalTokens"] == agent.opened.entry.total_tokens
+        assert data["report"]["session"] == agent.session
+        assert "Use: /context" in run(agent, "/context what").text
+
+
+class TestMemory:
+    def test_facts_are_added_shown_and_forgotten(self, desk: Desk) -> None:
+        """By the ids that are shown."""
+        agent = desk.agent(["Hello!"])
+        assert run(agent, "/memory").text == "No facts yet."
+        added = run(agent, "/memory add Deploys are on Fridays.").text
+        assert "Deploys are on Fridays." in run(agent, "/memory show").text
+        name = added.rsplit("(", 1)[1].rstrip(")")
+        assert run(agent, f"/memory forget {name}").text == "Forgotten: 1."
+        assert run(agent, "/memory show").text == "No facts yet."
+        assert "Nothing is called" in run(agent, f"/memory forget {name}").text
+        assert "Use: /memory" in run(agent, "/memory add").text
+
+    def test_what_was_said_is_found_and_forgotten(self, desk: Desk) -> None:
+        """By the numbers that a search shows."""
+        agent = desk.agent(["Noted."])
+        agent.say("The vault word is zanzibar. " + "And more words. " * 40)
+        line = run(agent, "/memory search vault word").text
+        assert "zanzibar" in line
+        number = line.split()[0]
+        assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
+        assert run(agent, "/memory search vault word").text == "Nothing found."
+
+
+class TestConversation:
+    def test_compact_says_before_and_after(self, desk: Desk) -> None:
+        """And says so where there is nothing to do."""
+        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        agent.say("Hi.")
+        assert "Compaction skipped" in run(agent, "/compact").text
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        text = run(agent, "/compact: mind the ports").text
+        assert text.startswith("Compacted (")
+        assert "→" in text
+
+    def test_new_begins_afresh(self, desk: Desk) -> None:
+        """The old transcript is kept."""
+        agent = desk.agent(["Hello!", "Again!"])
+        agent.say("Hi.")
+        before = agent.session
+        assert "is kept in" in run(agent, "/new").text
+        assert agent.session != before
+        assert run(agent, "/reset").text.startswith("A new conversation.")
+
+    def test_pin_and_undo(self, desk: Desk) -> None:
+        """The last message or one by number is pinned; nothing trimmed is nothing undone."""
+        agent = desk.agent(["Hello!"])
+        agent.say("Hi.")
+        assert run(agent, "/pin").text.startswith("Pinned 1")
+        assert "no such message" in run(agent, "/pin 999").text
+        assert "by their numbers" in run(agent, "/pin this").text
+        assert run(agent, "/undo-trim").text == "Nothing was trimmed."

@@ -1,0 +1,109 @@
+"""A place to talk to an agent at, with a scripted model and nothing else made up."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.agent.loop import Agent
+from holdfast.agent.sessions import Sessions, session_key
+from holdfast.engine import Engine
+from holdfast.messages import ToolCall, ToolResult
+from holdfast.models.base import Prompt
+from holdfast.models.scripted import Said, Scripted
+from holdfast.models.steps import Answer
+from holdfast.settings import Embedding, Settings, Workspace
+
+__all__ = ["BASE", "Desk", "Watched", "talker"]
+
+BASE = Settings(embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True))
+MORNING = 1_790_000_000_000
+
+
+@dataclass
+class Watched:
+    """A view that remembers."""
+
+    texts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    work: list[str] = field(default_factory=list)
+    on_text: Callable[[], object] = field(default=lambda: None)
+    on_call: Callable[[], object] = field(default=lambda: None)
+
+    def text(self, piece: str) -> None:
+        """A piece of the reply."""
+        self.texts.append(piece)
+        self.on_text()
+
+    def call(self, call: ToolCall) -> None:
+        """A tool is about to run."""
+        self.calls.append(call)
+        self.on_call()
+
+    def result(self, result: ToolResult) -> None:
+        """A tool has answered."""
+        self.results.append(result)
+
+    def notice(self, text: str) -> None:
+        """Something that the user should know."""
+        self.notices.append(text)
+
+    def working(self, what: str) -> None:
+        """What takes a while."""
+        self.work.append(what)
+
+
+@dataclass
+class Desk:
+    """A place to talk at: everything in one folder, with a clock that only ticks when it is read."""
+
+    folder: Path
+    settings: Settings = BASE
+    now: int = MORNING
+    view: Watched = field(default_factory=Watched)
+    allow: bool = True
+
+    def clock(self) -> int:
+        """The time."""
+        self.now += 1
+        return self.now
+
+    def agent(self, steps: Any, *, window: int = 200_000) -> Agent:
+        """An agent that is answered as the steps say."""
+        model = Scripted(steps, name="scripted/test", context_tokens=window)
+        numbers = itertools.count(self.now)
+        (self.folder / "work").mkdir(exist_ok=True)
+        return Agent.open(
+            Engine.open(self.folder / "memory", settings=self.settings, background=False),
+            model,
+            sessions=Sessions(home=self.folder, clock=self.clock, new_id=lambda: f"{next(numbers):032x}"),
+            key=session_key(),
+            root=self.folder / "work",
+            confirm=lambda _: self.allow,
+            view=self.view,
+        )
+
+
+def talker(answers: Callable[[str], str]) -> Callable[[Prompt], Answer]:
+    """A model that answers the last words of the user, flushes when asked to, and tells dull summaries."""
+
+    def answer(prompt: Prompt) -> Answer:
+        last = prompt.messages[-1]
+        if "Pre-compaction memory flush" in last.text:
+            return Said(calls=(ToolCall(id="w", name="write", arguments={"path": _note(last.text), "content": "- x"}),))
+        if last.role == "tool":
+            return "NO_REPLY"
+        if not prompt.tools:
+            return "## Goal\nTalk about modules.\n"
+        return answers(last.text)
+
+    return answer
+
+
+def _note(text: str) -> str:
+    return next(word for word in text.split() if word.startswith("memory/2")).strip(".,")
