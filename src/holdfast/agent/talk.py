@@ -129,10 +129,7 @@ class Talk:
     def messages(self) -> list[Message]:
         """The whole conversation as the engine is handed it, the system prompt first."""
         now = self.sessions.clock()
-        first = len(self.history) <= 1
-        prompt = workspace.system_prompt(
-            self.root, settings=self.settings, now=now, tools=self.tools.tools(), first_run=first
-        )
+        prompt = workspace.system_prompt(self.root, settings=self.settings, now=now, tools=self.tools.tools())
         return [Message(role="system", parts=(Text(text=prompt),)), *self.history]
 
     def seen(self) -> Window:
@@ -177,10 +174,9 @@ class Talk:
 
     def renew(self) -> None:
         """Begin afresh where the day or the patience is over."""
-        before = self.session
-        opened = self.sessions.open(self.opened.key, self.settings, cwd=str(self.root))
-        if opened.entry.session_id != before:
-            self._begun(opened, before)
+        if self.sessions.due(self.opened.key, self.settings):
+            before = self.session
+            self._begun(self.sessions.open(self.opened.key, self.settings, cwd=str(self.root)), before)
 
     def reset(self) -> Opened:
         """Put the conversation away and begin another; what was learned in it is kept."""

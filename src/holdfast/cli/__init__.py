@@ -17,6 +17,10 @@ __all__ = ["COMMANDS", "holdfast", "main"]
 COMMANDS: Final[dict[str, str]] = {
     "backup": "upkeep:backup",
     "bench": "bench:bench",
+    "chat": "chat:chat",
+    "context": "context:context",
+    "demo": "demo:demo",
+    "diff": "diff:diff",
     "doctor": "doctor:doctor",
     "export": "upkeep:export",
     "facts": "memory:facts",
@@ -32,6 +36,7 @@ COMMANDS: Final[dict[str, str]] = {
     "sessions": "sessions:sessions",
     "show": "show:show",
     "stats": "memory:stats",
+    "timeline": "timeline:timeline",
     "tokens": "tokens:tokens",
     "vacuum": "upkeep:vacuum",
     "version": "version:version",

@@ -1,0 +1,229 @@
+"""Where the agent may read and write: inside of its workspace, whatever a name looks like.
+
+A name is resolved first: `..`, absolute paths and links lead where they lead, and what leads out is refused. Then
+the way is walked again from the workspace down, folder by folder, following no link; so a folder that is changed
+into a link between the two leads nowhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from holdfast.errors import InputError
+
+__all__ = ["Bounds", "Place", "append_bytes", "locate", "open_file", "read_bytes", "write_bytes"]
+
+_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
+# A pipe or a device would keep whoever opens it waiting.
+_READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _NO_FOLLOW
+_FIXES: Final = {
+    errno.ENOENT: "there is no such file: list its folder to find the right name",
+    errno.ENOTDIR: "a part of this path is a file, not a folder: check the path",
+    errno.EISDIR: "this is a folder: name a file in it",
+    errno.ELOOP: "a link on the way leads nowhere, or was put there just now: name the file itself",
+    errno.EACCES: "not allowed by the file's permissions",
+    errno.EPERM: "not allowed by the file's permissions",
+    errno.EROFS: "the disk is read-only",
+    errno.ENOSPC: "the disk is full: free some space and try again",
+    errno.ENAMETOOLONG: "the name is too long: choose a shorter one",
+    errno.ENXIO: "neither a file nor a folder: only plain files can be used",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Where the agent may go.
+
+    Attributes:
+        root: The workspace; names that are not absolute start here.
+        allowed: Further folders and files that it may use.
+        writable: Whether it may change anything.
+    """
+
+    root: Path
+    allowed: tuple[Path, ...] = ()
+    writable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file inside of the bounds: the folder that it may not leave, and the way from there, free of links."""
+
+    base: Path
+    parts: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        """Where it really lies."""
+        return self.base.joinpath(*self.parts)
+
+
+def locate(bounds: Bounds, name: str) -> Place:
+    """Where a name leads.
+
+    Raises:
+        InputError: It leads out of the bounds, or is no name at all.
+    """
+    with _explained(name):
+        real = _real(bounds.root / os.path.expanduser(_checked(name)))  # noqa: PTH111 - the one that never raises
+    for root in (bounds.root, *bounds.allowed):
+        base = _real(root)
+        if real == base and not base.is_dir():
+            return Place(base.parent, (base.name,))
+        if real.is_relative_to(base):
+            return Place(base, real.relative_to(base).parts)
+    raise InputError(
+        f"{name!r} lies outside of the workspace {bounds.root}: use a path inside of it, or have the user allow it"
+    )
+
+
+def _checked(name: str) -> str:
+    if not name.strip() or "\0" in name:
+        raise InputError(f"{name!r} is not the name of a file: give a path such as 'notes/plan.md'")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise InputError(f"{name!r} holds half of a character: write the name again") from None
+    return name
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+# --- reading -------------------------------------------------------------------
+
+
+@contextmanager
+def open_file(bounds: Bounds, name: str) -> Iterator[BinaryIO]:
+    """A plain file to read.
+
+    Raises:
+        InputError: It is out of bounds, is not there, or is no plain file.
+    """
+    place = locate(bounds, name)
+    with _explained(name), _parent(place) as folder, os.fdopen(_open_plain(place, folder), "rb") as file:
+        yield file
+
+
+def read_bytes(bounds: Bounds, name: str, *, limit: int | None = None) -> bytes:
+    """What is in a file, or the first `limit` bytes of it."""
+    with open_file(bounds, name) as file:
+        return file.read(-1 if limit is None else limit)
+
+
+def _open_plain(place: Place, folder: int) -> int:
+    if not place.parts:
+        raise OSError(errno.EISDIR, "a folder")
+    descriptor = os.open(place.parts[-1], _READ, dir_fd=folder)
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(descriptor)
+        raise OSError(errno.EISDIR if stat.S_ISDIR(kind) else errno.ENXIO, "not a plain file")
+    return descriptor
+
+
+@contextmanager
+def _parent(place: Place, *, create: bool = False) -> Iterator[int]:
+    """The folder that a file lies in, reached step by step without following a link."""
+    with ExitStack() as opened:
+        descriptor = _opened(opened, os.open(place.base, _FOLDER))
+        for part in place.parts[:-1]:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            descriptor = _opened(opened, os.open(part, _FOLDER, dir_fd=descriptor))
+        yield descriptor
+
+
+def _opened(stack: ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+# --- writing -------------------------------------------------------------------
+
+
+def write_bytes(bounds: Bounds, name: str, data: bytes, *, expected: bytes | None = None) -> Path:
+    """Put contents in a file's place, whole or not at all; folders that are missing are made.
+
+    `expected` is what the file must still hold, where it was read before.
+
+    Raises:
+        InputError: It is out of bounds, may not be written, or holds something else by now.
+    """
+    place = _to_write(bounds, name)
+    with _explained(name), _parent(place, create=True) as folder:
+        mode = _mode(place, folder)
+        if expected is not None and _contents(place, folder) != expected:
+            raise InputError(f"{name!r} was changed by somebody else meanwhile: read it again, then repeat the edit")
+        fresh = f".holdfast-{secrets.token_hex(8)}.new"
+        with ExitStack() as undo:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o666, dir_fd=folder)
+            undo.callback(os.unlink, fresh, dir_fd=folder)
+            with os.fdopen(descriptor, "wb") as file:
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            undo.pop_all()
+    return place.path
+
+
+def append_bytes(bounds: Bounds, name: str, data: bytes) -> Path:
+    """Add to the end of a file, which is made where there is none; what it held stays as it is."""
+    place = _to_write(bounds, name)
+    with _explained(name), _parent(place, create=True) as folder:
+        _mode(place, folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | _NO_FOLLOW
+        with os.fdopen(os.open(place.parts[-1], flags, 0o666, dir_fd=folder), "ab") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    return place.path
+
+
+def _to_write(bounds: Bounds, name: str) -> Place:
+    place = locate(bounds, name)
+    if not bounds.writable:
+        raise InputError(f"the workspace is read-only: {name!r} cannot be written (workspace.access)")
+    if not place.parts:
+        raise InputError(f"{name!r} is a folder: name a file in it")
+    return place
+
+
+def _mode(place: Place, folder: int) -> int | None:
+    """The permissions of the file that is there, if any; only a plain file may be written over."""
+    try:
+        found = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.ENXIO, "not a plain file")
+    return stat.S_IMODE(found.st_mode)
+
+
+def _contents(place: Place, folder: int) -> bytes:
+    with os.fdopen(_open_plain(place, folder), "rb") as file:
+        return file.read()
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """What the system refuses is an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        fix = _FIXES.get(error.errno or 0, f"it cannot be used: {error.strerror or error}")
+        raise InputError(f"{name}: {fix}") from error

@@ -1,0 +1,71 @@
+"""The agent's tools: files, a shell, notes, long-term memories and the archive, in one box."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.agent.memories import Memories
+from holdfast.agent.notes import Notes
+from holdfast.agent.paths import Bounds
+from holdfast.agent.tools.archive import archive_tool, keeper
+from holdfast.agent.tools.bash import Confirm, bash_tool
+from holdfast.agent.tools.files import append_only, file_tools
+from holdfast.agent.tools.memories import memory_tools
+from holdfast.agent.tools.notes import note_tools
+from holdfast.agent.tools.offer import Answer, Arguments, Offer, offer
+from holdfast.agent.tools.toolbox import Keep, Toolbox, called_off
+from holdfast.engine import Engine
+
+__all__ = [
+    "Answer",
+    "Arguments",
+    "Confirm",
+    "Keep",
+    "Offer",
+    "Toolbox",
+    "agent_tools",
+    "called_off",
+    "flush_tools",
+    "offer",
+]
+
+_FAMILIES: Final = frozenset({"memory-core", "memory-lancedb"})
+"""The memory slots that come with tools."""
+
+
+def agent_tools(
+    engine: Engine,
+    *,
+    bounds: Bounds,
+    session: str,
+    notes: Notes | None = None,
+    confirm: Confirm | None = None,
+    agent: str = "main",
+) -> Toolbox:
+    """Everything that the settings let an agent do.
+
+    Args:
+        engine: Its memory.
+        bounds: Where it may read and write.
+        session: The conversation that it is in.
+        notes: The notes that it may search.
+        confirm: Asks the user before a command runs; without it there is no shell.
+        agent: Whose memory it is.
+    """
+    settings = engine.settings
+    access = settings.workspace.access
+    offers: tuple[Offer, ...] = () if access == "none" else file_tools(bounds)
+    if confirm is not None and access == "rw" and bounds.writable:
+        offers += (bash_tool(bounds.root, confirm=confirm),)
+    family = settings.slots.memory in _FAMILIES
+    if family and notes is not None and settings.memory_search.enabled and access != "none":
+        offers += note_tools(notes)
+    if family and settings.long_term.enabled:
+        offers += memory_tools(Memories(engine, agent))
+    offers += (archive_tool(engine, session=session, agent=agent),)
+    return Toolbox(offers=offers, keep=keeper(engine, session=session, agent=agent))
+
+
+def flush_tools(bounds: Bounds, *, note: str) -> Toolbox:
+    """What an agent may do in the turn before a compaction: read, and add to the day's note."""
+    return Toolbox(offers=append_only(bounds, note))

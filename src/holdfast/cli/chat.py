@@ -1,0 +1,230 @@
+"""`holdfast chat`: an agent that can work for weeks in one conversation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from holdfast.cli.output import as_json, emit_json
+
+if TYPE_CHECKING:  # what takes time to load is loaded while the user types
+    from holdfast.agent.loop import Agent, Turn
+    from holdfast.agent.view import View
+
+__all__ = ["Options", "chat", "open_agent"]
+
+_HELP: Final = """\
+No model is set. Any of these gets you going:
+  export ANTHROPIC_API_KEY=...   (or OPENAI_API_KEY), then `holdfast chat`
+  a local server: `holdfast chat --model ollama/NAME`, or `--model http://localhost:8080/v1#NAME` for llama.cpp
+  no model at all: `holdfast demo` shows what it does; `holdfast chat --model echo` shows what would be sent"""
+_KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-4-5", "OPENAI_API_KEY": "openai/gpt-5"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says."""
+
+    model: str | None = None
+    session: str = "main"
+    agent: str = "main"
+    workspace: Path | None = None
+    home: Path | None = None
+    context_tokens: int | None = None
+    yes: bool = False
+    init: bool = False
+
+
+@click.command()
+@click.option("--model", help="Who answers: anthropic/NAME, openai/NAME, ollama/NAME, URL#NAME, scripted:FILE, echo.")
+@click.option("--session", default="main", show_default=True, help="Which conversation to go on with.")
+@click.option("--agent", default="main", show_default=True, help="Whose memory.")
+@click.option("--workspace", type=click.Path(path_type=Path, file_okay=False), help="The agent's folder.")
+@click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="Where memory and sessions rest.")
+@click.option("--context-tokens", type=click.IntRange(min=2_000), help="The size of the window.")
+@click.option("--yes", is_flag=True, help="Run commands without asking.")
+@click.option("--init", is_flag=True, help="Write the workspace's files (AGENTS.md, ...) where they are missing.")
+@click.option("--plain", is_flag=True, help="No colours, no cursor: for pipes.")
+@click.option("-p", "--print", "said", help="Say this, print the answer, and leave; stdin is added to it.")
+@as_json
+def chat(*, plain: bool, said: str | None, as_json: bool, **options: Any) -> None:
+    """Talk to an agent that forgets nothing."""
+    given = Options(**options)
+    if said is not None or as_json:
+        _once(given, said or "", as_json=as_json)
+        return
+    if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        _lines(given)
+        return
+    from holdfast.cli.terminal import converse  # noqa: PLC0415 - only a terminal needs it
+
+    converse(given)
+
+
+# --- opening -------------------------------------------------------------------
+
+
+def model_name(options: Options, configured: str | None) -> str:
+    """The model that the options, the settings or the keys in the environment name.
+
+    Raises:
+        ClickException: There is none; the message says how to get one.
+    """
+    found = options.model or configured or next((name for key, name in _KEYS.items() if os.environ.get(key)), None)
+    if found is None:
+        raise click.ClickException(_HELP)
+    return found
+
+
+def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
+    """The agent that the options ask for, on the conversation that it goes on with."""
+    import time  # noqa: PLC0415 - loaded beside the first screen
+    import uuid  # noqa: PLC0415 - as above
+
+    from holdfast import settings as configuration  # noqa: PLC0415 - as above
+    from holdfast.agent.loop import Agent  # noqa: PLC0415 - as above
+    from holdfast.agent.notes import Notes  # noqa: PLC0415 - as above
+    from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415 - as above
+    from holdfast.engine import Engine  # noqa: PLC0415 - as above
+    from holdfast.memory.memory import default_path  # noqa: PLC0415 - as above
+    from holdfast.models import open_model  # noqa: PLC0415 - as above
+
+    known = configuration.load(files=configuration.default_files(), **_overrides(options)).settings
+    model = open_model(model_name(options, known.agent.model), settings=known)
+    summariser = open_model(known.compaction.model, settings=known) if known.compaction.model else None
+    home = (options.home or default_path()).expanduser()
+    root = (options.workspace or Path(known.workspace.path or ".")).expanduser().resolve()
+    sessions = Sessions(
+        home=home,
+        clock=lambda: time.time_ns() // 1_000_000,
+        new_id=lambda: str(uuid.uuid4()),
+        agent=options.agent,
+    )
+    engine = Engine.open(home, settings=known, model=summariser)
+    notes = Notes(root, known, home / f"notes-{options.agent}.db", sessions=sessions.folder)
+    return Agent.open(
+        engine,
+        model,
+        sessions=sessions,
+        key=session_key(options.agent, options.session),
+        root=root,
+        notes=notes,
+        confirm=(lambda _: True) if options.yes else confirm,
+        view=view,
+    )
+
+
+def _overrides(options: Options) -> dict[str, Any]:
+    """What the command line says about settings. A folder that nobody named gets no files that nobody asked for."""
+    named = options.workspace is not None or options.init
+    return {
+        **({"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}),
+        **({} if named else {"workspace": {"skip_bootstrap": True}}),
+    }
+
+
+# --- without a screen ----------------------------------------------------------
+
+
+class Plain:
+    """A view for pipes: the answer on stdout, everything else on stderr."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._written = False
+
+    def text(self, piece: str) -> None:
+        """Write a piece of the reply."""
+        if not self._quiet:
+            click.echo(piece, nl=False)
+            self._written = True
+
+    def call(self, call: Any) -> None:
+        """Name the tool that runs."""
+        click.echo(f"[{call.name}]", err=True)
+
+    def result(self, result: Any) -> None:
+        """Say only what went wrong."""
+        if result.is_error:
+            click.echo(f"[{result.text[:200]}]", err=True)
+
+    def notice(self, text: str) -> None:
+        """Say something about the conversation."""
+        click.echo(text, err=True)
+
+    def working(self, what: str) -> None:
+        """Nobody watches."""
+
+    def end(self) -> None:
+        """End the line of a reply."""
+        if self._written:
+            click.echo()
+        self._written = False
+
+
+def _once(options: Options, said: str, *, as_json: bool) -> None:
+    """One question, one answer."""
+    piped = "" if sys.stdin.isatty() else sys.stdin.read()
+    text = "\n\n".join(part for part in (said, piped.strip()) if part)
+    if not text:
+        raise click.UsageError("Nothing was said: give -p TEXT, or pipe something in.")
+    view = Plain(quiet=as_json)
+    agent = open_agent(options, view=view)
+    try:
+        turn = agent.say(text)
+    finally:
+        view.end()
+        close(agent)
+    if as_json:
+        emit_json(_as_data(agent, turn))
+
+
+def _as_data(agent: Agent, turn: Turn) -> dict[str, Any]:
+    entry = agent.opened.entry
+    return {
+        "text": turn.text,
+        "session": agent.session,
+        "model": agent.model.name,
+        "steps": turn.steps,
+        "usage": asdict(turn.usage),
+        "cost": round(entry.estimated_cost_usd, 6),
+        "compactions": entry.compaction_count,
+        "interrupted": turn.interrupted,
+    }
+
+
+def _lines(options: Options) -> None:
+    """Each line that comes in is said; each answer goes out."""
+    from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded when it is needed
+    from holdfast.errors import ModelError  # noqa: PLC0415 - as above
+
+    view = Plain()
+    agent = open_agent(options, view=view)
+    try:
+        for line in sys.stdin:
+            said = line.strip()
+            if is_command(said):
+                done = run(agent, said)
+                click.echo(done.text)
+                if done.over:
+                    break
+            elif said:
+                try:
+                    agent.say(said)
+                except ModelError as error:
+                    view.notice(str(error))
+                view.end()
+    finally:
+        close(agent)
+
+
+def close(agent: Agent) -> None:
+    """Let go of everything."""
+    if agent.notes is not None:
+        agent.notes.close()
+    agent.engine.close()

@@ -1,0 +1,169 @@
+"""`holdfast context`: what is in the window of a request, drawn as a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.text import Text as Styled
+
+from holdfast.cli.grid import LOOKS, cells, draw, legend, rows_as_data
+from holdfast.cli.output import as_json, console, emit_json, human_time, human_tokens, printable
+from holdfast.cli.plot import plural
+from holdfast.cli.trial import Trial, play_file, plays
+from holdfast.memory.recall import Hit
+from holdfast.report import Change, ContextReport, breakdown
+
+__all__ = ["context", "hit_line", "print_changes", "print_window"]
+
+_WIDE, _NARROW, _ROWS = 20, 10, 10
+_PARTS: Final = ("keyword", "vector", "neighbours", "session", "date", "decay")
+_SIGNS: Final = {
+    "trimmed": ("−", "red"),
+    "compacted": ("−", "red"),
+    "pruned": ("~", "yellow"),
+    "recalled": ("+", "magenta"),
+}
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@plays
+@as_json
+def context(*, file: Path, as_json: bool, **options: Any) -> None:
+    """Draw the window of a request of the transcript FILE: where its tokens are, what left it, what came back."""
+    with play_file(file, **options) as trial:
+        if as_json:
+            emit_json(_as_data(trial))
+            return
+        _print(console(), trial)
+
+
+def _as_data(trial: Trial) -> dict[str, Any]:
+    report = trial.report
+    found = cells(report.categories, count=_WIDE * _ROWS)
+    spoken = breakdown(trial.window.items)
+    return {
+        **report.to_json(),
+        **report.usage(),
+        "isAutoCompactEnabled": trial.engine.settings.compaction.enabled,
+        "categories": [asdict(part) | {"color": LOOKS[part.name].colour} for part in report.categories],
+        "messageBreakdown": {
+            "userMessageTokens": spoken.user,
+            "assistantMessageTokens": spoken.assistant,
+            "toolCallTokens": spoken.tool_calls,
+            "toolResultTokens": spoken.tool_results,
+            "attachmentTokens": 0,
+            "toolCallsByType": _by_tool(spoken.calls_by_tool, spoken.results_by_tool),
+        },
+        "gridRows": rows_as_data(found, report.categories, columns=_WIDE),
+        "apiUsage": None,
+        "so_far": _so_far(trial.reports),
+    }
+
+
+def _by_tool(calls: Any, results: Any) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "callTokens": calls.get(name, 0), "resultTokens": results.get(name, 0)}
+        for name in dict.fromkeys([*calls, *results])
+    ]
+
+
+def _so_far(reports: Sequence[ContextReport]) -> dict[str, int]:
+    """What all requests up to this one did."""
+    changes = [change for report in reports for change in report.changes]
+    trimmed = [change for change in changes if change.kind in {"trimmed", "compacted"}]
+    return {
+        "requests": len(reports),
+        "cuts": len(trimmed),
+        "messages_cut": sum(len(change.ids) for change in trimmed),
+        "tokens_cut": sum(change.tokens_before - change.tokens_after for change in trimmed),
+        "results_pruned": sum(change.kind == "pruned" for change in changes),
+        "blocks": sum(change.kind == "recalled" for change in changes),
+    }
+
+
+# --- for people ----------------------------------------------------------------
+
+
+def _print(screen: Console, trial: Trial) -> None:
+    report = trial.report
+    title = Styled(printable(trial.transcript.title or trial.transcript.path.name), style="bold")
+    title.append(f"  request {report.turn} of {len(trial.given)} messages", style="dim")
+    screen.print(title.append(f"  {trial.transcript.model or ''}", style="dim"))
+    print_window(screen, report)
+    screen.print()
+    _print_so_far(screen, trial.reports)
+    print_changes(screen, report)
+
+
+def print_window(screen: Console, report: ContextReport) -> None:
+    """Draw a window: how full it is, the grid with its legend, the files in the prompt."""
+    full = f"{human_tokens(report.total_tokens)} of {human_tokens(report.raw_max_tokens)} tokens ({report.percentage}%)"
+    screen.print(full)
+    screen.print()
+    for line in _picture(report, screen.width):
+        screen.print(line)
+    for file in report.files:
+        screen.print(Styled(f"  {printable(file.path)}  {human_tokens(file.tokens)}", style="dim"))
+
+
+def _picture(report: ContextReport, width: int) -> Iterator[Styled]:
+    """The grid with its legend beside it, or below it where the screen is narrow."""
+    columns = _WIDE if width >= 80 else _NARROW
+    drawn = draw(cells(report.categories, count=columns * _ROWS), columns=columns)
+    words = legend(report.categories, total=report.raw_max_tokens)
+    if width < columns * 2 + 36:
+        yield from drawn
+        yield Styled()
+        yield from words
+        return
+    for index, line in enumerate(drawn):
+        yield line.append("  ") + (words[index] if index < len(words) else Styled())
+
+
+def _print_so_far(screen: Console, reports: Sequence[ContextReport]) -> None:
+    done = _so_far(reports)
+    cuts, blocks = plural(done["cuts"], "cut"), plural(done["blocks"], "block")
+    words = (
+        f"So far {cuts} took out {plural(done['messages_cut'], 'message')} ({human_tokens(done['tokens_cut'])} tokens),"
+        f" {plural(done['results_pruned'], 'result')} shortened, {blocks} recalled. All of it is in the archive."
+    )
+    screen.print(Styled(words, style="dim"))
+
+
+def print_changes(screen: Console, report: ContextReport) -> None:
+    """What was done in this request and why: cuts, prunings, and what was recalled with its scores."""
+    if not report.changes:
+        screen.print("This request: nothing changed, nothing recalled.")
+    for change in report.changes:
+        screen.print(_change_line(change))
+    for hit in report.recalled if any(change.kind == "recalled" for change in report.changes) else ():
+        screen.print(hit_line(hit), no_wrap=True, overflow="ellipsis")
+    if report.recall_reason:
+        screen.print(Styled(f"No block: {report.recall_reason}", style="dim"))
+    for words in report.repairs:
+        screen.print(Styled(f"mended for the provider: {printable(words)}", style="dim"))
+    for words in report.warnings:
+        screen.print(Styled(f"! {printable(words)}", style="bold yellow"))
+
+
+def _change_line(change: Change) -> Styled:
+    sign, colour = _SIGNS.get(change.kind, ("·", "default"))
+    line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
+    line.append(f" {'from ' if change.kind == 'recalled' else ''}{plural(len(change.ids), 'message')}")
+    line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
+    return line.append(f": {change.reason}", style="dim")
+
+
+def hit_line(hit: Hit) -> Styled:
+    """A recalled passage in one line: its score, what that is made of, and its first words."""
+    parts = asdict(hit.parts)
+    made = " ".join(f"{name} {parts[name]:.2f}" for name in _PARTS if parts[name] and parts[name] != 1.0)
+    line = Styled(f"    {hit.score:.2f} ", style="magenta").append(f"[{made}] ", style="dim")
+    line.append(f"{human_time(hit.time)} {printable(hit.speaker)} ", style="dim")
+    return line.append(" ".join(printable(hit.text).split())[:200])

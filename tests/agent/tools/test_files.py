@@ -1,0 +1,187 @@
+"""`read`, `write` and `edit`."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.agent.paths import Bounds
+from holdfast.agent.tools import Toolbox, flush_tools
+from holdfast.agent.tools.files import MOST_BYTES, MOST_LINES, file_tools, page
+from holdfast.messages import ToolCall, ToolResult
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Toolbox:
+    """The tools over an empty workspace."""
+    return Toolbox(offers=file_tools(Bounds(root=tmp_path)))
+
+
+def use(box: Toolbox, name: str, **arguments: Any) -> ToolResult:
+    """Call a tool."""
+    return box.run(ToolCall(id="c", name=name, arguments=arguments))
+
+
+def fails(box: Toolbox, name: str, **arguments: Any) -> str:
+    """Call a tool that must fail; what it says is returned."""
+    result = use(box, name, **arguments)
+    assert result.is_error
+    return result.text
+
+
+class TestRead:
+    """Reading."""
+
+    def test_a_file_as_it_is(self, box: Toolbox, tmp_path: Path) -> None:
+        """A short file is shown whole, without numbers, so that it can be copied into an edit."""
+        (tmp_path / "a").write_text("one\n二\n\tthree", "utf-8")
+        assert use(box, "read", path="a").text == "one\n二\n\tthree"
+
+    def test_an_empty_file(self, box: Toolbox, tmp_path: Path) -> None:
+        """An empty file is said to be empty."""
+        (tmp_path / "a").touch()
+        assert use(box, "read", path="a").text == "(empty)"
+
+    def test_some_lines(self, box: Toolbox, tmp_path: Path) -> None:
+        """Offset and limit choose lines; the note says how to go on."""
+        (tmp_path / "a").write_text("".join(f"line {n}\n" for n in range(1, 11)), "utf-8")
+        shown = use(box, "read", path="a", offset=3, limit=2).text
+        assert shown == "line 3\nline 4\n\n[lines 3-4 of a; more follows: offset=5 goes on]"
+        assert use(box, "read", path="a", offset=9, limit=2).text == "line 9\nline 10\n"
+        assert "it ends at line 10" in fails(box, "read", path="a", offset=11)
+
+    def test_a_big_file_comes_in_parts_that_cover_it(self, box: Toolbox, tmp_path: Path) -> None:
+        """Reading on from note to note gives back every line."""
+        lines = [f"{n} {'x' * (n % 90)}\n" for n in range(1, 6001)]
+        (tmp_path / "a").write_text("".join(lines), "utf-8")
+        seen, offset = "", 1
+        while True:
+            text = use(box, "read", path="a", offset=offset).text
+            body, mark, note = text.partition("\n\n[lines ")
+            seen += body + ("\n" if mark else "")
+            if not mark:
+                break
+            offset = int(note.partition("offset=")[2].split()[0])
+        assert seen == "".join(lines)
+
+    def test_a_very_long_line(self, box: Toolbox, tmp_path: Path) -> None:
+        """Of a line longer than a page the beginning is shown, and that it is cut; what follows can be reached."""
+        (tmp_path / "a").write_text("x" * 200_000 + "\nnext\n", "utf-8")
+        shown = use(box, "read", path="a").text
+        assert shown.startswith("x" * MOST_BYTES + "\n\n[lines 1-1")
+        assert "cut -c" in shown
+        assert use(box, "read", path="a", offset=2).text == "next\n"
+
+    def test_no_more_than_a_page_is_held(self) -> None:
+        """Lines and bytes are both limited, whatever is asked for."""
+        found = page(BytesIO(b"\n" * 10_000), offset=1, limit=9_000)
+        assert (found.last, found.more) == (MOST_LINES, True)
+
+    def test_what_is_not_text_is_refused(self, box: Toolbox, tmp_path: Path) -> None:
+        """A binary file is not shown; bytes that are no UTF-8 are, as far as they can be."""
+        (tmp_path / "a").write_bytes(b"\x7fELF\0\0")
+        (tmp_path / "b").write_bytes(b"caf\xe9")
+        assert "not text" in fails(box, "read", path="a")
+        assert use(box, "read", path="b").text == "caf\ufffd"
+
+    def test_out_of_bounds(self, box: Toolbox) -> None:
+        """The workspace cannot be left."""
+        assert "outside of the workspace" in fails(box, "read", path="../x")
+
+
+class TestWrite:
+    """Writing."""
+
+    def test_a_file_is_written_whole(self, box: Toolbox, tmp_path: Path) -> None:
+        """New contents take the place of the old, folders are made."""
+        assert use(box, "write", path="d/a.md", content="計画\n").text == "Wrote 3 characters to d/a.md."
+        use(box, "write", path="d/a.md", content="two")
+        assert (tmp_path / "d" / "a.md").read_text("utf-8") == "two"
+
+    def test_half_characters_are_refused(self, box: Toolbox, tmp_path: Path) -> None:
+        """What no file can hold is an error, and nothing is written."""
+        assert "half of a character" in fails(box, "write", path="a", content="\ud800")
+        assert not (tmp_path / "a").exists()
+
+    def test_a_read_only_workspace_offers_reading_alone(self, tmp_path: Path) -> None:
+        """Where nothing may be written, no tool offers to."""
+        offers = file_tools(Bounds(root=tmp_path, writable=False))
+        assert [each.tool.name for each in offers] == ["read"]
+
+
+class TestEdit:
+    """Editing."""
+
+    def test_a_passage_is_replaced(self, box: Toolbox, tmp_path: Path) -> None:
+        """The one place where it stands is changed, and named."""
+        (tmp_path / "a").write_text("one\ntwo 二\nthree\n", "utf-8")
+        assert (
+            use(box, "edit", path="a", oldText="two 二", newText="2\n2b").text == "Replaced the passage at line 2 of a."
+        )
+        assert (tmp_path / "a").read_text("utf-8") == "one\n2\n2b\nthree\n"
+
+    def test_line_breaks_of_the_file_are_kept(self, box: Toolbox, tmp_path: Path) -> None:
+        """In a file with CRLF, a passage written with LF is found and replaced in its own way."""
+        (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n")
+        use(box, "edit", path="a", oldText="one\ntwo", newText="1\n2\n2b")
+        assert (tmp_path / "a").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\n2b\r\nthree\r\n"
+        use(box, "edit", path="a", oldText="three", newText="3\n4")
+        assert (tmp_path / "a").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\n2b\r\n3\r\n4\r\n"
+        (tmp_path / "b").write_bytes(b"mixed\r\nand\nplain")
+        use(box, "edit", path="b", oldText="and\nplain", newText="x\ny")
+        assert (tmp_path / "b").read_bytes() == b"mixed\r\nx\ny"
+
+    @pytest.mark.parametrize(
+        ("old", "new", "fix"),
+        [
+            ("x", "y", "stands 2 times"),
+            ("aa", "y", "stands 2 times"),
+            ("none", "y", "does not stand"),
+            ("", "y", "is empty"),
+            ("x", "x", "the same"),
+        ],
+    )
+    def test_what_is_not_clear_changes_nothing(
+        self, box: Toolbox, tmp_path: Path, old: str, new: str, fix: str
+    ) -> None:
+        """A passage that stands nowhere, or more than once, is an error that says what to do."""
+        (tmp_path / "a").write_text("x aaa x", "utf-8")
+        assert fix in fails(box, "edit", path="a", oldText=old, newText=new)
+        assert (tmp_path / "a").read_text("utf-8") == "x aaa x"
+
+    def test_files_that_cannot_be_edited(self, box: Toolbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A missing file is named as such, and one that is too large for memory is left alone."""
+        assert "no such file" in fails(box, "edit", path="a", oldText="x", newText="y")
+        monkeypatch.setattr("holdfast.agent.tools.files.LARGEST_EDIT", 10)
+        (tmp_path / "a").write_text("x" * 11, "utf-8")
+        assert "too large" in fails(box, "edit", path="a", oldText="x", newText="y")
+
+
+class TestFlush:
+    """What an agent may do before its history is compacted."""
+
+    NOTE = "memory/2026-02-10.md"
+
+    def test_the_days_note_only_grows(self, tmp_path: Path) -> None:
+        """Each write is added after a blank line; the note is made where it is missing."""
+        box = flush_tools(Bounds(root=tmp_path), note=self.NOTE)
+        for text in ("## Decisions\n- 用 PostgreSQL\n", "more", "again"):
+            assert use(box, "write", path=f"./{self.NOTE}", content=text).text.startswith("Added")
+        assert (tmp_path / self.NOTE).read_text("utf-8") == "## Decisions\n- 用 PostgreSQL\n\nmore\n\nagain\n"
+
+    def test_a_note_without_a_last_line_break(self, tmp_path: Path) -> None:
+        """What a person wrote stays as it is, and is not run together with what is added."""
+        (tmp_path / "memory").mkdir()
+        (tmp_path / self.NOTE).write_text("mine", "utf-8")
+        use(flush_tools(Bounds(root=tmp_path), note=self.NOTE), "write", path=self.NOTE, content="added")
+        assert (tmp_path / self.NOTE).read_text("utf-8") == "mine\n\nadded\n"
+
+    def test_nothing_else_can_be_done(self, tmp_path: Path) -> None:
+        """Other files cannot be written, and there is no other tool than reading."""
+        box = flush_tools(Bounds(root=tmp_path), note=self.NOTE)
+        (tmp_path / "MEMORY.md").write_text("kept", "utf-8")
+        for path in ("MEMORY.md", "memory/2026-02-10-2.md", "MEMORY/2026-02-10.md"):
+            assert f"only {self.NOTE}" in fails(box, "write", path=path, content="x")
+        assert use(box, "read", path="MEMORY.md").text == "kept"
+        assert [tool.name for tool in box.tools()] == ["read", "write"]
