@@ -1,8 +1,9 @@
-"""A provider on this machine: a real HTTP server that speaks both wire formats and follows a script.
+"""A provider on this machine: a real HTTP server that speaks the providers' wire formats and follows a script.
 
     with ScriptedProvider(["Hello!", overflow(), Said(calls=(call,))]) as provider:
         model = AnthropicModel("claude-x", api_key="k", base_url=provider.url)          # /v1/messages
         model = OpenAIModel("gpt-x", api_key="k", base_url=f"{provider.url}/v1")         # /v1/chat/completions
+        model = ResponsesModel("gpt-x", api_key="k", base_url=f"{provider.url}/v1")      # /v1/responses
         ...
         assert provider.bodies[0]["messages"] == [...]
 
@@ -35,13 +36,26 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelTimeoutError
-from holdfast.formats.wire import encode_arguments, object_arguments
-from holdfast.messages import ToolCall, Usage
+from holdfast.errors import ModelError, ModelOverflowError
 from holdfast.models.steps import Hang, Said
+from scripted_wire import (
+    Event,
+    anthropic_events,
+    anthropic_message,
+    error_answer,
+    openai_events,
+    openai_message,
+    responses_events,
+    responses_message,
+)
 
-Event = tuple[str | None, Any]
-"""The name of a server-sent event, and its data: JSON, or text that is sent as it is."""
+_LONGEST = 60.0
+_STREAMED = {
+    "/messages": anthropic_events,
+    "/chat/completions": openai_events,
+    "/responses": responses_events,
+}
+_WHOLE = {"/messages": anthropic_message, "/chat/completions": openai_message, "/responses": responses_message}
 
 
 @dataclass(frozen=True)
@@ -134,165 +148,6 @@ class ScriptedProvider:
             return next(self._script, over)
 
 
-# --- what a step looks like on the wire --------------------------------------
-
-_LONGEST = 60.0
-_STOPS = {"end": "end_turn", "length": "max_tokens", "tools": "tool_use"}
-_FINISHES = {"end": "stop", "tools": "tool_calls", "refusal": "content_filter"}
-
-
-def _usage(said: Said) -> Usage:
-    return said.usage or Usage(input=11, output=7)
-
-
-def _stop(said: Said) -> str:
-    return said.stop or ("tools" if said.calls else "end")
-
-
-def _halves(text: str) -> Iterator[str]:
-    """A text in two pieces, as arguments arrive."""
-    middle = len(text) // 2
-    return filter(None, (text[:middle], text[middle:]))
-
-
-def anthropic_events(said: Said, *, model: str = "scripted") -> Iterator[Event]:
-    """A reply as the Messages API streams it."""
-    usage = _usage(said)
-    start = {
-        "input_tokens": usage.input,
-        "cache_read_input_tokens": usage.cache_read,
-        "cache_creation_input_tokens": usage.cache_write,
-        "output_tokens": 1,
-    }
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "usage": start}
-    yield "message_start", {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None}}
-    yield "ping", {"type": "ping"}
-    for index, (block, deltas) in enumerate(_blocks(said)):
-        yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": block}
-        for delta in deltas:
-            yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
-        yield "content_block_stop", {"type": "content_block_stop", "index": index}
-    stop = _STOPS.get(_stop(said), _stop(said))
-    ending = {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": usage.output}}
-    yield "message_delta", {"type": "message_delta", **ending}
-    yield "message_stop", {"type": "message_stop"}
-
-
-def _blocks(said: Said) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Each content block as it begins, and what is added to it."""
-    if said.thinking:
-        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _halves(said.thinking)]
-        seal = [{"type": "signature_delta", "signature": said.signature or "sealed"}]
-        yield {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, *seal]
-    if said.words:
-        yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in said.arriving]
-    for call in said.calls:
-        block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-        yield block, [{"type": "input_json_delta", "partial_json": piece} for piece in _halves(_arguments(call))]
-
-
-def _arguments(call: ToolCall) -> str:
-    return encode_arguments(call.arguments)
-
-
-def openai_events(said: Said, *, model: str = "scripted") -> Iterator[Event]:
-    """A reply as Chat Completions streams it."""
-    chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
-
-    def delta(content: Mapping[str, Any], finish: str | None = None) -> Event:
-        return None, {**chunk, "choices": [{"index": 0, "delta": content, "finish_reason": finish}]}
-
-    yield delta({"role": "assistant", "content": ""})
-    for piece in _halves(said.thinking):
-        yield delta({"reasoning_content": piece})
-    for piece in said.arriving:
-        yield delta({"content": piece})
-    for index, call in enumerate(said.calls):
-        begin = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
-        yield delta({"tool_calls": [begin]})
-        for piece in _halves(_arguments(call)):
-            yield delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield delta({}, _FINISHES.get(_stop(said), _stop(said)))
-    yield None, {**chunk, "choices": [], "usage": _openai_usage(said)}
-    yield None, "[DONE]"
-
-
-def _openai_usage(said: Said) -> dict[str, Any]:
-    usage = _usage(said)
-    sent = usage.input + usage.cache_read
-    return {
-        "prompt_tokens": sent,
-        "completion_tokens": usage.output,
-        "total_tokens": sent + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read},
-    }
-
-
-def anthropic_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
-    """A reply as the Messages API sends it in one piece."""
-    usage = _usage(said)
-    content: list[dict[str, Any]] = []
-    if said.thinking:
-        content.append({"type": "thinking", "thinking": said.thinking, "signature": said.signature or "sealed"})
-    if said.words:
-        content.append({"type": "text", "text": said.words})
-    for call in said.calls:
-        given = object_arguments(call.arguments)
-        content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": content,
-        "stop_reason": _STOPS.get(_stop(said), _stop(said)),
-        "stop_sequence": None,
-        "usage": {"input_tokens": usage.input, "output_tokens": usage.output},
-    }
-
-
-def openai_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
-    """A reply as Chat Completions sends it in one piece."""
-    message: dict[str, Any] = {"role": "assistant", "content": said.words or None}
-    if said.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
-            for call in said.calls
-        ]
-    choice = {"index": 0, "message": message, "finish_reason": _FINISHES.get(_stop(said), _stop(said))}
-    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model}
-    return {**head, "choices": [choice], "usage": _openai_usage(said)}
-
-
-def error_answer(error: ModelError, *, anthropic: bool) -> Raw:
-    """The answer that stands for an error, as each provider gives it."""
-    status, kind, words = _error(error, anthropic=anthropic)
-    wait = error.retry_after if isinstance(error, ModelBusyError) else None
-    headers = {} if wait is None else {"retry-after": f"{wait:g}"}
-    if anthropic:
-        body: dict[str, Any] = {"type": "error", "error": {"type": kind, "message": words}}
-    else:
-        body = {"error": {"message": words, "type": "invalid_request_error", "param": None, "code": kind}}
-    return Raw(status, body, headers)
-
-
-def _error(error: ModelError, *, anthropic: bool) -> tuple[int, str, str]:
-    """Status, kind and words."""
-    if isinstance(error, ModelOverflowError):
-        requested, limit = error.requested or 9_000, error.limit or 8_192
-        if anthropic:
-            return 400, "invalid_request_error", f"prompt is too long: {requested} tokens > {limit} maximum"
-        words = f"This model's maximum context length is {limit} tokens. However, you requested {requested} tokens."
-        return 400, "context_length_exceeded", words
-    if isinstance(error, ModelBusyError):
-        overloaded = error.status == 529
-        kind = "overloaded_error" if overloaded else "rate_limit_error" if anthropic else "rate_limit_exceeded"
-        return error.status or 429, kind, "Overloaded" if overloaded else "Rate limit reached for requests"
-    if isinstance(error, ModelTimeoutError):
-        return 504, "timeout_error", "The request timed out"
-    return error.status or 400, "invalid_request_error", "messages: at least one message is required"
-
-
 # --- the server --------------------------------------------------------------
 
 
@@ -314,33 +169,29 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
 
 
 def _answer(to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], closing: threading.Event) -> None:
-    anthropic = to.path.endswith("/messages")
+    path = to.path.removeprefix("/v1")
     if isinstance(step, str):
         step = Said(text=step)
     if isinstance(step, ModelError):
-        step = error_answer(step, anthropic=anthropic)
+        step = Raw(*error_answer(step, anthropic=path == "/messages"))
+    model = str(body.get("model"))
     match step:
         case Raw():
             _send(to, step)
         case Said() if body.get("stream"):
-            _stream(to, _events(step, body, anthropic=anthropic))
+            _stream(to, _STREAMED[path](step, model=model))
         case Said():
-            model = str(body.get("model"))
-            _send(to, Raw(200, (anthropic_message if anthropic else openai_message)(step, model=model)))
+            _send(to, Raw(200, _WHOLE[path](step, model=model)))
         case Events():
             _stream(to, iter(step.events))
         case Cut():
-            _stream(to, _events(step.said, body, anthropic=anthropic), most=step.after, cleanly=step.cleanly)
+            _stream(to, _STREAMED[path](step.said, model=model), most=step.after, cleanly=step.cleanly)
         case Hang():
             _begin(to)
             _write_event(to, "ping", {"type": "ping"})
             closing.wait(_LONGEST)
         case Mute():
             closing.wait(_LONGEST)
-
-
-def _events(said: Said, body: dict[str, Any], *, anthropic: bool) -> Iterator[Event]:
-    return (anthropic_events if anthropic else openai_events)(said, model=str(body.get("model")))
 
 
 def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:

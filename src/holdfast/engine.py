@@ -31,11 +31,11 @@ from holdfast.learner import jobs, learn
 from holdfast.memory.memory import Memory
 from holdfast.memory.noise import unwrap
 from holdfast.memory.recall import Recall
-from holdfast.memory.request import question, request_of
+from holdfast.memory.request import Request, question, request_of
 from holdfast.models.base import Model
 from holdfast.report import ContextReport
 from holdfast.settings import Settings
-from holdfast.store.base import Record, Scope, Select
+from holdfast.store.base import FactRow, Record, Scope, Select
 from holdfast.tokens import TokenCounter, count_json, counter
 from holdfast.turn import Turn
 from holdfast.window import Window
@@ -145,6 +145,7 @@ class Engine(Asking):
         provider: str | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         overhead: int = 0,
+        facts: Sequence[FactRow] = (),
         **whose: str,
     ) -> Window:
         """Make the window for the next request of a session out of its whole history.
@@ -157,6 +158,7 @@ class Engine(Asking):
             provider: Whose rules the window must keep; that of the messages unless given.
             tools: The definitions of tools that go into the request beside the messages, to be counted.
             overhead: Tokens of whatever else does.
+            facts: Facts from elsewhere that may be recalled beside the session's own.
             whose: `tenant`, `project` and `agent`, where memory is shared by several.
 
         Raises:
@@ -178,7 +180,7 @@ class Engine(Asking):
             new: tuple[Edit, ...] = ()
             finished = finish(said(items), provider)
         else:
-            items, new = self._manage(talk, limits, turn, now)
+            items, new = self._manage(talk, limits, turn, now, facts)
             with turn.step("verify"):
                 finished = talk.settled.finish(items, provider)
         if self._worker is not None and self._worker.trouble:
@@ -188,7 +190,7 @@ class Engine(Asking):
         return Window(items=items, provider=provider, finished=finished, report=report)
 
     def _manage(
-        self, talk: Conversation, limits: Budget, turn: Turn, now: int
+        self, talk: Conversation, limits: Budget, turn: Turn, now: int, facts: Sequence[FactRow]
     ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
         """Prune, trim, recall and place; every new edit is recorded before the window is sent."""
         query = _query(talk.items, most=self.settings.recall.query_messages)
@@ -208,7 +210,17 @@ class Engine(Asking):
         items, new = planned.items, planned.edits
         with turn.guard("recall"):
             room = allowance(items, limits, position=self.settings.recall.position)
-            edit = self._recall(query, items, room=room, talk=talk, turn=turn, now=now)
+            request = request_of(
+                self.settings,
+                query,
+                scope=talk.scope,
+                now=now,
+                cap=room,
+                in_window={item.id for item in items} | talk.quoted(items),
+                automatic=True,
+                facts=facts,
+            )
+            edit = self._recall(request, items, turn=turn)
             if edit is not None:
                 items, new = apply(items, [edit]), (*new, edit)
         with turn.guard("record"):
@@ -217,24 +229,14 @@ class Engine(Asking):
         talk.last_time = now
         return items, new
 
-    def _recall(
-        self, query: Sequence[str], items: Sequence[Item], *, room: int, talk: Conversation, turn: Turn, now: int
-    ) -> Edit | None:
-        if room < _LEAST_BLOCK or not any(query):
+    def _recall(self, request: Request, items: Sequence[Item], *, turn: Turn) -> Edit | None:
+        """The edit that places what memory says to the question; None where it says nothing."""
+        if request.cap < _LEAST_BLOCK or not any(request.texts):
             turn.recall = Recall(reason="this turn has its block already, or there is no room for one")
             return None
-        request = request_of(
-            self.settings,
-            query,
-            scope=talk.scope,
-            now=now,
-            cap=room,
-            in_window={item.id for item in items} | talk.quoted(items),
-            automatic=True,
-        )
         turn.recall = self.memory.recall(request)
-        if not turn.recall.block and len(query) > 1:  # what was said before may have led away from the question
-            turn.recall = self.memory.recall(replace(request, texts=query[-1:]))
+        if not turn.recall.block and len(request.texts) > 1:  # what was said before may have led away from the question
+            turn.recall = self.memory.recall(replace(request, texts=request.texts[-1:]))
         quoted = sorted({hit.message for hit in turn.recall.hits})
         position = self.settings.recall.position
         return place(items, turn.recall.block, position=position, ids=quoted, count=self._count)

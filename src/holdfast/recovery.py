@@ -13,6 +13,7 @@ from holdfast.engine import Engine, Window
 from holdfast.errors import CompactionError, ModelOverflowError, WindowTooSmallError
 from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.overflow import is_silent_overflow
+from holdfast.store.base import FactRow
 
 __all__ = ["Answer", "Ask", "ask"]
 
@@ -35,6 +36,7 @@ class Ask:
         cancel: When set, it is called off.
         on_text: Called with each piece of the answer.
         before_compact: Called before a compaction that an overflow makes necessary.
+        facts: Facts from elsewhere that may be recalled.
         project: Which project the session belongs to.
         agent: Which agent.
     """
@@ -47,6 +49,7 @@ class Ask:
     cancel: Event | None = None
     on_text: Callable[[str], None] | None = None
     before_compact: Callable[[], object] | None = None
+    facts: Sequence[FactRow] = ()
     project: str = ""
     agent: str = "main"
 
@@ -103,6 +106,7 @@ def _assembled(engine: Engine, messages: Sequence[Incoming], request: Ask, *, li
             limit=limit,
             provider=model.provider,
             tools=[_definition(tool) for tool in request.tools],
+            facts=request.facts,
             project=request.project,
             agent=request.agent,
         )

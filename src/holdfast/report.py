@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import msgspec
 
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item
+from holdfast.errors import FormatError
 from holdfast.memory.recall import Hit
 from holdfast.messages import ToolCall
 from holdfast.tokens import count_part, count_text
@@ -137,6 +140,14 @@ class ContextReport:
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The report that `to_json` wrote."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"not a report: {error}") from error
 
     def usage(self) -> dict[str, Any]:
         """The fields that Claude Code gives for `/context`, by the names it uses, in both of its forms."""

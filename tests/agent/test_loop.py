@@ -192,6 +192,17 @@ class TestRoom:
         assert sum("read-only" in notice for notice in desk.view.notices) == 1
 
 
+class TestMemories:
+    def test_what_the_agent_keeps_is_recalled_in_every_conversation(self, desk: Desk) -> None:
+        """A long-term memory comes into the block of a question that it has to do with, also after a reset."""
+        agent = desk.agent([calling("memory_store", text="The cat of the user is called Momo"), "Noted.", "Momo."])
+        agent.say("Please keep in mind what my cat is called.")
+        agent.reset()
+        agent.say("What is the cat of the user called?")
+        assert "called Momo" in prompts(agent)[-1].messages[-1].text
+        assert "called Momo" not in agent.history[0].text
+
+
 class TestReset:
     def test_a_new_conversation_knows_nothing_of_the_old_but_its_facts(self, desk: Desk) -> None:
         """The old transcript is kept, and what was learned in it is queued."""

@@ -20,7 +20,8 @@ from holdfast.messages import Message, Opaque, RedactedThinking, Text, Thinking,
 from holdfast.models.anthropic import AnthropicModel, request_body
 from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.steps import Said
-from scripted_provider import Cut, Event, Events, Raw, ScriptedProvider, Step
+from scripted_provider import Cut, Events, Raw, ScriptedProvider, Step
+from scripted_wire import Event
 
 EPHEMERAL = {"type": "ephemeral"}
 LS = Tool(name="ls", description="List.", parameters={"type": "object", "properties": {}})

@@ -13,6 +13,7 @@ from holdfast.messages import Text
 from holdfast.models.anthropic import AnthropicModel
 from holdfast.models.base import Model, Prompt, Reply
 from holdfast.models.openai import OpenAIModel
+from holdfast.models.openai_responses import ResponsesModel
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Scripted
 from holdfast.models.steps import Answer
@@ -40,6 +41,13 @@ def open_openai(steps: Sequence[Answer]) -> Iterator[Model]:
 
 
 @contextmanager
+def open_responses(steps: Sequence[Answer]) -> Iterator[Model]:
+    """OpenAI's SDK and its other interface against a provider on this machine."""
+    with ScriptedProvider(_served(steps)) as provider:
+        yield ResponsesModel("gpt-6-sol", api_key="key", base_url=f"{provider.url}/v1")
+
+
+@contextmanager
 def open_scripted(steps: Sequence[Answer]) -> Iterator[Model]:
     """The model for tests."""
     yield Scripted(steps)
@@ -51,7 +59,7 @@ def open_wrapped(steps: Sequence[Answer]) -> Iterator[Model]:
     yield Fallback([Retrying(model=Scripted(steps), attempts=1)])
 
 
-@pytest.mark.parametrize("open_model", [open_anthropic, open_openai, open_scripted, open_wrapped])
+@pytest.mark.parametrize("open_model", [open_anthropic, open_openai, open_responses, open_scripted, open_wrapped])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_a_model_keeps_every_contract(check: Check, open_model: Opener) -> None:
     """Each of our models keeps each contract of a model."""

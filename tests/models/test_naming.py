@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import holdfast.models
+from holdfast.context.windows import WINDOWS
 from holdfast.errors import InputError, SettingsError
 from holdfast.messages import Message, Text
 from holdfast.models import Echo, Fallback, Model, Prompt, Retrying, Scripted, context_tokens, open_model
 from holdfast.models.naming import ENDPOINTS
-from holdfast.models.windows import WINDOWS
 from holdfast.settings import Agent, Settings
 from scripted_provider import ScriptedProvider
 
@@ -33,6 +33,7 @@ def inside(model: Model) -> Model:
     [
         ("anthropic/claude-opus-5-5", "anthropic"),
         ("openai/gpt-6-sol", "openai_chat"),
+        ("openai-responses/gpt-6-sol", "openai_responses"),
         ("ollama/qwen3:8b", "openai_chat"),
         ("openrouter/anthropic/claude-opus-5.5", "openai_chat"),
         ("http://localhost:8080/v1#tiny", "openai_chat"),

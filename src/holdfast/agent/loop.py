@@ -14,6 +14,7 @@ from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Reply
 from holdfast.models.prices import cost
 from holdfast.recovery import Answer, Ask, ask
+from holdfast.store.base import FactRow
 from holdfast.tokens import count_text
 
 __all__ = ["HEARTBEAT", "Agent", "Turn"]
@@ -126,6 +127,7 @@ class Agent(Talk):
             cancel=self.cancel,
             on_text=show,
             before_compact=lambda: self.flush_if_due(coming=0, forced=True),
+            facts=self._memories(),
             agent=self.agent,
         )
         try:
@@ -136,6 +138,11 @@ class Agent(Talk):
         if shown := held.end():
             self.view.text(shown)
         return answer
+
+    def _memories(self) -> list[FactRow]:
+        """The agent's memories that may have to do with what the user said last."""
+        asked = next((message.text for message in reversed(self.history) if message.role == "user"), "")
+        return Memories(self.engine, self.agent).recallable(asked)
 
     def _broke_off(self, said: str) -> None:
         """Keep what was heard of a reply; it is marked as broken off."""

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from holdfast.agent.capture import CATEGORIES, IMPORTANCE, Captured, Category, capture
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError
-from holdfast.memory import block, facts
+from holdfast.memory import facts
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
 
 __all__ = ["Memories", "Remembered"]
@@ -124,18 +124,19 @@ class Memories:
         kept, is_new = self.store(found.text, category=found.category, importance=found.importance)
         return [kept] if is_new else []
 
-    def block(self, prompt: str) -> str:
-        """The block of memories to go with a prompt, or nothing. It is recalled text: the archive never takes it in."""
+    def recallable(self, prompt: str) -> list[FactRow]:
+        """The memories that may go into the recall block of a prompt, within the settings' room; best first."""
         settings = self.engine.settings.long_term
         if not (settings.enabled and settings.auto_recall) or len(prompt.strip()) < SHORTEST_PROMPT:
-            return ""
-        lines: list[block.Fact] = []
+            return []
+        rows = {row.id: row for row in self.engine.memory.facts(scope=self.scope)}
+        found: list[FactRow] = []
         room = settings.recall_max_chars
         for each in self.recall(prompt, limit=RECALLED, least=LEAST_RECALLED):
             room -= len(each.text)
             if room >= 0:
-                lines.append(block.Fact(type=each.category, text=each.text))
-        return block.render(lines, [])
+                found.append(rows[each.id])
+        return found
 
 
 def _remembered(row: FactRow, details: Mapping[str, Any]) -> Remembered:

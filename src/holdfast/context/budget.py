@@ -5,42 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.context.windows import context_tokens
 from holdfast.settings import Agent, Compaction, Recall, Settings
-from holdfast.settings.window import DEFAULT_CONTEXT_TOKENS
 
-__all__ = ["MODEL_WINDOWS", "Budget", "budget", "model_window"]
-
-MODEL_WINDOWS: Final[dict[str, int]] = {
-    "claude": 200_000,
-    "codestral": 256_000,
-    "deepseek": 128_000,
-    "gemini": 1_048_576,
-    "gemma-3": 131_072,
-    "glm-4": 131_072,
-    "glm-4.6": 200_000,
-    "gpt-3.5-turbo": 16_385,
-    "gpt-4": 8_192,
-    "gpt-4-0125": 128_000,
-    "gpt-4-1106": 128_000,
-    "gpt-4-turbo": 128_000,
-    "gpt-4.1": 1_047_576,
-    "gpt-4.5": 128_000,
-    "gpt-4o": 128_000,
-    "gpt-5": 400_000,
-    "gpt-oss": 131_072,
-    "grok-4": 256_000,
-    "kimi-k2": 262_144,
-    "llama-3": 131_072,
-    "mistral": 131_072,
-    "o1": 200_000,
-    "o1-mini": 128_000,
-    "o1-preview": 128_000,
-    "o3": 200_000,
-    "o4-mini": 200_000,
-    "qwen3": 131_072,
-    "qwen3-coder": 262_144,
-}
-"""Context windows by the beginning of a model's name; the longest that fits counts, settings count more."""
+__all__ = ["Budget", "budget"]
 
 _LEAST_PROMPT: Final = 8_000
 _SHORT_REPLY: Final = 4_000
@@ -111,14 +79,7 @@ def budget(settings: Settings, *, window: int | None = None, model: str | None =
 
 
 def _window(agent: Agent, model: str | None) -> int:
-    return agent.context_tokens or model_window(model or agent.model) or DEFAULT_CONTEXT_TOKENS
-
-
-def model_window(model: str | None) -> int | None:
-    """The window of a model, named with or without its provider; None where it is not known."""
-    name = (model or "").rsplit("/", 1)[-1].lower()
-    known = max((prefix for prefix in MODEL_WINDOWS if name.startswith(prefix)), key=len, default=None)
-    return None if known is None else MODEL_WINDOWS[known]
+    return context_tokens(model or agent.model or "", override=agent.context_tokens)
 
 
 def _reserve(compaction: Compaction, window: int) -> int:

@@ -6,7 +6,6 @@ Local and bounded: no model is asked. A question that has nothing to do with the
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from holdfast.memory.asking import Deadline, TooLateError, ask, inner
 from holdfast.memory.facts import FactHit
 from holdfast.memory.neighbours import with_neighbours
 from holdfast.memory.request import Request, order_of, question, request_of
+from holdfast.memory.weights import weights
 from holdfast.search import gate
 from holdfast.search.columns import Columns, Floats
 from holdfast.search.dates import pointed_at
@@ -29,12 +29,11 @@ from holdfast.search.fuse import Parts, Ranking, Signals, rank
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import LEAST, MOST, Candidate, Quote, pack
 from holdfast.store.base import Evidence, PassageText, Question, Select, Store
-from holdfast.text import is_unsegmented, terms
+from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text
 
 __all__ = ["Hit", "Recall", "Request", "order_of", "question", "recall", "request_of", "search"]
 
-_EARLIER: Final = 0.5
 _BATCH: Final = 32
 _KNOWN: Final = 0.6
 """The share of windows that must have a vector; with fewer, those that have none would be at a loss."""
@@ -67,6 +66,7 @@ class Recall:
         facts: The facts in it.
         hits: The passages in it, oldest first.
         relevance: How much the best passage has to do with the question, 0 to 1.
+        least: How much it must have to do with it for a block of passages, unless the request says otherwise.
         reason: Why there is no block, where there is none.
         notes: What was missing in the search itself, such as vectors.
     """
@@ -76,6 +76,7 @@ class Recall:
     facts: tuple[FactHit, ...] = ()
     hits: tuple[Hit, ...] = ()
     relevance: float = 0.0
+    least: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = ()
 
@@ -118,12 +119,14 @@ def recall(
 
 def _recall(store: Store, request: Request, embedder: Embedder | None, deadline: Deadline) -> Recall:
     found = _look(store, request, embedder, deadline)
-    known = facts.current(store.fetch(Select(kind="fact", scope=request.scope, across=request.across)))
+    rows = store.fetch(Select(kind="fact", scope=request.scope, across=request.across))
+    known = [*facts.current(rows), *request.facts]
     chosen_facts = facts.find(known, " ".join(request.texts), limit=request.max_facts) if known else []
-    relevance = gate.relevance(found.signals)
-    passed = relevance >= _least(request, found.signals) and len(found.ranking.order) > 0
+    silence = Recall(relevance=gate.relevance(found.signals), least=_least(request, found.signals), notes=found.notes)
+    passed = silence.relevance >= (silence.least if request.gate is None else request.gate)
+    passed = passed and len(found.ranking.order) > 0
     if not passed and not chosen_facts:
-        return Recall(relevance=relevance, reason="nothing in memory has to do with this", notes=found.notes)
+        return replace(silence, reason="nothing in memory has to do with this")
     room = request.cap - _measure(_FRAME)
     kept_facts = _fit_facts(chosen_facts, room * request.knowledge_share)
     room -= sum(_cost(hit) for hit in kept_facts)
@@ -132,13 +135,11 @@ def _recall(store: Store, request: Request, embedder: Embedder | None, deadline:
         reader = _Reader(store, request, found, deadline)
         quotes = pack(reader.sizes(), reader.read, room=room, weights=found.weights, measure=_measure)
     deadline.check()
-    return _compose(kept_facts, quotes, request=request, found=found, relevance=relevance)
+    return _compose(kept_facts, quotes, request=request, found=found, silence=silence)
 
 
 def _least(request: Request, signals: Signals) -> float:
     """The relevance from which on there is a block; the weighted formula has a test of its own for each passage."""
-    if request.gate is not None:
-        return request.gate
     return 0.0 if request.order.fusion == "weighted" else gate.least(signals)
 
 
@@ -147,13 +148,13 @@ _FRAME: Final = block.render([block.Fact(type="", text="")], [block.Detail(role=
 
 
 def _look(store: Store, request: Request, embedder: Embedder | None, deadline: Deadline) -> _Found:
-    weights = _weights(request.texts)
+    wanted_terms = weights(request.texts)
     asked = ask(embedder if request.texts else None, request.texts[-1] if request.texts else "", deadline=deadline)
     deadline.check()
     wanted = Question(
         scope=request.scope,
         across=request.across,
-        terms=weights,
+        terms=wanted_terms,
         vector=asked.vector,
         space=embedder.space if embedder is not None and asked.vector is not None else None,
     )
@@ -165,7 +166,7 @@ def _look(store: Store, request: Request, embedder: Embedder | None, deadline: D
         ranking = with_neighbours(ranking, signals, reach=request.neighbours)
     deadline.check()
     notes = tuple(note for note in (asked.note, missing) if note)
-    found = _Found(evidence, signals, ranking, weights, {}, notes)
+    found = _Found(evidence, signals, ranking, wanted_terms, {}, notes)
     return found if request.order.variety is None else _varied(store, request, found, request.order.variety)
 
 
@@ -215,15 +216,6 @@ def _trust(request: Request, embedder: Embedder | None) -> float:
         return 1.0
     letters = [character for character in request.texts[-1] if character.isalpha()]
     return 1 - sum(map(is_unsegmented, letters)) / len(letters) if letters else 1.0
-
-
-def _weights(texts: Sequence[str]) -> dict[str, float]:
-    """The terms of a question; those of earlier messages weigh less."""
-    weights: Counter[str] = Counter()
-    for age, text in enumerate(reversed(texts)):
-        for term, count in Counter(terms(text)).items():
-            weights[term] = max(weights[term], count * _EARLIER**age)  # type: ignore[assignment]  # counts by weight
-    return dict(weights)
 
 
 def _dates(request: Request, evidence: Evidence) -> list[tuple[int, int]]:
@@ -336,7 +328,7 @@ def _line(hit: FactHit) -> block.Fact:
 
 
 def _compose(
-    kept_facts: Sequence[FactHit], quotes: Sequence[Quote], *, request: Request, found: _Found, relevance: float
+    kept_facts: Sequence[FactHit], quotes: Sequence[Quote], *, request: Request, found: _Found, silence: Recall
 ) -> Recall:
     """The block of what was chosen. What the cap cannot hold after all goes, least relevant first."""
     columns, scores = found.signals.columns, found.ranking.scores
@@ -351,9 +343,9 @@ def _compose(
             break
         chosen = chosen[1:]
     if tokens > request.cap or not text:
-        return Recall(relevance=relevance, reason=f"nothing fits into {request.cap} tokens", notes=found.notes)
+        return replace(silence, reason=f"nothing fits into {request.cap} tokens")
     hits = tuple(_hit(found.texts[number], details[number].text, found.ranking) for number in ordered)
-    return Recall(block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits, relevance=relevance, notes=found.notes)
+    return replace(silence, block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits)
 
 
 def _minute(detail: block.Detail) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.search.columns import Bools, Columns
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.settings import Settings
-from holdfast.store.base import Scope
+from holdfast.store.base import FactRow, Scope
 from holdfast.text import terms
 
 __all__ = ["Bounds", "Request", "order_of", "question", "request_of"]
@@ -66,6 +66,7 @@ class Request:
         order: How passages are ordered.
         bounds: How much of the archive is searched.
         seconds: After so long there is no block; None to wait for it.
+        facts: Facts from elsewhere that may be in the block beside those of the scope.
     """
 
     texts: Sequence[str]
@@ -82,6 +83,7 @@ class Request:
     order: Order = field(default_factory=Order)
     bounds: Bounds = field(default_factory=Bounds)
     seconds: float | None = None
+    facts: Sequence[FactRow] = ()
 
 
 def request_of(
@@ -94,6 +96,7 @@ def request_of(
     across: bool | None = None,
     in_window: Collection[int] = (),
     automatic: bool = False,
+    facts: Sequence[FactRow] = (),
 ) -> Request:
     """A request as the settings want it.
 
@@ -115,6 +118,7 @@ def request_of(
         order=order_of(settings),
         bounds=bounds_of(settings),
         seconds=recall.deadline_ms / 1000 if automatic else None,
+        facts=facts,
     )
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.context.windows import context_tokens
+
 if TYPE_CHECKING:
     from holdfast.models.anthropic import AnthropicModel
     from holdfast.models.base import Model, Prompt, Reply, Tool
     from holdfast.models.echo import Echo
     from holdfast.models.naming import open_model
     from holdfast.models.openai import OpenAIModel
+    from holdfast.models.openai_responses import ResponsesModel
     from holdfast.models.retry import Fallback, Retrying
     from holdfast.models.scripted import Scripted
     from holdfast.models.steps import Hang, Said
-    from holdfast.models.windows import context_tokens
 
 __all__ = [
     "AnthropicModel",
@@ -28,6 +30,7 @@ __all__ = [
     "OpenAIModel",
     "Prompt",
     "Reply",
+    "ResponsesModel",
     "Retrying",
     "Said",
     "Scripted",
@@ -42,10 +45,10 @@ _HOMES: Final = {
     "echo": ("Echo",),
     "naming": ("open_model",),
     "openai": ("OpenAIModel",),
+    "openai_responses": ("ResponsesModel",),
     "retry": ("Fallback", "Retrying"),
     "scripted": ("Scripted",),
     "steps": ("Hang", "Said"),
-    "windows": ("context_tokens",),
 }
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
 

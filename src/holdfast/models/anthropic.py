@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any, Final
 
+from holdfast.context.windows import context_tokens
 from holdfast.errors import MissingExtraError
 from holdfast.formats import render_request
 from holdfast.formats.anthropic import read_block, read_usage
@@ -15,7 +16,6 @@ from holdfast.formats.wire import Json, decode_arguments, kind_of, object_argume
 from holdfast.messages import Message, Part, Text, ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.vendor import Vendor, ask, plain, replied, tls
-from holdfast.models.windows import context_tokens
 
 __all__ = ["AnthropicModel", "request_body"]
 
@@ -179,6 +179,9 @@ _FRAGMENTS: Final = {
 }
 
 
+_FIELDS: Final = frozenset({"text", "thinking", "signature"})
+
+
 @dataclass(slots=True)
 class _Block:
     """A content block in the making: how it began, and what was added to its fields."""
@@ -199,9 +202,8 @@ class _Block:
     def part(self) -> Part:
         added = {key: "".join(pieces) for key, pieces in self.added.items()}
         wire = {key: value for key, value in self.began.items() if value is not None}
-        for key in ("text", "thinking", "signature"):
-            if key in added:
-                wire[key] = wire.get(key, "") + added[key]
+        for key in _FIELDS & added.keys():
+            wire[key] = f"{wire.get(key, '')}{added[key]}"
         if self.citations:
             wire["citations"] = self.citations
         if not added.get("partial_json"):
@@ -235,7 +237,7 @@ class _Draft:
             case {"type": "content_block_delta", "index": int(index), "delta": Mapping() as delta}:
                 return self._blocks[index].add(delta) if index in self._blocks else ""
             case {"type": "message_delta", "delta": Mapping() as delta}:
-                self._stop = delta.get("stop_reason") or self._stop
+                self._stop = _text(delta.get("stop_reason")) or self._stop
                 self._count(event.get("usage"))
             case {"type": "message_stop"}:
                 self._ended = True
@@ -254,9 +256,13 @@ class _Draft:
         message = Message(
             role="assistant",
             parts=tuple(part for part in parts if not isinstance(part, Text) or part.text.strip()),
-            id=self._envelope.get("id"),
+            id=_text(self._envelope.get("id")),
             usage=read_usage(self._usage),
-            model=self._envelope.get("model"),
+            model=_text(self._envelope.get("model")),
             stop=self._stop,
         )
         return replied(message, _STOPS)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
+from holdfast.context.windows import context_tokens
 from holdfast.errors import SettingsError
 from holdfast.models.base import Model
 from holdfast.models.echo import Echo
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Scripted
-from holdfast.models.windows import context_tokens
 from holdfast.settings import Settings
 
 __all__ = ["ENDPOINTS", "Endpoint", "open_model"]
@@ -27,15 +27,20 @@ class Endpoint:
         url: Its usual address; empty where it has none.
         keys: The environment variables that may hold its key; empty where none is needed.
         address: The environment variable that names another address.
+        responses: Whether it is spoken to by Responses, not by Chat Completions.
     """
 
     url: str = ""
     keys: tuple[str, ...] = ()
     address: str = ""
+    responses: bool = False
 
+
+_OPENAI: Final = Endpoint(url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), address="OPENAI_BASE_URL")
 
 ENDPOINTS: Final = {
-    "openai": Endpoint(url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), address="OPENAI_BASE_URL"),
+    "openai": _OPENAI,
+    "openai-responses": replace(_OPENAI, responses=True),
     "compatible": Endpoint(address="OPENAI_BASE_URL"),
     "ollama": Endpoint(url="http://localhost:11434/v1", address="OLLAMA_HOST"),
     "llamacpp": Endpoint(url="http://localhost:8080/v1"),
@@ -148,6 +153,7 @@ def _anthropic(name: str, model: str, window: int | None, environ: Mapping[str, 
 
 def _compatible(name: str, model: str, endpoint: Endpoint, window: int | None, environ: Mapping[str, str]) -> Model:
     from holdfast.models.openai import OpenAIModel  # noqa: PLC0415 - asyncio is not for everybody
+    from holdfast.models.openai_responses import ResponsesModel  # noqa: PLC0415 - as above
 
     other = environ.get(endpoint.address, "") if endpoint.address else ""
     url = _address(other) or endpoint.url
@@ -155,7 +161,8 @@ def _compatible(name: str, model: str, endpoint: Endpoint, window: int | None, e
         raise SettingsError(f"no address: set the environment variable {endpoint.address}", source=name)
     needed = endpoint.keys and not other  # a server of one's own may need none
     key = _key(name, endpoint.keys, environ) if needed else environ.get("OPENAI_API_KEY")
-    return Retrying(model=OpenAIModel(model, name=name, api_key=key, base_url=url, context_tokens=window))
+    kind = ResponsesModel if endpoint.responses else OpenAIModel
+    return Retrying(model=kind(model, name=name, api_key=key, base_url=url, context_tokens=window))
 
 
 def _address(value: str) -> str:

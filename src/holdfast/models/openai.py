@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
 from typing import Any, Final
 
-from holdfast.errors import MissingExtraError
+from holdfast.context.windows import context_tokens
 from holdfast.formats import read, render_request
 from holdfast.formats.openai_chat import read_usage
 from holdfast.formats.wire import Json, encode_arguments
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.vendor import Vendor, ask, plain, replied, tls
-from holdfast.models.windows import context_tokens
+from holdfast.models.openai_client import OWN_URL, connected, is_strict
+from holdfast.models.vendor import ask, replied
 
 __all__ = ["OpenAIModel", "request_body"]
 
 _PROVIDER: Final = "openai_chat"
-_OWN_URL: Final = "https://api.openai.com/v1"
 _STOPS: Final = {
     "stop": "end",
     "length": "length",
@@ -64,37 +63,18 @@ class OpenAIModel:
         extra: Mapping[str, Any] | None = None,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
-        try:
-            import openai  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise MissingExtraError("a model of OpenAI or of a local server", extra="openai") from None
         self._model = model
         self._name = name or f"openai/{model}"
-        self._own = base_url is None or base_url.rstrip("/") == _OWN_URL
+        self._own = base_url is None or base_url.rstrip("/") == OWN_URL
         self._context_tokens = context_tokens
         self._extra = dict(extra or {})
-
-        async def events(body: Json, seconds: float | None) -> AsyncIterator[Any]:
-            # A fresh client for each call: a pool of connections belongs to one event loop, and so to one call.
-            client = openai.AsyncOpenAI(
-                api_key=api_key or "none",
-                base_url=base_url or _OWN_URL,
-                max_retries=0,
-                timeout=openai.DEFAULT_TIMEOUT if seconds is None else seconds,
-                http_client=openai.DefaultAsyncHttpx2Client(verify=tls()),
-            )
-            async with client, await client.chat.completions.create(stream=True, **body) as stream:
-                async for event in stream:
-                    yield plain(event)
-
-        self._vendor = Vendor(
-            model=self._name,
-            events=events,
+        self._vendor = connected(
+            self._name,
+            create=lambda client, body: client.chat.completions.create(stream=True, **body),
             draft=partial(_Draft, new_id),
-            timeouts=(openai.APITimeoutError,),
-            broken=(openai.APIConnectionError,),
-            refusals=(openai.OpenAIError,),
             optional=_OPTIONAL,
+            api_key=api_key,
+            base_url=base_url,
         )
 
     @property
@@ -147,22 +127,9 @@ def request_body(prompt: Prompt, *, model: str, own: bool = True) -> dict[str, A
             for tool in prompt.tools
         ]
     if prompt.schema is not None:
-        schema = {"name": "answer", "schema": dict(prompt.schema), "strict": _is_strict(prompt.schema)}
+        schema = {"name": "answer", "schema": dict(prompt.schema), "strict": is_strict(prompt.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
-
-
-def _is_strict(schema: Any) -> bool:
-    """Tell whether a schema keeps OpenAI's rules for a promise: objects are closed, and every field is required."""
-    if isinstance(schema, list):
-        return all(map(_is_strict, schema))
-    if not isinstance(schema, Mapping):
-        return True
-    fields = schema.get("properties")
-    closed = not isinstance(fields, Mapping) or (
-        schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(fields)
-    )
-    return closed and all(map(_is_strict, schema.values()))
 
 
 # --- what comes in -----------------------------------------------------------
@@ -225,21 +192,22 @@ class _Draft:
         return content
 
     def _call(self, fragment: Json) -> _Call:
-        """The call that a fragment belongs to: the one of its index, unless its id says that another begins.
-
-        Where a server gives no index, a name begins a call.
-        """
+        """The call that a fragment belongs to: the one of its index, unless its id says that another begins."""
         index, call_id = fragment.get("index"), _text(fragment.get("id"))
-        if isinstance(index, int):
-            found = next((call for call in reversed(self._calls) if call.index == index), None)
-        else:
-            function = fragment.get("function")
-            begins = isinstance(function, Mapping) and bool(function.get("name"))
-            found = self._calls[-1] if self._calls and not begins else None
+        found = self._with_index(index) if isinstance(index, int) else self._last(fragment)
         if found is None or (call_id and found.id and call_id != found.id):
             found = _Call(index=index if isinstance(index, int) else len(self._calls))
             self._calls.append(found)
         return found
+
+    def _with_index(self, index: int) -> _Call | None:
+        return next((call for call in reversed(self._calls) if call.index == index), None)
+
+    def _last(self, fragment: Json) -> _Call | None:
+        """Where a server gives no index, a name begins a call, and what has none goes on with the last."""
+        function = fragment.get("function")
+        begins = isinstance(function, Mapping) and bool(function.get("name"))
+        return self._calls[-1] if self._calls and not begins else None
 
     def reply(self) -> Reply | None:
         """The whole reply; None where it broke off."""
@@ -258,8 +226,8 @@ class _Draft:
         message = replace(
             message,
             parts=tuple(part for part in message.parts if getattr(part, "text", "-")),
-            id=self._envelope.get("id"),
-            model=self._envelope.get("model"),
+            id=_text(self._envelope.get("id")) or None,
+            model=_text(self._envelope.get("model")) or None,
             usage=read_usage(self._envelope.get("usage")),
             stop=stop,
         )

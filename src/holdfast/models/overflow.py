@@ -145,7 +145,7 @@ class Numbers:
     requested: int | None = None
 
 
-_N: Final = r"(\d[\d,_]*)"
+_N: Final = r"(\d[\d,_]{0,19})"
 _BOTH: Final = tuple(  # what was requested comes first
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -202,4 +202,4 @@ def _first(patterns: Iterable[re.Pattern[str]], words: str) -> int | None:
 
 
 def _whole(digits: str) -> int:
-    return int(digits[:20].replace(",", "").replace("_", ""))
+    return int(digits.replace(",", "").replace("_", ""))
