@@ -13,8 +13,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP)
-	@$(BIN)/holdfast tokens examples/webhook.jsonl
-	@$(BIN)/holdfast show examples/webhook.jsonl
+	@$(BIN)/holdfast demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term

@@ -1,15 +1,16 @@
 """A few passages as ranking sees them, made where a test needs them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from holdfast.search.bm25 import decode_postings, encode_postings, score, term_id
+from holdfast.search.bm25 import score
 from holdfast.search.columns import Columns, PassageRow
 from holdfast.search.fuse import Signals
+from holdfast.search.postings import Postings, gather, term_id
 from holdfast.text import terms
 
 DAY = 86_400_000
@@ -50,12 +51,11 @@ def signals(
             window_lengths=(len(words),),
         )
         last[said.session] = columns.append(row)
-    numbers, lists = encode_postings(np.array(windows, np.uint32), np.array(found, np.int64))
-    known: Mapping[int, bytes] = dict(zip(numbers.tolist(), lists, strict=True))
+    lists = gather(np.array(windows, np.uint32), np.array(found, np.int64))
     visible = np.ones(len(passages), np.bool_)
     visible[list(hidden)] = False
     asked = Counter(terms(question))
-    postings = [(decode_postings([known[i]] if (i := term_id(term)) in known else []), n) for term, n in asked.items()]
+    postings = [(Postings.of(lists.of(term_id(term)), columns), float(weight)) for term, weight in asked.items()]
     vectors = None if cosine is None else np.array(cosine, np.float32)
-    keywords = score([(posting, float(weight)) for posting, weight in postings], columns, visible=visible)
+    keywords = score(postings, columns, visible=visible)
     return Signals(columns=columns, visible=visible, keywords=keywords, cosine=vectors, **more)

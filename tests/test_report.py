@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Block, Edit, Item, Trimmed
+from holdfast.errors import FormatError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from holdfast.report import NAMES, Category, ContextReport, breakdown, categories, change, workspace_files
+from holdfast.report import NAMES, Category, Change, ContextReport, breakdown, categories, change, workspace_files
 from holdfast.tokens import count_message
 
 BUDGET = Budget(
@@ -129,3 +134,16 @@ class TestReport:
         assert spoken == sum(one.tokens for one in items[1:])
         assert found.results_by_tool["read"] == items[3].tokens
         assert sum(found.calls_by_tool.values()) == found.tool_calls
+
+    def test_a_report_is_read_back_as_it_was_written(self) -> None:
+        """Also one of an older version, which has fewer fields; what is no report is an error."""
+        known = report(
+            categories=(Category(name="history", tokens=600),),
+            changes=(Change(kind="trimmed", ids=(1, 2), reason="oldest", tokens_before=9, tokens_after=0),),
+            milliseconds={"plan": 0.5},
+        )
+        written = json.loads(json.dumps(known.to_json()))
+        assert ContextReport.from_json(written) == known
+        assert ContextReport.from_json({key: written[key] for key in written if key not in {"files", "model"}}) == known
+        with pytest.raises(FormatError):
+            ContextReport.from_json({"turn": "one"})

@@ -27,7 +27,7 @@ def write(folder: Path, text: str, *, name: str = "holdfast.toml") -> Path:
 
 
 def refused(
-    path: Path | None = None, *, environ: Mapping[str, str] | None = None, said: Mapping[str, object] | None = None
+    path: Path | None = None, *, environ: Mapping[str, str] | None = None, said: Mapping[str, Any] | None = None
 ) -> SettingsError:
     """The error that these settings get."""
     with pytest.raises(SettingsError) as caught:

@@ -22,7 +22,7 @@ from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
 from holdfast.context.finish import finish
-from holdfast.context.place import allowance, place
+from holdfast.context.place import allowance, cleared, place
 from holdfast.context.plan import decide
 from holdfast.conversation import Conversation, Incoming
 from holdfast.errors import ModelError
@@ -209,20 +209,21 @@ class Engine(Asking):
             )
         items, new = planned.items, planned.edits
         with turn.guard("recall"):
-            room = allowance(items, limits, position=self.settings.recall.position)
+            room_made = cleared(items, limits, position=self.settings.recall.position)
+            shown = apply(items, room_made)
             request = request_of(
                 self.settings,
                 query,
                 scope=talk.scope,
                 now=now,
-                cap=room,
-                in_window={item.id for item in items} | talk.quoted(items),
+                cap=allowance(shown, limits, position=self.settings.recall.position),
+                in_window={item.id for item in shown} | talk.quoted(shown),
                 automatic=True,
                 facts=facts,
             )
-            edit = self._recall(request, items, turn=turn)
+            edit = self._recall(request, shown, turn=turn)
             if edit is not None:
-                items, new = apply(items, [edit]), (*new, edit)
+                items, new = apply(shown, [edit]), (*new, *room_made, edit)
         with turn.guard("record"):
             talk.record(new, memory=self.memory, time=now)
             talk.show(items, limit=limits.safe_limit)
@@ -232,7 +233,7 @@ class Engine(Asking):
     def _recall(self, request: Request, items: Sequence[Item], *, turn: Turn) -> Edit | None:
         """The edit that places what memory says to the question; None where it says nothing."""
         if request.cap < _LEAST_BLOCK or not any(request.texts):
-            turn.recall = Recall(reason="this turn has its block already, or there is no room for one")
+            turn.recall = Recall(reason="this question has its block already, or there is no room for one")
             return None
         turn.recall = self.memory.recall(request)
         if not turn.recall.block and len(request.texts) > 1:  # what was said before may have led away from the question

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from compaction.workshop import REQUEST, conversation, planned, summed_up
+from compaction.workshop import REQUEST, Summariser, conversation, good, planned, summed_up
+from holdfast.compaction import frame
 from holdfast.compaction.activity import activity
 from holdfast.compaction.digest import digest, outline, turns
 from holdfast.compaction.sections import HEADINGS, parse
+from holdfast.context.edits import Block
 from holdfast.messages import Message
 from holdfast.tokens import count_text
-from talk import answer, call, reply, results, user
+from talk import answer, call, items, reply, results, user
 
 CHINESE = [
     user("帮我修复 src/hooks/verify.py 里的签名验证，不要改测试文件。"),
@@ -155,3 +158,34 @@ def test_many_failures_and_files_are_counted() -> None:
     assert "make step79" in text
     assert "make step71:" not in text
     assert "and 20 more…" in text
+
+
+def test_what_was_open_stays_open_and_calls_that_wait_do_not() -> None:
+    """Open items of the summary before are carried, its next steps until something is answered, its calls never."""
+    waiting = "### In Progress\n- [ ] port the tests\n- called, not answered: x()"
+    before = f"{waiting}\n### Blocked\n- no key\n## Next Steps\n1. ship"
+    found = parse(made([user("and now the other thing please"), reply("ok")], previous=before))
+    assert found["### In Progress"] == ["- [ ] port the tests", "- no key"]
+    assert "## Next Steps" not in found
+    assert parse(made([user("and now the other thing please")], previous=before))["## Next Steps"] == ["1. ship"]
+
+
+def test_failures_are_told_until_their_command_goes_well() -> None:
+    """A failure of the summary before stays in the next one, unless the same command went through meanwhile."""
+    lines = "- …and 3 earlier ones\n- make deploy [exit 2]: no key\n- make test: boom"
+    before = f"## Tool Failures\n{lines}\n\n<read-files>\na.py\n</read-files>"
+    went_well = [reply("", call("m", "bash", command="make test")), results(answer("m", "fine"))]
+    talk = [user(REQUEST), reply("Looking. " * 200), *went_well, user("so?")]
+    text = summed_up(planned(talk, keep=10, previous=before), None).text
+    assert parse(frame.without_lists(text))["## Tool Failures"] == ["- make deploy [exit 2]: no key"]
+    assert "<read-files>\na.py\n</read-files>" in text
+
+
+def test_recalled_text_is_never_summarised() -> None:
+    """What was recalled beside a message is no part of history: neither the digest nor a model sees it."""
+    window = [replace(item, block=Block("SECRET RECALL", 9)) for item in items(conversation(5))]
+    made_plan = planned(window, keep=30)
+    model = Summariser(lambda _number, _prompt: good())
+    assert "SECRET RECALL" not in summed_up(made_plan, None).text
+    assert "SECRET RECALL" not in summed_up(made_plan, model).text
+    assert all("SECRET RECALL" not in message.text for prompt in model.prompts for message in prompt.messages)

@@ -16,9 +16,21 @@ def test_words_alone_are_judged_by_their_share() -> None:
 
 
 def test_vectors_count_as_far_as_words_go_with_them() -> None:
-    """A question in a script that the model does not know is like everything, and still has no block."""
-    assert gate.relevance(signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9])) < gate.LEAST
-    assert gate.relevance(signals(TALK, "where do we deploy", cosine=[0.6, 0.6, 0.6])) > gate.LEAST
+    """What is alike counts half without a word in common, and whole with all of them."""
+    assert gate.relevance(signals(TALK, "quantum", cosine=[0.4, 0.4, 0.4])) == pytest.approx(0.2)
+    assert gate.relevance(signals(TALK, "deploy Frankfurt", cosine=[0.4, 0.4, 0.4])) == pytest.approx(0.4)
+    assert gate.least(signals(TALK, "x", cosine=[0, 0, 0])) == gate.LEAST
+
+
+def test_where_vectors_know_nothing_words_decide() -> None:
+    """A question in a script that the model does not know is like everything, and has a block by its words alone."""
+    off = signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9], trust=0.0)
+    assert (gate.relevance(off), gate.least(off)) == (0, gate.LEAST_BY_SIGNS)
+    on = signals([*TALK, Said("東京の天気は晴れ")], "東京の天気", cosine=[0, 0, 0, 0], trust=0.0)
+    assert gate.relevance(on) > gate.LEAST_BY_SIGNS
+    mixed = signals(TALK, "deploy Frankfurt", cosine=[0.4, 0.4, 0.4], trust=0.5)
+    assert gate.relevance(mixed) == pytest.approx(0.7)
+    assert gate.LEAST < gate.least(mixed) < gate.LEAST_BY_SIGNS
 
 
 def test_what_may_not_be_seen_says_nothing() -> None:

@@ -15,9 +15,11 @@ from holdfast.search.postings import (
     chain,
     decode,
     encode,
+    find,
     gather,
     merge,
     pages,
+    pages_with,
     term_id,
     term_ids,
     windows_of_one,
@@ -85,7 +87,12 @@ class TestPages:
     @given(PAIRS)
     def test_a_page_comes_back(self, pairs: list[tuple[int, int]]) -> None:
         """What was put to rest is read back as it was."""
-        assert plain(decode(encode(made(pairs)))) == counted(pairs)
+        page = encode(made(pairs))
+        assert plain(decode(page)) == counted(pairs)
+        for term in range(-6, 14):
+            held = find(page, term)
+            found = list(zip(*(part.tolist() for part in held), strict=True)) if held else []
+            assert found == counted(pairs).get(term, [])
 
     def test_pages_hold_stretches_of_terms(self) -> None:
         """Many lists are cut into pages of one size, a long list into one of its own; together they are all of it."""
@@ -97,6 +104,14 @@ class TestPages:
         assert [term for term, _ in cut] == sorted(int(decode(data).terms[0]) for _, data in cut)
         assert plain(chain([decode(data) for _, data in cut])) == plain(lists)
 
+    @given(st.lists(PAIRS, max_size=4), st.sets(st.integers(0, 40), max_size=3))
+    def test_pages_that_say_something_of_windows_are_found(
+        self, runs: list[list[tuple[int, int]]], wanted: set[int]
+    ) -> None:
+        """Exactly those pages are named in which one of the windows stands."""
+        found = pages_with(np.array(sorted(wanted), np.int64), [encode(made(run)) for run in runs])
+        assert found == [n for n, run in enumerate(runs) if any(window in wanted for window, _ in run)]
+
     def test_nothing_makes_no_page(self) -> None:
         """No occurrences are no pages, and no pages are no lists."""
         assert list(pages(made([]))) == []
@@ -106,8 +121,10 @@ class TestPages:
     @pytest.mark.parametrize("data", [b"", b"\0" * 7, b"\1" + b"\0" * 9, encode(made([(1, 2)])) + b"\1"])
     def test_what_is_no_page_is_refused(self, data: bytes) -> None:
         """Bytes that do not have the length they say are an error, never lists."""
-        with pytest.raises(ValueError, match=r"page|buffer"):
+        with pytest.raises(ValueError, match="not the length"):
             decode(data)
+        with pytest.raises(ValueError, match="not the length"):
+            find(data, 2)
 
     def test_disorder_is_noticed(self) -> None:
         """Windows out of order or out of reach, and terms out of order, are not sound."""

@@ -66,6 +66,8 @@ class Talk:
     tools: Toolbox = field(default_factory=Toolbox)
     window: Window | None = None
     cancel: Event = field(default_factory=Event)
+    _system: Message | None = None
+    _overhead: int = 0
     _read_only_told: bool = False
 
     @classmethod
@@ -123,14 +125,17 @@ class Talk:
     @property
     def limits(self) -> Budget:
         """The limits of the window, tools counted."""
-        overhead = sum(count_json({"name": tool.name, **tool.parameters}) for tool in self.tools.tools())
-        return budget(self.settings, window=self.limit, overhead=overhead)
+        return budget(self.settings, window=self.limit, overhead=self._overhead)
 
     def messages(self) -> list[Message]:
         """The whole conversation as the engine is handed it, the system prompt first."""
+        return [self._system or self.system(), *self.history]
+
+    def system(self) -> Message:
+        """The system prompt, made of the workspace as it is now. A run has one, whatever its tools change."""
         now = self.sessions.clock()
         prompt = workspace.system_prompt(self.root, settings=self.settings, now=now, tools=self.tools.tools())
-        return [Message(role="system", parts=(Text(text=prompt),)), *self.history]
+        return Message(role="system", parts=(Text(text=prompt),))
 
     def seen(self) -> Window:
         """What the model saw last, or would see now if it has not been asked yet.
@@ -163,6 +168,7 @@ class Talk:
             confirm=self.confirm,
             agent=self.agent,
         )
+        self._overhead = sum(_tool_tokens(tool) for tool in self.tools.tools())
         context = opened.session.context()
         lost = context.compaction is not None and not self.engine.edits(session=self.session, agent=self.agent)
         path = [message for entry in opened.session.path() for message in messages_of(entry)]
@@ -207,9 +213,10 @@ class Talk:
         """Flush and compact, where the conversation has outgrown its window or is about to."""
         if len(self.history) <= 1:
             return
-        self.flush_if_due(coming=coming, heartbeat=heartbeat)
         limits = self.limits
-        if self.settings.compaction.enabled and self._size() + coming + limits.overhead > limits.compact_at:
+        used = self._used()
+        self._flush_if_due(used, coming=coming, heartbeat=heartbeat)
+        if self.settings.compaction.enabled and used + coming > limits.compact_at:
             try:
                 self.compact()
             except CompactionError as error:
@@ -217,8 +224,10 @@ class Talk:
             except ModelCancelledError:
                 self.view.notice("The compaction was called off. Nothing has changed.")
 
-    def _size(self) -> int:
-        return self.engine.size(self.messages(), session=self.session, limit=self.limit, agent=self.agent)
+    def _used(self) -> int:
+        """What the next request takes before anything is cut from it: the conversation and the tools."""
+        size = self.engine.size(self.messages(), session=self.session, limit=self.limit, agent=self.agent)
+        return size + self._overhead
 
     def compact(self, instructions: str | None = None) -> Compaction:
         """Let a summary stand for what is old, after the agent has written its notes.

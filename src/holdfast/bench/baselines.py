@@ -25,7 +25,8 @@ Place: TypeAlias = tuple[int, int]
 Baseline: TypeAlias = Callable[[Question, int], tuple[list[Place], dict[Place, int], str]]
 """A question and a cap to places by rank, quoted characters by place, and the block."""
 
-_TOKEN: Final = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+)|\\w+")
+_UNSPACED: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+_TOKEN: Final = re.compile(f"([{_UNSPACED}]+)|[^\\W{_UNSPACED}]+")
 _DAY: Final = 86400.0
 _LEAST: Final = 0.6
 """The plugin's least score, by the weights of the channels that found a hit."""

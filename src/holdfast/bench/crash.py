@@ -1,37 +1,36 @@
 """Kill a process in the middle of writing, again and again, and count what was acknowledged and is gone.
 
-Five kinds of work take turns: single appends, imports in bulk, a rebuild of the index, vectors saved to a VMEM
-file, and a migration. Each has a store of its own that lives through all of its kills.
+Nine kinds of work take turns. Five are the store's: single appends, imports in bulk, a rebuild of the index, vectors
+saved to a VMEM file, and a migration. Four are the engine's: requests, compactions by rule and by a model, and the
+reading of facts. Each has a store of its own that lives through all of its kills.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TypedDict
+from typing import Final
 
-from holdfast.errors import HoldfastError
+from holdfast.bench.crash_engine import ENGINE_TRIALS
+from holdfast.bench.crash_trial import READY, STORE, Crashes, Trial, messages, open_sqlite
 from holdfast.store import vmem
-from holdfast.store.base import Scope, Select, Store
+from holdfast.store.base import Select
 from holdfast.store.check import check
 from holdfast.store.connection import connect
 from holdfast.store.files import FilesStore
 from holdfast.store.schema import MIGRATIONS, migrate
-from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import reindex
 from holdfast.testing.opening import opened
-from holdfast.testing.processes import acknowledged_until_killed, child, crowd
-from holdfast.testing.rows import HERE, MODEL, asks, found, says, vectors
+from holdfast.testing.processes import crowd
+from holdfast.testing.rows import HERE, MODEL, says, vectors
 
 __all__ = ["Crashes", "measure"]
 
-STORE: Final = "store.db"
 STEPS: Final = 60
 """Migrations that a store of the migrating kind goes through."""
 _STEP: Final = (
@@ -39,22 +38,9 @@ _STEP: Final = (
 )
 LATER: Final = (*MIGRATIONS, *(_STEP.format(step) for step in range(STEPS)))
 WRITERS: Final = 8
-ENOUGH: Final = 20_000
-"""Rows after which a new store is begun."""
 MOST: Final = 1_000_000
 """More rows than any store of the migrating kind has."""
-_PAUSE: Final = 0.03
 _LONG: Final = 600.0
-_READY: Final = "ready"
-
-
-class Crashes(TypedDict):
-    """How often was killed, how many rows were acknowledged, how many of them are gone, how many stores broke."""
-
-    kills: int
-    acknowledged: int
-    lost: int
-    corrupt: int
 
 
 def measure(
@@ -82,69 +68,12 @@ def _add(counted: Crashes, found: Crashes) -> None:
 
 def _crowded(folder: Path, *, seconds: float) -> Crashes:
     try:
-        kept = crowd(_open_sqlite, folder, writers=WRITERS, turns=10**9, seconds=seconds)
+        kept = crowd(open_sqlite, folder, writers=WRITERS, turns=10**9, seconds=seconds)
     except AssertionError:
         return Crashes(kills=0, acknowledged=0, lost=0, corrupt=1)
-    with opened(_open_sqlite, folder) as store:
-        lost = len(kept.items() - _messages(store, across=True).items())
+    with opened(open_sqlite, folder) as store:
+        lost = len(kept.items() - messages(store, across=True).items())
     return Crashes(kills=0, acknowledged=len(kept), lost=lost, corrupt=int(not check(folder / STORE).sound))
-
-
-@dataclass(slots=True)
-class Trial:
-    """One kind of work, the store it is done on, and every row that was acknowledged there."""
-
-    place: Path
-    kept: dict[int, str] = field(default_factory=dict)
-    stores: int = 1
-
-    @property
-    def folder(self) -> Path:
-        """Where the store lies."""
-        folder = self.place / f"{self.stores}"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
-    def kill(self, number: int, chance: random.Random) -> Crashes:
-        """Start the work, kill it some moment later, look at what is left."""
-        if len(self.kept) > ENOUGH:  # looking at all of it would soon take longer than the work
-            self.kept, self.stores = {}, self.stores + 1
-        before = len(self.kept)
-        self.prepare(number)
-        with child(self.work(), self.folder, number) as (process, reports):
-            after, pause = chance.randint(1, self.most_reports()), chance.uniform(0, _PAUSE)
-            for report in acknowledged_until_killed(reports, process, after=after, pause=pause):
-                self.take(report)
-        try:
-            lost = self.missing()
-        except (HoldfastError, AssertionError):
-            return Crashes(kills=1, acknowledged=len(self.kept) - before, lost=0, corrupt=1)
-        return Crashes(kills=1, acknowledged=len(self.kept) - before, lost=lost, corrupt=0)
-
-    def prepare(self, number: int) -> None:
-        """Make ready what the work needs."""
-
-    def work(self) -> Callable[..., None]:
-        """What the process does until it is killed."""
-        raise NotImplementedError
-
-    def most_reports(self) -> int:
-        """After how many reports it is killed at the latest."""
-        return 60
-
-    def take(self, report: Any) -> None:
-        """Note what was acknowledged."""
-        if report != _READY:
-            number, text = report
-            self.kept[number] = text
-
-    def missing(self) -> int:
-        """How many acknowledged rows are not there any more; a store that is not whole raises."""
-        with opened(_open_sqlite, self.folder) as store:
-            lost = len(self.kept.items() - _messages(store).items())
-            assert set(self.kept) <= {*found(store.match(asks("killed"))), *([] if not lost else self.kept)}
-        assert check(self.folder / STORE).sound
-        return lost
 
 
 class Append(Trial):
@@ -172,7 +101,7 @@ class Reindex(Trial):
 
     def prepare(self, number: int) -> None:
         """Have something to index."""
-        with opened(_open_sqlite, self.folder) as store:
+        with opened(open_sqlite, self.folder) as store:
             texts = [f"killed {number} {part}" for part in range(200)]
             self.kept.update(zip(store.add([says(text) for text in texts]), texts, strict=True))
 
@@ -195,7 +124,7 @@ class Vmem(Trial):
     def missing(self) -> int:
         """How many messages and vectors are not there any more."""
         with FilesStore(self.folder) as store:
-            lost = len(self.kept.items() - _messages(store).items())
+            lost = len(self.kept.items() - messages(store).items())
         saved = vmem.read(self.folder / "vectors.bin")
         assert saved is None or saved.missing == 0
         return lost
@@ -208,7 +137,7 @@ class Migration(Trial):
         """An old store with something in it."""
         folder = self.folder / f"{number}"
         folder.mkdir(exist_ok=True)
-        with opened(_open_sqlite, folder) as store:
+        with opened(open_sqlite, folder) as store:
             rows = [says(f"killed {number} {part}") for part in range(200)]
             self.kept.update((number * MOST + kept, row.nonce) for kept, row in zip(store.add(rows), rows, strict=True))
 
@@ -231,30 +160,21 @@ class Migration(Trial):
         return len([number for number in self.kept if number // MOST == int(newest.name) and number % MOST not in held])
 
 
-TRIALS: Final = (Append, Import, Reindex, Vmem, Migration)
-
-
-def _open_sqlite(folder: Path) -> Store:
-    return SqliteStore(folder / STORE)
-
-
-def _messages(store: Store, *, across: bool = False) -> Mapping[int, str]:
-    scope = Scope(project=HERE.project) if across else HERE
-    return {row.id: row.message.text for row in store.fetch(Select(kind="message", scope=scope, across=across))}
+TRIALS: Final = (Append, Import, Reindex, Vmem, Migration, *ENGINE_TRIALS)
 
 
 # --- what the processes do -----------------------------------------------------
 
 
 def _append(folder: Path, kill: int, reports: Connection) -> None:
-    with opened(_open_sqlite, folder) as store:
+    with opened(open_sqlite, folder) as store:
         for turn in range(10**9):
             text = f"killed {kill} {turn}"
             reports.send((*store.add([says(text)]), text))
 
 
 def _import(folder: Path, kill: int, reports: Connection) -> None:
-    with opened(_open_sqlite, folder) as store:
+    with opened(open_sqlite, folder) as store:
         for turn in range(10**9):
             texts = [f"killed {kill} {turn} {part}" for part in range(700)]
             for number, text in zip(store.add([says(text) for text in texts]), texts, strict=True):
@@ -263,7 +183,7 @@ def _import(folder: Path, kill: int, reports: Connection) -> None:
 
 def _reindex(folder: Path, _: int, reports: Connection) -> None:
     while True:
-        reports.send(_READY)
+        reports.send(READY)
         reindex(folder / STORE)
 
 
@@ -280,6 +200,6 @@ def _vmem(folder: Path, kill: int, reports: Connection) -> None:
 def _migrate(folder: Path, kill: int, reports: Connection) -> None:
     path = folder / f"{kill}" / STORE
     with closing(connect(path, wait=60)) as connection:
-        reports.send(_READY)
+        reports.send(READY)
         migrate(connection, path=path, migrations=LATER)
         time.sleep(_LONG)

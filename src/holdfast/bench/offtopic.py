@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ def measure(
     """Ask every question of its own conversation, and of another; the JSON that `holdfast bench offtopic` prints.
 
     `kept` is the share of questions that get a block from their own conversation, `injected_offtopic` that of
-    those that get one from the other.
+    those that get one from the other. Where there is one conversation only, its halves are the two.
     """
+    if len(conversations) == 1:
+        conversations = [half for half in _halves(conversations[0]) if half.questions]
     if len(conversations) < 2:  # noqa: PLR2004 - one to ask, one to be asked
         raise InputError("off-topic questions need a data set of at least two conversations")
     own: list[bool] = []
@@ -43,6 +46,17 @@ def measure(
                     other.append(_gets_block(foreign, question, cap))
                     progress(1)
     return {"questions": len(own), "kept": _share(own), "injected_offtopic": _share(other)}
+
+
+def _halves(conversation: Conversation) -> tuple[Conversation, Conversation]:
+    """The first and the last sessions of a conversation, each with the questions that it alone answers."""
+    middle = len(conversation.sessions) // 2
+    first = [question for question in conversation.questions if all(place[0] < middle for place in question.evidence)]
+    last = [question for question in conversation.questions if all(place[0] >= middle for place in question.evidence)]
+    return (
+        Conversation(conversation.sessions[:middle], tuple(replace(question, limit=None) for question in first)),
+        Conversation(conversation.sessions[middle:], tuple(replace(question, limit=None) for question in last)),
+    )
 
 
 @contextmanager

@@ -18,12 +18,12 @@ import numpy as np
 from holdfast.bench.baselines import Baseline, plain_bm25, seed_formula
 from holdfast.bench.datasets import ANY_TURN, Conversation, Question, Turn
 from holdfast.memory import archive
+from holdfast.memory.embedding import vector_rows
 from holdfast.memory.recall import Request, recall, search
 from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.search.embed.hashed import HashEmbedder
-from holdfast.search.vectors import quantise
-from holdfast.store.base import MessageRow, PassageText, Scope, VectorRow
+from holdfast.store.base import MessageRow, Scope
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
@@ -54,12 +54,16 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a system gave for a question: places in order of rank, quoted characters by place, and the words."""
+    """What a system gave for a question: places in order of rank, quoted characters by place, and the words.
+
+    `told` is whether it would have said so by itself.
+    """
 
     ranked: list[Place]
     quoted: dict[Place, int]
     text: str
     milliseconds: float
+    told: bool = True
 
 
 Asked: TypeAlias = tuple[Question, Conversation, Answer]
@@ -115,14 +119,7 @@ def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> Message
 def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:
     """Give every passage its vectors."""
     while missing := store.without_vectors(embedder.space, limit=batch):
-        texts = [window for passage in missing for window in windows_of(passage)]
-        vectors = quantise(embedder.embed(texts, kind="passage"))
-        rows, start = [], 0
-        for passage in missing:
-            stop = start + len(passage.windows)
-            rows.append(VectorRow(space=embedder.space, passage=passage.number, vectors=vectors[start:stop]))
-            start = stop
-        store.add(rows)
+        store.add(vector_rows(missing, embedder))
 
 
 class Remembering:
@@ -144,12 +141,6 @@ class Remembering:
         new = [text for text in dict.fromkeys(texts) if text not in self._rows]
         self._rows.update(zip(new, self._embedder.embed(new, kind=kind), strict=True))
         return np.array([self._rows[text] for text in texts], np.float32).reshape(len(texts), self.space.dimension)
-
-
-def windows_of(passage: PassageText) -> list[str]:
-    """The texts of a passage's windows, with the speaker's name in front where there is one."""
-    name = "" if passage.speaker in {"user", "assistant", "tool", "system"} else f"{passage.speaker}: "
-    return [name + passage.text[start:stop] for start, stop in passage.windows]
 
 
 def measure(
@@ -176,7 +167,12 @@ def measure(
                     progress(1)
             held.store.close()
     systems = {name: asdict(_quality(rows)) for name, rows in asked.items()}
-    return {"questions": len(asked["holdfast"]), "cap": cap, "systems": systems}
+    return {
+        "questions": len(asked["holdfast"]),
+        "cap": cap,
+        "systems": systems,
+        "gated": _gated(asked["holdfast"]),
+    }
 
 
 def by_limit(conversation: Conversation) -> list[tuple[int, list[Question]]]:
@@ -199,7 +195,7 @@ def _ask(held: Archive, question: Question, cap: int) -> Answer:
         place = held.places[hit.message]
         quoted[place] = quoted.get(place, 0) + len(hit.text)
     order = list(dict.fromkeys(held.places[hit.message] for hit in ranked))
-    return Answer(order, quoted, found.block, spent)
+    return Answer(order, quoted, found.block, spent, told=found.relevance >= found.least)
 
 
 def _ask_baseline(baseline: Baseline, question: Question, cap: int) -> Answer:
@@ -222,6 +218,13 @@ def _quality(rows: Sequence[Asked]) -> Quality:
         query_ms_p50=round(float(np.percentile(times, 50)), 2),
         query_ms_p95=round(float(np.percentile(times, 95)), 2),
     )
+
+
+def _gated(rows: Sequence[Asked]) -> dict[str, float]:
+    """The share of questions that memory would answer by itself, and `r_cap` where the others have found nothing."""
+    told = [answer.told for _, _, answer in rows]
+    shares = [_shares(*row)[2] for row in rows]
+    return {"told": round(float(np.mean(told)), 4), "r_cap": round(float(np.mean(np.multiply(told, shares))), 4)}
 
 
 def _shares(question: Question, conversation: Conversation, answer: Answer) -> tuple[float, float, float, float]:

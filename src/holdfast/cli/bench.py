@@ -203,3 +203,80 @@ def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
         emit_json({**found, **machine()})
         return
     print_table({"random windows": found}, first="")
+
+
+@bench.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--limit", type=click.IntRange(min=4000), default=64_000, show_default=True, help="Tokens of the window.")
+@click.option("--reserve", type=click.IntRange(min=0), help="Tokens of it kept for the reply; default the settings'.")
+@click.option("--requests", "most", type=click.IntRange(min=1), help="Only so many requests of each conversation.")
+@as_json
+def cache(*, paths: tuple[Path, ...], limit: int, reserve: int | None, most: int | None, as_json: bool) -> None:
+    """What input tokens cost with the provider's prompt cache: without memory, recall at the head, at the tail."""
+    from holdfast.bench.cache import BASELINE, POLICIES, beginning, measure  # noqa: PLC0415 - as above
+    from holdfast.bench.turns import requests  # noqa: PLC0415 - as above
+
+    files = [found.path for path in paths for found in transcripts.sessions(path)]
+    talks = [beginning(transcripts.read(file).messages, most) for file in files]
+    total = len(POLICIES) * sum(1 for talk in talks for _ in requests(talk))
+    with Progress(total) as progress:
+        found = measure(talks, limit=limit, reserve=reserve, progress=lambda n: progress.advance(n, "requests"))
+    ratio = found["tail+sticky"]["of_append_only"]
+    if as_json:
+        emit_json({"files": len(files), "limit": limit, "policies": found, "ratio": ratio, **machine()})
+        return
+    print_table(found, first="policy")
+    console().print(f"\nprices: a token read from the cache 0.1, written to it 1.25; append-only is {BASELINE}")
+    console().print(f"recall at the tail with recorded edits costs {ratio:.2f} times an append-only conversation")
+
+
+@bench.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@as_json
+def facts(*, path: Path, as_json: bool) -> None:
+    """How good facts found by rule are on RealMem's files at PATH, and whether what is over is still shown."""
+    from holdfast.bench.facts import measure  # noqa: PLC0415 - as above
+
+    found = measure(path)
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    baseline = found.pop("baseline")
+    print_table({"rules": found, "every user sentence": baseline}, first="facts")
+
+
+@bench.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--limit", type=click.IntRange(min=8000), default=64_000, show_default=True, help="Tokens of the window.")
+@click.option("--talks", type=click.IntRange(min=1), default=3, show_default=True, help="Conversations to make.")
+@click.option("--each", type=click.IntRange(1, 4), default=3, show_default=True, help="Needles of a kind and distance.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def recover(*, paths: tuple[Path, ...], limit: int, talks: int, each: int, seed: int, as_json: bool) -> None:
+    """How much of what was said in passing can be had back after 1 to 20 compactions of the transcripts in PATHS."""
+    from holdfast.bench.recover import ROUNDS, conversations, measure  # noqa: PLC0415 - as above
+
+    files = [found.path for path in paths for found in transcripts.sessions(path)]
+    joined = conversations([transcripts.read(file).messages for file in files], count=talks, seed=seed)
+    with Progress(2 * ROUNDS * len(joined)) as progress:
+        useless, digest = (
+            measure(
+                joined,
+                useless=kind,
+                limit=limit,
+                each=each,
+                seed=seed,
+                progress=lambda n: progress.advance(n, "compactions"),
+            )
+            for kind in (True, False)
+        )
+    if as_json:
+        data = {"files": len(files), "conversations": len(joined), "limit": limit, **machine()}
+        emit_json({"summariser": "useless", **useless, "digest": digest, **data})
+        return
+    for title, found in (("every summary is one useless sentence", useless), ("summaries by rule", digest)):
+        console().print(f"{title}; {found['needles']} needles, at most {found['cap']:,} tokens recalled", style="bold")
+        for first, key in (("compactions", "by_compactions"), ("type", "by_type"), ("tokens since", "by_distance")):
+            print_table(found[key], first=first)
+            console().print()
+        console().print(f"blocks for questions that are off topic: {found['offtopic_injected']:.1%}\n")

@@ -12,9 +12,12 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast.cli.grid import LOOKS, cells, draw, legend, rows_as_data
+from holdfast.cli.opening import open_memory
 from holdfast.cli.output import as_json, console, emit_json, human_time, human_tokens, printable
 from holdfast.cli.plot import plural
 from holdfast.cli.trial import Trial, play_file, plays
+from holdfast.engine import Engine
+from holdfast.errors import InputError
 from holdfast.memory.recall import Hit
 from holdfast.report import Change, ContextReport, breakdown
 
@@ -31,27 +34,58 @@ _SIGNS: Final = {
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @plays
+@click.option("--session", help="Instead of a FILE: a stored session.")
+@click.option("--project", default="", help="Whose memory: the project.")
+@click.option("--agent", default="main", show_default=True, help="Whose memory: the agent.")
 @as_json
-def context(*, file: Path, as_json: bool, **options: Any) -> None:
-    """Draw the window of a request of the transcript FILE: where its tokens are, what left it, what came back."""
-    with play_file(file, **options) as trial:
-        if as_json:
-            emit_json(_as_data(trial))
-            return
-        _print(console(), trial)
+def context(*, file: Path | None, session: str | None, project: str, agent: str, as_json: bool, **options: Any) -> None:
+    """Draw the window of a request of the transcript FILE, or of a stored session (--session)."""
+    if file is not None:
+        with play_file(file, **options) as trial:
+            reports = [*trial.reports[:-1], trial.report]
+            title = trial.transcript.title or file.name
+            more = _played(trial)
+    elif session:
+        reports = _stored(options["home"], options["turn"], session=session, project=project, agent=agent)
+        title, more = session, {}
+    else:
+        raise click.UsageError("name a transcript FILE, or a stored session with --session")
+    if as_json:
+        emit_json(_as_data(reports) | more)
+        return
+    _print(console(), title, reports)
 
 
-def _as_data(trial: Trial) -> dict[str, Any]:
-    report = trial.report
+def _stored(home: Path | None, turn: int | None, *, session: str, **whose: str) -> list[ContextReport]:
+    """The reports of a stored session, up to a request."""
+    with Engine(open_memory(home)) as engine:
+        reports = [ContextReport.from_json(one) for one in engine.timeline(session=session, **whose)]
+    found = [report for report in reports if turn is None or report.turn <= turn]
+    if not found or (turn is not None and found[-1].turn != turn):
+        raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
+    return found
+
+
+def _as_data(reports: Sequence[ContextReport]) -> dict[str, Any]:
+    report = reports[-1]
     found = cells(report.categories, count=_WIDE * _ROWS)
-    spoken = breakdown(trial.window.items)
     return {
         **report.to_json(),
         **report.usage(),
-        "isAutoCompactEnabled": trial.engine.settings.compaction.enabled,
         "categories": [asdict(part) | {"color": LOOKS[part.name].colour} for part in report.categories],
+        "gridRows": rows_as_data(found, report.categories, columns=_WIDE),
+        "apiUsage": None,
+        "so_far": _so_far(reports),
+    }
+
+
+def _played(trial: Trial) -> dict[str, Any]:
+    """What only the window itself can tell."""
+    spoken = breakdown(trial.window.items)
+    return {
+        "isAutoCompactEnabled": trial.engine.settings.compaction.enabled,
         "messageBreakdown": {
             "userMessageTokens": spoken.user,
             "assistantMessageTokens": spoken.assistant,
@@ -60,9 +94,6 @@ def _as_data(trial: Trial) -> dict[str, Any]:
             "attachmentTokens": 0,
             "toolCallsByType": _by_tool(spoken.calls_by_tool, spoken.results_by_tool),
         },
-        "gridRows": rows_as_data(found, report.categories, columns=_WIDE),
-        "apiUsage": None,
-        "so_far": _so_far(trial.reports),
     }
 
 
@@ -90,19 +121,18 @@ def _so_far(reports: Sequence[ContextReport]) -> dict[str, int]:
 # --- for people ----------------------------------------------------------------
 
 
-def _print(screen: Console, trial: Trial) -> None:
-    report = trial.report
-    title = Styled(printable(trial.transcript.title or trial.transcript.path.name), style="bold")
-    title.append(f"  request {report.turn} of {len(trial.given)} messages", style="dim")
-    screen.print(title.append(f"  {trial.transcript.model or ''}", style="dim"))
+def _print(screen: Console, title: str, reports: Sequence[ContextReport]) -> None:
+    report = reports[-1]
+    head = Styled(printable(title), style="bold").append(f"  request {report.turn}  {report.model or ''}", style="dim")
+    screen.print(head)
     print_window(screen, report)
     screen.print()
-    _print_so_far(screen, trial.reports)
+    _print_so_far(screen, reports)
     print_changes(screen, report)
 
 
 def print_window(screen: Console, report: ContextReport) -> None:
-    """Draw a window: how full it is, the grid with its legend, the files in the prompt."""
+    """How full a window is, the grid with its legend, and the files in its prompt."""
     full = f"{human_tokens(report.total_tokens)} of {human_tokens(report.raw_max_tokens)} tokens ({report.percentage}%)"
     screen.print(full)
     screen.print()

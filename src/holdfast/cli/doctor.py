@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,10 +20,12 @@ from holdfast import settings as configuration
 from holdfast.cli.output import as_json, console, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
-from holdfast.memory.memory import STORE_NAME, default_path
-from holdfast.search.embed import choose
+from holdfast.memory.memory import Memory, store_file
+from holdfast.search.embed import Choice, choose
+from holdfast.settings.trust import REFUSED
 from holdfast.store.check import check
 from holdfast.store.repair import repair
+from holdfast.store.sqlite import SqliteStore
 
 __all__ = ["doctor"]
 
@@ -48,7 +50,16 @@ class Finding:
 @as_json
 def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
     """Look at the installation, the settings, the memory and the agents on this machine."""
-    findings = [*_installation(), *_settings(), *_memory(home or default_path(), mend=mend), *_agents()]
+    files = configuration.default_files()
+    try:
+        loaded = configuration.load(files=files)
+    except HoldfastError as error:
+        settings, wrong = configuration.Settings(), [Finding("wrong", str(error))]
+    else:
+        settings, wrong = loaded.settings, list(_settings(loaded, files))
+    choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
+    memory = _memory(store_file(home, settings=settings), choice, mend=mend)
+    findings = [*_installation(), *wrong, *_embedding(choice), *memory, *_agents()]
     if as_json:
         emit_json({"version": __version__, "findings": [{"level": one.level, "what": one.what} for one in findings]})
     else:
@@ -71,25 +82,23 @@ def _installation() -> Iterator[Finding]:
             yield Finding("ok", f"{module} is installed")
 
 
-def _settings() -> Iterator[Finding]:
-    files = configuration.default_files()
-    try:
-        loaded = configuration.load(files=files)
-    except HoldfastError as error:
-        yield Finding("wrong", str(error))
-        return
-    found = [str(file) for file in files if Path(file).exists()]
-    yield Finding("ok", f"settings from {', '.join(found)}" if found else "settings: the defaults, no file found")
-    if loaded.ignored:
-        yield Finding("note", f"settings that are not ours and were left alone: {', '.join(sorted(loaded.ignored))}")
-    embedding = loaded.settings.embedding
-    choice = choose(embedding, allow_remote=embedding.allow_remote)
+def _settings(loaded: configuration.Loaded, files: Sequence[Path]) -> Iterator[Finding]:
+    found = ", ".join(map(str, files))
+    yield Finding("ok", f"settings from {found}" if found else "settings: the defaults, no file found")
+    refused = {name: place for name, place in loaded.ignored.items() if place.endswith(REFUSED)}
+    for name, place in sorted(refused.items()):
+        yield Finding("note", f"{name} was passed over. {place}")
+    foreign = sorted(loaded.ignored.keys() - refused.keys())
+    if foreign:
+        yield Finding("note", f"settings that are not ours and were left alone: {', '.join(foreign)}")
+
+
+def _embedding(choice: Choice) -> Iterator[Finding]:
     for reason in choice.reasons:
         yield Finding("ok" if choice.embedder is not None else "note", f"embedding: {reason}")
 
 
-def _memory(home: Path, *, mend: bool) -> Iterator[Finding]:
-    file = home if home.suffix == ".db" else home / STORE_NAME
+def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
     if not file.exists():
         yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
         return
@@ -108,6 +117,10 @@ def _memory(home: Path, *, mend: bool) -> Iterator[Finding]:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
     for note in health.notes:
         yield Finding("note", note)
+    if health.sound and choice.embedder is not None:
+        with SqliteStore(file) as store:
+            missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
+        yield from (Finding("note", f"search: {note}") for note in missing)
 
 
 def _agents() -> Iterator[Finding]:

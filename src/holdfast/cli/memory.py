@@ -2,127 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.text import Text as Styled
 
-from holdfast import settings as configuration
-from holdfast import transcripts
+from holdfast.cli.importing import import_
+from holdfast.cli.opening import open_memory, opens_memory, scope_of
 from holdfast.cli.output import as_json, console, emit_json, human_bytes, human_time, printable
 from holdfast.cli.show import as_data, print_message
 from holdfast.errors import InputError
-from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
-from holdfast.memory.recall import Hit, Request
-from holdfast.store.base import FactRow, Scope
+from holdfast.memory.recall import Hit
+from holdfast.store.base import FactRow
 from holdfast.text import term_spans, terms
 
 __all__ = ["facts", "forget", "get", "import_", "recall", "remember", "search", "stats"]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def opens_memory(function: F) -> F:
-    """Give a command the options that say whose memory it is."""
-    options = (
-        click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME."),
-        click.option("--project", default="", help="Whose memory: the project."),
-        click.option("--agent", default="main", show_default=True, help="Whose memory: the agent."),
-        click.option("--session", default=None, help="Only this session; default all of the agent's."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def open_memory(home: Path | None) -> Memory:
-    """The memory of this machine, by its settings."""
-    loaded = configuration.load(files=configuration.default_files())
-    return Memory.open(home, settings=loaded.settings)
-
-
-def scope_of(*, project: str, agent: str, session: str | None) -> tuple[Scope, bool]:
-    """The scope that the options name, and whether it reaches across sessions."""
-    return Scope(project=project, agent=agent, session=session or ""), session is None
-
-
-@dataclass(slots=True)
-class _Imported:
-    """How far an import has come."""
-
-    sessions: int = 0
-    messages: int = 0
-    new: int = 0
-    embedded: int = 0
-    problems: list[str] = field(default_factory=list)
-    notes: tuple[str, ...] = ()
-
-
-@click.command("import")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--discover", is_flag=True, help="The sessions of every known agent on this machine.")
-@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed what was imported at once.")
-@opens_memory
-@as_json
-def import_(
-    *, paths: tuple[Path, ...], discover: bool, vectors: bool, home: Path | None, as_json: bool, **whose: Any
-) -> None:
-    """Archive the transcripts at PATHS (files or folders, any known agent). Doing it again changes nothing."""
-    if discover:
-        paths = (*paths, *(place.folder for place in transcripts.default_places(os.environ, Path.home())))
-    elif not paths:
-        raise click.UsageError("name files or folders, or use --discover")
-    done = _Imported()
-    with open_memory(home) as memory:
-        _import_all(memory, paths, whose, done, vectors=vectors)
-    if as_json:
-        emit_json(asdict(done))
-        return
-    for problem in done.problems:
-        click.echo(printable(problem), err=True)
-    click.echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
-
-
-def _import_all(
-    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], done: _Imported, *, vectors: bool
-) -> None:
-    from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
-
-    before = memory.store.counts()["messages"]
-    exports = [path for path in paths if transfer.claims(path)]
-    others = [path for path in paths if path not in exports]
-    found = [
-        one for path in others for one in transcripts.sessions(path, on_problem=lambda p: done.problems.append(p.what))
-    ]
-    with Progress(sum(one.size for one in found)) as progress:
-        for path in exports:
-            done.messages += transfer.load_jsonl(memory.store, path)
-        for one in found:
-            _import_one(memory, one, whose, done)
-            progress.advance(one.size, f"{done.messages:,} messages")
-        if vectors:
-            progress.say("embedding")
-            done.embedded = memory.embed()
-    done.new = memory.store.counts()["messages"] - before
-    done.notes = memory.choice.reasons
-
-
-def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported) -> None:
-    """Archive one session; what cannot be read is told, and the next one follows."""
-    try:
-        transcript = transcripts.read(one.path, format=one.format)
-        scope = Scope(project=whose["project"], agent=whose["agent"], session=whose["session"] or transcript.session)
-        done.messages += len(memory.ingest(transcript.messages, scope=scope))
-        done.sessions += 1
-    except InputError as error:
-        done.problems.append(str(error))
 
 
 @click.command()
@@ -136,6 +36,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
+        _tell_missing(memory)
     if as_json:
         emit_json([asdict(hit) for hit in hits])
         return
@@ -151,6 +52,12 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
             screen.print(Styled(parts, style="dim"), soft_wrap=True)
         screen.print()
+
+
+def _tell_missing(memory: Memory) -> None:
+    """Say on stderr what search had to do without."""
+    for note in memory.missing():
+        click.echo(f"note: {note}", err=True)
 
 
 def _hit_heading(hit: Hit) -> Styled:
@@ -185,8 +92,8 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
     """Print the block that would be recalled for QUERY."""
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
-        tokens = cap or memory.settings.recall.hard_cap_tokens
-        found = memory.recall(Request(texts=(query,), scope=scope, across=across, cap=tokens, now=memory.clock()))
+        found = memory.recall(memory.request((query,), scope=scope, across=across, cap=cap))
+        _tell_missing(memory)
     if as_json:
         emit_json(asdict(found))
     elif found.block:
@@ -328,5 +235,5 @@ def stats(*, home: Path | None, as_json: bool) -> None:
 
 def _notes(embedded: int, passages: int, notes: tuple[str, ...]) -> Iterator[str]:
     yield from notes
-    if embedded < passages and embedded:
-        yield f"{passages - embedded:,} passages still without vectors"
+    if embedded < passages:
+        yield f"{passages - embedded:,} passages are without vectors: they are found by their words"

@@ -9,38 +9,51 @@ from typing import Any
 
 import click
 
-from holdfast.cli.memory import open_memory, opens_memory, scope_of
+from holdfast.cli.opening import open_memory, opens_memory, scope_of, store_of
 from holdfast.cli.output import as_json, emit_json, human_bytes, human_time
 from holdfast.cli.progress import Progress
 from holdfast.errors import StorageError
-from holdfast.memory import transfer
-from holdfast.memory.memory import STORE_NAME, default_path
+from holdfast.memory import folder, transfer
+from holdfast.memory.asking import inner
+from holdfast.memory.memory import Memory
+from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.store import upkeep
+from holdfast.store.base import Scope
 
 __all__ = ["backup", "export", "reindex", "vacuum"]
 
 _home = click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME.")
 
 
-def _file(home: Path | None) -> Path:
-    place = home or default_path()
-    return place if place.suffix == ".db" else place / STORE_NAME
-
-
 @click.command()
+@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed what has no vectors yet.")
 @_home
 @as_json
-def reindex(*, home: Path | None, as_json: bool) -> None:
-    """Drop the index and build it again from the archive."""
-    with open_memory(home) as memory:
-        path = memory.store.path
+def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
+    """Drop the index and build it again from the archive; embed what the present model has not embedded yet."""
     done = [0]
-    with Progress(1) as progress:
-        number = upkeep.reindex(path, progress=lambda stop, total: _advance(progress, done, stop, total))
+    with open_memory(home) as memory, Progress(1) as progress:
+        number = upkeep.reindex(memory.store.path, progress=lambda *at: _advance(progress, done, *at))
+        embedded = _embed(memory, progress) if vectors else 0
+        missing = memory.missing()
     if as_json:
-        emit_json({"passages": number})
-    else:
-        click.echo(f"{number:,} passages indexed.")
+        emit_json({"passages": number, "embedded": embedded, "missing": missing})
+        return
+    click.echo(f"{number:,} passages indexed, {embedded:,} embedded.")
+    for note in missing:
+        click.echo(f"note: {note}", err=True)
+
+
+_STEP = 1024
+
+
+def _embed(memory: Memory, progress: Progress) -> int:
+    embedded = 0
+    progress.say("embedding")
+    while step := memory.embed(limit=_STEP):
+        embedded += step
+        progress.say(f"{embedded:,} embedded")
+    return embedded
 
 
 def _advance(progress: Progress, done: list[int], stop: int, total: int) -> None:
@@ -55,7 +68,7 @@ def _advance(progress: Progress, done: list[int], stop: int, total: int) -> None
 @as_json
 def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
     """Copy the store to the new file TARGET. Nobody has to stop writing."""
-    upkeep.backup(_file(home), target)
+    upkeep.backup(store_of(home), target)
     if as_json:
         emit_json({"path": str(target), "bytes": target.stat().st_size})
     else:
@@ -67,7 +80,7 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
 @as_json
 def vacuum(*, home: Path | None, as_json: bool) -> None:
     """Give back the room that forgotten rows took."""
-    before, after = upkeep.vacuum(_file(home))
+    before, after = upkeep.vacuum(store_of(home))
     if as_json:
         emit_json({"before": before, "after": after})
     else:
@@ -76,21 +89,29 @@ def vacuum(*, home: Path | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
-@click.option("--to", "form", type=click.Choice(["jsonl", "markdown"]), default="jsonl", show_default=True)
+@click.option("--to", "form", type=click.Choice(["jsonl", "markdown", "folder"]), default="jsonl", show_default=True)
 @opens_memory
 @as_json
 def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose: Any) -> None:
-    """Write memory to the new file TARGET; `holdfast import` reads `jsonl` back."""
+    """Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back."""
     scope, _ = scope_of(**whose)
-    with open_memory(home) as memory, _private(target) as file:
-        if form == "jsonl":
-            count = transfer.to_jsonl(memory.store, [scope], file)
-        else:
-            count = transfer.to_markdown(memory.store, [scope], file, moment=human_time)
+    with open_memory(home) as memory:
+        count = _export(memory, scope, target, form)
     if as_json:
         emit_json({"path": str(target), "rows": count})
     else:
         click.echo(f"{count:,} rows in {target}", file=sys.stderr)
+
+
+def _export(memory: Memory, scope: Scope, target: Path, form: str) -> int:
+    if form == "folder":
+        # Vectors are made again, which costs nothing with a model of this machine; a provider would be paid twice.
+        local = memory.embedder if not isinstance(inner(memory.embedder), RemoteEmbedder) else None
+        return folder.save(memory.store, [scope], target, embedder=local)
+    with _private(target) as file:
+        if form == "jsonl":
+            return transfer.to_jsonl(memory.store, [scope], file)
+        return transfer.to_markdown(memory.store, [scope], file, moment=human_time)
 
 
 def _private(target: Path) -> Any:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.compaction import frame
-from holdfast.compaction.activity import Activity
 from holdfast.compaction.cut import CompactionPlan
 from holdfast.compaction.dialogue import one_line
 from holdfast.compaction.digest import turns
-from holdfast.compaction.sections import Section
+from holdfast.compaction.sections import FAILURES, RECENT, Section, parse
 
-__all__ = ["FAILURES", "RECENT", "appendix"]
+__all__ = ["appendix"]
 
-RECENT: Final = "## Recent Turns, Word for Word"
-FAILURES: Final = "## Tool Failures"
 _TURN: Final = 600
 _MOST_FAILURES: Final = 8
+_MORE: Final = "- …and"
+_COMMAND: Final = 60
 _MOST_FILES: Final = 60
 
 
@@ -25,7 +24,7 @@ def appendix(plan: CompactionPlan, *, recent_turns: int) -> tuple[Section, ...]:
     archived = frame.archived(plan.ids, earlier=frame.numbers(plan.previous))
     return (
         Section(title=RECENT, lines=_recent(plan, recent_turns), weight=10, newest=True),
-        Section(title=FAILURES, lines=_failures(plan.activity), weight=8, newest=True),
+        Section(title=FAILURES, lines=_failures(plan), weight=8, newest=True),
         Section(title="<read-files>", lines=_some(plan.activity.read), weight=4, end="</read-files>"),
         Section(title="<modified-files>", lines=_some(plan.activity.modified), weight=6, end="</modified-files>"),
         Section(title="", lines=(archived,) if archived else (), weight=8),
@@ -42,11 +41,17 @@ def _recent(plan: CompactionPlan, count: int) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _failures(activity: Activity) -> tuple[str, ...]:
-    """The newest failures, so that they are not tried again."""
-    more = len(activity.failures) - _MOST_FAILURES
-    lines = [f"- {failure}" for failure in activity.failures[-_MOST_FAILURES:]]
-    return (*((f"- …and {more} earlier ones",) if more > 0 else ()), *lines)
+def _failures(plan: CompactionPlan) -> tuple[str, ...]:
+    """The newest failures, so that they are not tried again; those told before stay until their command goes well."""
+    done = tuple(f"- {one_line(command, _COMMAND)}" for command in plan.activity.commands)
+    told = [
+        line
+        for line in parse(frame.without_lists(plan.previous)).get(FAILURES, ())
+        if not line.startswith((*done, _MORE))
+    ]
+    every = list(dict.fromkeys([*told, *(f"- {failure}" for failure in plan.activity.failures)]))
+    more = len(every) - _MOST_FAILURES
+    return (*((f"{_MORE} {more} earlier ones",) if more > 0 else ()), *every[-_MOST_FAILURES:])
 
 
 def _some(paths: tuple[str, ...]) -> tuple[str, ...]:

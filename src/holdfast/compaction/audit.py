@@ -107,7 +107,7 @@ def spoken_language(items: Sequence[Item]) -> Language | None:
     """The language that the user writes, or else the assistant."""
     for role in ("user", "assistant"):
         said = (words(item.message) for item in items if item.kind == "message" and item.message.role == role)
-        found = language("\n".join(text[:2_000] for text in said))
+        found = language("\n".join(text[:_ASKED] for text in said))  # of each the beginning: what is long is pasted
         if found is not None:
             return found
     return None

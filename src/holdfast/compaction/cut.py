@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.compaction import chunks, frame
 from holdfast.compaction.activity import Activity, activity
@@ -101,6 +101,22 @@ class CompactionPlan:
     def splits_turn(self) -> bool:
         """Whether the cut goes through a turn."""
         return bool(self.prefix)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as a dry run shows it."""
+        stages = {"dropped": self.dropped, "history": self.history, "prefix": self.prefix, "kept": self.kept}
+        return {
+            "outcome": self.outcome,
+            "reason": self.reason,
+            **{name: [item.id for item in items] for name, items in stages.items()},
+            "tokensBefore": self.tokens_before,
+            "tokensKept": self.tokens_kept,
+            "summaryTokens": self.summary_tokens,
+            "readFiles": list(self.activity.read),
+            "modifiedFiles": list(self.activity.modified),
+            "toolFailures": [str(failure) for failure in self.activity.failures],
+            "oversized": list(self.oversized),
+        }
 
     def edit(self, told: str, *, cost: int, reason: str = "compacted") -> Edit:
         """The change to record: `told` is what the window says instead, `cost` what that takes."""
@@ -259,7 +275,7 @@ def _ready(
         previous=previous,
         request=_request(items),
         tokens_before=tokens(items),
-        tokens_kept=sum(unthought.get(item.id, item.tokens) for item in kept),
+        tokens_kept=sum(unthought.get(item.id, item.tokens) if item.id else item.total for item in kept),
         replaced=replaced,
         summary_tokens=_summary_tokens(replaced, cap),
         activity=activity([item.message for item in gone]).after(read=read, modified=modified),

@@ -14,7 +14,7 @@ from holdfast.compaction.activity import Activity
 from holdfast.compaction.dialogue import one_line, words
 from holdfast.compaction.identifiers import identifiers
 from holdfast.compaction.remarks import decisions, next_steps, rules, sentences
-from holdfast.compaction.sections import HEADINGS, Section, pack, parse
+from holdfast.compaction.sections import FAILURES, HEADINGS, RECENT, Section, pack, parse
 from holdfast.messages import Message
 from holdfast.text import clip, terms
 from holdfast.tokens import TokenCounter, count_text
@@ -26,7 +26,10 @@ IDENTIFIERS: Final = "### Exact Identifiers"
 _COMMANDS: Final = "### Commands"
 _DONE: Final = "### Done"
 _OPEN: Final = "### In Progress"
+_BLOCKED: Final = "### Blocked"
+_WAITING: Final = "called, not answered"
 _NAMES: Final = 40
+_MOST_NAMES: Final = 60
 _RECENT: Final = 200
 """How many of the newest messages identifiers are looked for in first."""
 _REQUEST: Final = 1_500
@@ -35,7 +38,7 @@ _ASKED: Final = 160
 _ANSWERED: Final = 240
 _SAYS_LITTLE: Final = 4
 _WEIGHTS: Final = {
-    **dict(zip(HEADINGS, (6, 3, 5, 1, 6, 3, 3), strict=True)),
+    **dict(zip(HEADINGS, (12, 3, 5, 1, 6, 3, 3), strict=True)),
     _DONE: 8,
     _OPEN: 3,
     _COMMANDS: 4,
@@ -96,9 +99,9 @@ def outline(
         goal: _goal(old.lines(goal), told),
         limits: _listed(old.lines(limits), rules(_brief(told))),
         _DONE: _listed(old.lines(_DONE), _log(told)),
-        _OPEN: _listed((), _underway(activity)),
+        _OPEN: _listed(_still_open(old), _underway(activity)),
         decided: _listed(old.lines(decided), decisions(_spoken(told))),
-        following: _listed((), _following(activity, told)),
+        following: _listed((), _following(activity, told)) or _still_next(old.lines(following), told),
         context: old.lines(context),
         _COMMANDS: _listed(old.lines(_COMMANDS), _commands(activity)),
         IDENTIFIERS: _names(old.lines(IDENTIFIERS), messages),
@@ -129,7 +132,7 @@ class _Old:
 
     def __init__(self, text: str) -> None:
         self._found = parse(text)
-        self._taken = {*HEADINGS, _DONE, _OPEN, _COMMANDS, IDENTIFIERS, "### Blocked"}
+        self._taken = {*HEADINGS, _DONE, _OPEN, _BLOCKED, _COMMANDS, IDENTIFIERS, RECENT, FAILURES}
 
     def lines(self, title: str) -> tuple[str, ...]:
         """What stands under a heading."""
@@ -138,7 +141,7 @@ class _Old:
     @property
     def rest(self) -> tuple[str, ...]:
         """What stands under headings of its own, or under none."""
-        titles = [title for title in self._found if title not in self._taken and not title.startswith("## ")]
+        titles = [title for title in self._found if title not in self._taken]
         return tuple(line for title in titles for line in self._found[title])
 
 
@@ -172,7 +175,7 @@ def _goal(old: Sequence[str], told: Sequence[Turn]) -> tuple[str, ...]:
 def _log(told: Sequence[Turn]) -> list[str]:
     """Each request with the beginning of what was said about it in the end."""
     return [
-        f"{one_line(turn.asked, _ASKED) or '(before the first request)'} → {_answer(turn.answered)}"
+        f"{one_line(turn.asked, _ASKED) or '(going on)'} → {_answer(turn.answered)}"
         for turn in told
         if turn.answered or not _says_little(turn.asked)
     ]
@@ -183,10 +186,21 @@ def _answer(text: str) -> str:
     return one_line(" ".join(sentences(text)), _ANSWERED) or one_line(text, _ANSWERED) or "(no reply)"
 
 
+def _still_open(old: _Old) -> list[str]:
+    """What the summary before said was open; a call that was not answered then will not be."""
+    lines = (*old.lines(_OPEN), *old.lines(_BLOCKED))
+    return [line for line in lines if not line.startswith(f"- {_WAITING}")]
+
+
+def _still_next(old: tuple[str, ...], told: Sequence[Turn]) -> tuple[str, ...]:
+    """The next steps of the summary before, until something was answered since: an old task must not be resumed."""
+    return () if any(turn.answered for turn in told) else old
+
+
 def _underway(activity: Activity) -> list[str]:
     steps = [step.text for step in activity.steps if step.status.lower() in _STARTED]
     running = [f"running in the background: {call}" for call in activity.background]
-    waiting = [f"called, not answered: {call}" for call in activity.pending]
+    waiting = [f"{_WAITING}: {call}" for call in activity.pending]
     return [*running, *waiting, *steps]
 
 
@@ -217,7 +231,7 @@ def _names(old: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
     said = [words(message) for message in reversed(recent)]
     asked = [str(call.arguments) for message in reversed(recent) for call in message.calls]
     fresh = identifiers([*said, *asked], limit=_NAMES)
-    return _listed(old, reversed(fresh))
+    return _listed(old, reversed(fresh))[-_MOST_NAMES:]
 
 
 def _listed(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:

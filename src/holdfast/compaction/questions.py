@@ -67,7 +67,7 @@ class Questions:
     @property
     def _rules(self) -> str:
         asked = (self.settings.custom_instructions, self.instructions)
-        rules = [load("rules", words=str(self.words), language=self._language), self._exactly]
+        rules = [load("summary_rules", words=str(self.words), language=self._language), self._exactly]
         rules += [f"The user's last request is: {self._quote(self.request)}"] if self.request else []
         rules += [f"Additional focus: {self._quote(text)}" for text in asked if text]
         return "\n\n".join(rule for rule in rules if rule)
@@ -80,7 +80,7 @@ class Questions:
     def _exactly(self) -> str:
         match self.settings.identifier_policy:
             case "strict":
-                return load("identifiers")
+                return load("summary_identifiers")
             case "custom":
                 return self._quote(self.settings.identifier_instructions or "")
             case _:

@@ -52,8 +52,6 @@ _NEXT: Final = re.compile(
 def sentences(text: str) -> Iterator[str]:
     """The sentences and lines of a text, one line each, without list marks; code is left out."""
     for piece in _SENTENCE_END.split(_FENCED.sub("\n", text)):
-        if piece is None:
-            continue
         bare = _MARKER.sub("", piece, count=1).strip()
         if _SHORTEST <= len(bare) <= _LONGEST and not bare.startswith(("<", "|", "{", "```")):
             yield one_line(bare, _LONGEST)

@@ -10,7 +10,7 @@ from typing import Final
 from holdfast.text import head
 from holdfast.tokens import TokenCounter, count_text
 
-__all__ = ["HEADINGS", "Section", "cut_to", "pack", "parse"]
+__all__ = ["FAILURES", "HEADINGS", "RECENT", "Section", "cut_to", "pack", "parse"]
 
 HEADINGS: Final = (
     "## Last Request",
@@ -22,6 +22,10 @@ HEADINGS: Final = (
     "## Critical Context",
 )
 """What every summary has, in this order."""
+
+RECENT: Final = "## Recent Turns, Word for Word"
+FAILURES: Final = "## Tool Failures"
+"""What is written below a summary by rule, and anew each time."""
 
 _HEADING: Final = re.compile(r"^#{1,4} +\S.*$")
 _LEAST: Final = 8
@@ -82,10 +86,15 @@ def pack(sections: Iterable[Section], *, limit: int, count: TokenCounter = count
 
 
 def _fitted(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Section]:
+    """The sections cut to their shares. Where the room is too narrow for all, those of the least weight go first."""
     costs = [count(section.text) + 1 for section in given]
     rooms = _shares(costs, [section.weight for section in given], limit)
-    fitted = (_cut(section, room, cost, count) for section, room, cost in zip(given, rooms, costs, strict=True))
-    return [section for section in fitted if section is not None]
+    fitted = [_cut(section, room, cost, count) for section, room, cost in zip(given, rooms, costs, strict=True)]
+    starved = [index for index, section in enumerate(fitted) if section is None]
+    if not starved:
+        return [section for section in fitted if section is not None]
+    least = min(starved, key=lambda index: (given[index].weight, -index))
+    return _fitted([*given[:least], *given[least + 1 :]], limit, count)
 
 
 def _shares(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[int]:

@@ -224,10 +224,10 @@ class _Teller:
 
     def _climb(self, stage: str, items: Sequence[Item], previous: str) -> Made:
         units = passages(spans(items), window=self.window, count=self.work.count)
-        writer = self._writer(stage, previous)
+        writer = self._writer(stage)
         return climb(units, previous=previous, writer=writer, hopeless=lambda: bool(self.asker.hopeless))
 
-    def _writer(self, stage: str, previous: str) -> Writer:
+    def _writer(self, stage: str) -> Writer:
         asked = self.questions.prefix if stage == "prefix" else self.questions.history
 
         def tell(text: str, so_far: str, step: int, steps: int) -> str:
@@ -238,7 +238,8 @@ class _Teller:
             self._progress("merge", 1, 1)
             return self._ask(self.questions.merge(texts, so_far))
 
-        room = self.window - self.asker.max_tokens - OVERHEAD - self.work.count(previous)
+        so_far = max(self.work.plan.summary_tokens, self.work.count(self.work.plan.previous))
+        room = self.window - self.asker.max_tokens - OVERHEAD - so_far
         return Writer(
             tell=tell,
             merge=merge,

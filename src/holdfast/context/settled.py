@@ -14,6 +14,7 @@ from typing import Final
 from holdfast.context.edits import Item
 from holdfast.context.edits import messages as said
 from holdfast.context.finish import Finished, finish
+from holdfast.context.pairing import Repair
 from holdfast.errors import InvalidWindowError
 from holdfast.formats.wire import kept
 from holdfast.messages import Message, Text
@@ -64,15 +65,11 @@ class Settled:
         found = _alone(rest, self.provider)
         if found is None or not self.ids.isdisjoint(_ids([*rest, *found.messages])):
             return None
-        repairs = (
-            mended if mended.where is None else replace(mended, where=mended.where + len(self.items))
-            for mended in found.repairs
-        )
         return replace(
             found,
             messages=(*self.done.messages, *found.messages),
             wire=(*self.done.wire, *found.wire),
-            repairs=tuple(repairs),
+            repairs=_moved(found.repairs, by=len(self.items)),
         )
 
     def _settle(self, items: Sequence[Item], rest: Sequence[Message]) -> None:
@@ -108,19 +105,25 @@ def _alone(messages: Sequence[Message], provider: str) -> Finished | None:
     """Messages made valid as if something of the other side stood before them; None where it would matter what."""
     if messages[0].role == "system":
         return None
-    replies = messages[0].role == "assistant"
-    found = _tried([_ASKED, *messages] if replies else messages, provider)
-    if found is None or found.violations:
+    if messages[0].role != "assistant":
+        found = _tried(messages, provider)
+        return found if found is not None and _begins(found, "user", "tool") else None
+    found = _tried([_ASKED, *messages], provider)
+    if found is None or found.messages[0].parts != _ASKED.parts:
         return None
-    skip = 1 if replies else 0
-    first = found.messages[skip] if len(found.messages) > skip else None
-    spoken = found.messages[0].parts == _ASKED.parts if replies else _BEGUN not in {r.rule for r in found.repairs}
-    if first is None or first.role == "system" or not spoken or (first.role == "assistant") != replies:
-        return None
-    repairs = tuple(
-        mended if mended.where is None else replace(mended, where=mended.where - skip) for mended in found.repairs
-    )
-    return replace(found, messages=found.messages[skip:], wire=found.wire[skip:], repairs=repairs)
+    rest = replace(found, messages=found.messages[1:], wire=found.wire[1:], repairs=_moved(found.repairs, by=-1))
+    return rest if _begins(rest, "assistant") else None
+
+
+def _begins(found: Finished, *roles: str) -> bool:
+    """Tell whether one of these speaks first of their own accord, and nothing is wrong."""
+    made_to = any(mended.rule == _BEGUN for mended in found.repairs)
+    return bool(found.messages) and found.messages[0].role in roles and not made_to and not found.violations
+
+
+def _moved(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
+    """The repairs, as of a list that has so many messages more before them."""
+    return tuple(mended if mended.where is None else replace(mended, where=mended.where + by) for mended in repairs)
 
 
 def _closed(messages: Sequence[Message], provider: str, *, alone: bool) -> Finished | None:

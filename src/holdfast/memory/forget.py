@@ -12,13 +12,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
 
-from holdfast.store.base import FactRow, Record, Scope, Select, Store
+from holdfast.store.base import FactRow, Kind, Record, Scope, Select, Store
 
 __all__ = ["FORGOTTEN", "forget"]
 
 FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and the summary with it.]"
 """What is left of a summary."""
 _WORDS: Final = ("text", "summary")
+_OWN: Final[tuple[Kind, ...]] = ("record", "job")
+_WORDED: Final[tuple[Kind, ...]] = ("fact", "message")
 
 
 def forget(
@@ -30,20 +32,16 @@ def forget(
     across: bool = False,
 ) -> int:
     """Forget messages and facts; with neither named, all of the scope's session. How many there were is returned."""
-    everything = ids is None and fact_ids is None
-    gone: AbstractSet[int] = frozenset(ids or ())
-    if everything:
-        for name in ("record", "job"):
-            store.remove(Select(kind=name, scope=scope))
-    elif gone:
-        _clean(store, gone, scope=scope, across=across)
-    found = 0
-    keys = None if everything else (*(fact_ids or ()), *_resting(store, gone, scope=scope, across=across))
-    if keys is None or keys:
-        found += store.remove(Select(kind="fact", scope=scope, across=across, keys=keys))
-    if everything or gone:
-        numbers = None if everything else tuple(sorted(gone))
-        found += store.remove(Select(kind="message", scope=scope, across=across, ids=numbers))
+    if ids is None and fact_ids is None:
+        for kind in _OWN:
+            store.remove(Select(kind=kind, scope=scope, across=across))
+        return sum(store.remove(Select(kind=kind, scope=scope, across=across)) for kind in _WORDED)
+    gone = frozenset(ids or ())
+    _clean(store, gone, scope=scope, across=across)
+    keys = (*(fact_ids or ()), *_resting(store, gone, scope=scope, across=across))
+    found = store.remove(Select(kind="fact", scope=scope, across=across, keys=keys)) if keys else 0
+    if gone:
+        found += store.remove(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone))))
     return found
 
 
@@ -54,6 +52,9 @@ def _resting(store: Store, gone: AbstractSet[int], *, scope: Scope, across: bool
 
 
 def _clean(store: Store, gone: AbstractSet[int], *, scope: Scope, across: bool) -> None:
+    """Take their words out of records."""
+    if not gone:
+        return
     records: list[Record] = store.fetch(Select(kind="record", scope=scope, across=across))
     told = [record for record in records if _tells(record.data) and not gone.isdisjoint(_about(record.data))]
     summaries = [record for record in told if "summary" in record.data.get("change", {})]

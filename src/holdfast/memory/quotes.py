@@ -38,7 +38,7 @@ def missing_numbers(content: str, said: str) -> list[str]:
 
 def in_other_script(content: str, quote: str) -> bool:
     """Tell whether a fact is told in Latin letters though what it quotes is not, or the other way round."""
-    return _share(quote) > 0.5 and _share(content) == 0 or (_share(quote) == 0 and _share(content) > 0.5)  # noqa: PLR2004
+    return (_share(quote) > 0.5 and _share(content) == 0) or (_share(quote) == 0 and _share(content) > 0.5)  # noqa: PLR2004
 
 
 def _share(text: str) -> float:

@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from holdfast.memory import facts
+from holdfast.memory.claims import same_subject
 from holdfast.memory.draft import Draft, row
 from holdfast.memory.rules import value_of
-from holdfast.memory.claims import kind_of, same_subject, same_value
+from holdfast.memory.values import kind_of, same_value
 from holdfast.store.base import FactRow, Scope
 from holdfast.text import terms
 
 __all__ = ["Action", "Decision", "Ledger", "resolve"]
 
 _NEAR: Final = 0.4
+_LONGER: Final = 1.2
 
 Action: TypeAlias = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
 
@@ -120,7 +122,8 @@ def _says_the_same(draft: Draft, fact: FactRow, rivals: Sequence[FactRow]) -> bo
 def _detailed(draft: Draft, twin: FactRow) -> Decision:
     """A fact that is known already: its words stay, unless the new ones hold all of them and more."""
     ours, theirs = set(terms(draft.content)), set(terms(twin.content))
-    if not theirs < ours or twin.pinned or not _newer_than(draft, twin):
+    longer = theirs < ours and len(draft.content) > _LONGER * len(twin.content)
+    if not longer or twin.pinned or not _newer_than(draft, twin):
         return Decision(action="NONE", reason="known")
     evidence = tuple(sorted({*twin.evidence, *draft.evidence}))
     update = replace(twin, content=draft.content, quote=draft.quote, evidence=evidence, time=max(draft.time, twin.time))
@@ -134,8 +137,7 @@ def _replace(draft: Draft, new: FactRow, rivals: Sequence[FactRow], *, scope: Sc
         return Decision(action="NONE", reason="older than what is known")
     over = [fact for fact in rivals if not draft.doubtful and _gives_way(draft, fact, alone=len(rivals) == 1)]
     if not over:
-        rows = (new,)
-        return Decision(action="ADD", reason="unclear", rows=rows, rivals=tuple(fact.id for fact in rivals))
+        return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
     slot = over[0].slot
     settled = row(replace(draft, slot=slot), scope=scope)
     rows = (settled, *(facts.supersede(fact, settled)[1] for fact in over))
@@ -143,7 +145,7 @@ def _replace(draft: Draft, new: FactRow, rivals: Sequence[FactRow], *, scope: Sc
 
 
 def _gives_way(draft: Draft, fact: FactRow, *, alone: bool) -> bool:
-    """Tell whether a fact is over: the only one of its slot and of the same sort, or the value that is named as over."""
+    """Tell whether a fact is over: the only one of its slot, with a value of the same sort; or its value is named."""
     if fact.pinned:
         return False
     value = _value(fact)

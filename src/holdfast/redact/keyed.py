@@ -6,6 +6,7 @@ then read by anchored patterns, which say where the value is, and the value is j
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from holdfast.redact.looks import is_cookie, is_genuine, is_password, is_token
@@ -124,11 +125,18 @@ def secret_of(name: str, value: str) -> Secret | None:
 
 def _word_of(name: str) -> str:
     """The secret word that a name ends in; nothing if it names no secret."""
+    return _known_word_of(name) if len(name) <= _LOOK_BACK else _find_word_of(name)
+
+
+def _find_word_of(name: str) -> str:
     if not name.isascii():
         return next((word for word in _CJK_PASSWORDS + _CJK_TOKENS if name.endswith(word)), "")
     last = max(name.lower().rfind(word) for word in _WORDS)
     word = _pattern("name").fullmatch(name, last) if last >= 0 else None
     return word.group() if word and _names_a_secret(name, word) else ""
+
+
+_known_word_of = lru_cache(maxsize=4096)(_find_word_of)  # the same few keys stand in every message
 
 
 def _after(text: str, lowered: str, word: str, read: Callable[[str, int, str], Secret | None]) -> Iterator[Secret]:

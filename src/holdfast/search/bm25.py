@@ -119,9 +119,9 @@ def affordable(sizes: Sequence[int]) -> list[int]:
 
 
 def _corpus(columns: Columns, visible: Bools) -> _Corpus:
-    lengths = columns["length"] * visible
     total = int(np.count_nonzero(visible))
     whole = total == int(np.count_nonzero(columns["alive"]))  # what is forgotten is in no posting list
+    lengths = columns["length"] if total == columns.passages else columns["length"] * visible
     return _Corpus(
         columns=columns,
         visible=visible,

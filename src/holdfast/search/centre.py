@@ -40,7 +40,7 @@ class Centre:
 
 
 def centred(cosine: Floats, centre: Centre) -> Floats:
-    """The cosine of each window with the question, both seen from the centre; 0 for those not looked at.
+    """The cosine with the question of each window that was looked at, both seen from the centre.
 
     Only three cosines and one length are needed, since all vectors are of length 1.
     """
@@ -49,6 +49,5 @@ def centred(cosine: Floats, centre: Centre) -> Floats:
     square = centre.length**2
     window_side = np.sqrt(np.maximum(1 - 2 * common + square, _SMALLEST))
     question_side = max(1 - 2 * asked + square, float(_SMALLEST)) ** 0.5
-    found = np.zeros_like(cosine)
-    found[centre.windows] = (cosine[centre.windows] - common - asked + square) / (window_side * question_side)
+    found: Floats = (cosine[centre.windows] - common - asked + square) / (window_side * question_side)
     return found

@@ -17,6 +17,7 @@ from holdfast.search.bm25 import Keywords
 from holdfast.search.centre import Centre, centred
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.dates import Range
+from holdfast.search.highest import highest
 
 __all__ = ["Fusion", "Order", "Parts", "Ranking", "Recipe", "Signals", "Weighted", "rank"]
 
@@ -114,8 +115,13 @@ class Signals:
         columns = self.columns
         if self.cosine is None or not columns.passages:
             return np.zeros(columns.passages, np.float32)
-        windows = self.cosine if self.centre is None else centred(self.cosine, self.centre)
-        best: Floats = np.maximum.reduceat(windows, columns["first_window"])
+        best: Floats
+        if self.centre is None:
+            best = np.maximum.reduceat(self.cosine, columns["first_window"])
+        else:
+            best = np.zeros(columns.passages, np.float32)
+            owners = columns["passage"].take(self.centre.windows)
+            np.maximum.at(best, owners, centred(self.cosine, self.centre))
         return np.maximum(best, 0) * self.visible
 
 
@@ -185,37 +191,48 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
 def _recipe(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -> Floats:
     columns = signals.columns
     human = columns["human"]
-    first = _relative(_first(signals, stages, recipe)) * np.where(human, np.float32(recipe.human), np.float32(1))
-    taken = _neighbours(first, columns, recipe)
-    stages["neighbours"] = np.where(human, taken, np.float32(0)) * signals.visible
+    first = _relative(_first(signals, stages, recipe))
+    first = np.multiply(first, np.float32(recipe.human), out=first.copy(), where=human)
+    stages["neighbours"] = _neighbours(first, columns, recipe)
+    stages["neighbours"] *= human & signals.visible
     scores = _relative(first + stages["neighbours"])
     if columns.passages:
-        session = np.float32(recipe.session) * _relative(signals.keywords.sessions)[columns["scope"]]
-        stages["session"] = np.where(scores > 0, session, np.float32(0))
+        session = np.float32(recipe.session) * _relative(signals.keywords.sessions)
+        stages["session"] = session.take(columns["scope"])
+        stages["session"] *= scores > 0
     scores = scores + stages["session"]
-    stages["date"] = _dated(scores, columns["time"], signals.dates) * np.float32(recipe.date)
-    dated: Floats = (scores + stages["date"] * scores.max(initial=0)).astype(np.float32)
-    return dated
+    if signals.dates:
+        stages["date"] = _dated(scores, columns["time"], signals.dates) * np.float32(recipe.date)
+        scores = scores + stages["date"] * scores.max(initial=0)
+    return scores
 
 
 def _first(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -> Floats:
     """Words and vectors, each relative to the best."""
-    vector = np.float32(recipe.vector * signals.trust if signals.cosine is not None else 0)
+    if signals.cosine is None:
+        return stages["keyword"]
+    vector = np.float32(recipe.vector * signals.trust)
     first: Floats = (1 - vector) * stages["keyword"] + vector * stages["vector"]
     return first
 
 
 def _neighbours(scores: Floats, columns: Columns, recipe: Recipe) -> Floats:
     """What each passage takes over from those around it in the same session."""
-    padded = np.append(scores, np.float32(0))  # index -1 is "none"
-    before = np.append(columns["previous"], -1)
-    after = np.append(columns.following(), -1)
-    near = padded[before] + padded[after]
-    far = padded[before[before]] + padded[after[after]]
-    taken = (recipe.near * near + recipe.far * far)[:-1]
-    share = np.minimum(1, recipe.reach / np.maximum(1, columns["size"]))
-    scaled: Floats = (taken * share).astype(np.float32)
+    near, far = _around(scores, columns["previous"].astype(np.intp))
+    taken = np.float32(recipe.near) * near + np.float32(recipe.far) * far
+    share = np.minimum(1, np.float32(recipe.reach) / np.maximum(1, columns["size"]).astype(np.float32))
+    scaled: Floats = taken * share
     return scaled
+
+
+def _around(scores: Floats, previous: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """The scores right beside each passage, and those two away. Index -1, "none", is one behind the last."""
+    before = np.append(scores, np.float32(0)).take(previous)
+    two_before = np.append(before, np.float32(0)).take(previous)
+    after, two_after = np.zeros((2, len(scores) + 1), np.float32)
+    after[previous] = scores
+    two_after[previous] = after[:-1]
+    return before + after[:-1], two_before + two_after[:-1]
 
 
 def _dated(scores: Floats, times: npt.NDArray[np.int64], dates: Sequence[Range]) -> Floats:
@@ -264,6 +281,6 @@ def _relative(values: Floats) -> Floats:
 
 def _best(scores: Floats, limit: int) -> npt.NDArray[np.int64]:
     """The passages with the highest scores, best first; the older one first where two are equal."""
-    chosen = np.sort(np.argpartition(-scores, limit)[:limit]) if len(scores) > limit else np.arange(len(scores))
+    chosen = highest(scores, limit)
     chosen = chosen[scores[chosen] > 0]
     return chosen[np.argsort(-scores[chosen], kind="stable")]

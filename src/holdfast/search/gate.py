@@ -1,8 +1,8 @@
 """Whether a question has anything to do with the memory at all.
 
 The scale is absolute: it depends neither on the other questions nor on how many passages there are. A few windows
-must be like the question, and that counts only as far as its words are there too: vectors of a script that a
-model does not know are like everything.
+must be like the question, and half of that counts only as far as its words are there too. For scripts that the
+vectors know nothing of, where everything is like everything, the words decide.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ import numpy as np
 
 from holdfast.search.fuse import Signals
 
-__all__ = ["LEAST", "LEAST_BY_WORDS", "least", "relevance"]
+__all__ = ["LEAST", "LEAST_BY_SIGNS", "LEAST_BY_WORDS", "least", "relevance"]
 
-LEAST: Final = 0.38
+LEAST: Final = 0.25
 """The relevance from which on a block is worth its room."""
+LEAST_BY_SIGNS: Final = 0.35
+"""The same for a question in a script without spaces, to vectors that do not know it."""
 LEAST_BY_WORDS: Final = 0.25
 """The same where there are no vectors: words alone tell off-topic questions less well."""
 
 _WINDOWS: Final = 5
-_FREE: Final = 0.3
-_PER_SHARE: Final = 0.6
-_SHARE: Final = 0.1
+_FREE: Final = 0.5
+"""The part of the likeness that counts without any word in common."""
 
 
 def least(signals: Signals) -> float:
     """The relevance that a question must have to get a block."""
-    return LEAST_BY_WORDS if signals.cosine is None else LEAST
+    if signals.cosine is None:
+        return LEAST_BY_WORDS
+    return signals.trust * LEAST + (1 - signals.trust) * LEAST_BY_SIGNS
 
 
 def relevance(signals: Signals) -> float:
@@ -39,4 +42,5 @@ def relevance(signals: Signals) -> float:
     cosine = signals.cosine * signals.visible[signals.columns["passage"]]
     count = min(_WINDOWS, len(cosine))
     alike = float(np.partition(cosine, len(cosine) - count)[-count:].mean()) if count else 0.0
-    return (1 - _SHARE) * min(max(alike, 0.0), _FREE + _PER_SHARE * share) + _SHARE * share
+    meant = max(alike, 0.0) * (_FREE + (1 - _FREE) * share)
+    return signals.trust * meant + (1 - signals.trust) * share

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from struct import Struct
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -24,17 +25,19 @@ __all__ = [
     "chain",
     "decode",
     "encode",
+    "find",
     "gather",
     "merge",
     "pages",
+    "pages_with",
     "term_id",
     "term_ids",
     "windows_of_one",
     "without",
 ]
 
-PAGE: Final = 8640
-"""Bytes of a page, but for a term whose list alone is longer: two overflow pages of SQLite's and the rest in place."""
+PAGE: Final = 4032
+"""Bytes of a page, but for a term whose list alone is longer: what fits on one page of SQLite's."""
 _HEAD: Final = 8
 _PER_TERM: Final = 12
 _PER_WINDOW: Final = 5
@@ -42,6 +45,7 @@ _MOST: Final = 255
 _BASE: Final = np.uint64(0x9E3779B97F4A7C15)
 _STIR: Final = np.uint64(0xD6E8FEB86659FD93)
 _HALF: Final = np.uint64(32)
+_NUMBER, _NUMBERS = Struct("<I"), Struct("<II")
 
 Windows: TypeAlias = npt.NDArray[np.uint32]
 Counts: TypeAlias = npt.NDArray[np.uint8]
@@ -65,7 +69,8 @@ def term_ids(terms: Sequence[str]) -> npt.NDArray[np.int64]:
     numbers ^= numbers >> _HALF
     numbers *= _STIR
     numbers ^= numbers >> _HALF
-    return numbers.view(np.int64)
+    found: npt.NDArray[np.int64] = numbers.view(np.int64)
+    return found
 
 
 @lru_cache(maxsize=32)
@@ -98,12 +103,13 @@ class Postings:
     def of(cls, occurrences: Occurrences, columns: Columns) -> Postings:
         """The postings of a term, from the windows that it stands in."""
         windows, counts = occurrences
-        owners = columns["passage"].take(windows)
-        if not len(owners):
+        if not len(windows):
             return cls(windows, counts, np.zeros(0, np.intp), np.zeros(0, np.float32))
-        last = np.append(np.flatnonzero(owners[1:] != owners[:-1]), len(owners) - 1)
-        times = np.diff(counts.cumsum(dtype=np.uint32)[last], prepend=np.uint32(0)).astype(np.float32)
-        return cls(windows, counts, owners[last].astype(np.intp), times)
+        owners = columns["passage"].take(windows)
+        first = np.flatnonzero(_changes(owners))
+        before = counts.cumsum(dtype=np.uint32)[first] - counts[first]
+        times = np.append(before[1:], before[:1] + counts.sum(dtype=np.uint32)) - before
+        return cls(windows, counts, owners[first].astype(np.intp), times.astype(np.float32))
 
     @property
     def nbytes(self) -> int:
@@ -245,15 +251,50 @@ def windows_of_one(length: int) -> int:
     return (length - _HEAD - _PER_TERM) // _PER_WINDOW
 
 
+def find(data: bytes, term: int) -> Occurrences | None:
+    """The list of one term in a page, read without the others; None where it is not there.
+
+    Raises:
+        ValueError: It is no page.
+    """
+    count, windows = _sizes(data)
+    terms = np.frombuffer(data, np.int64, count, _HEAD)
+    place = int(terms.searchsorted(term))
+    if place == count or terms[place] != term:
+        return None
+    stops = _HEAD + 8 * count
+    start, stop = _NUMBERS.unpack_from(data, stops + 4 * place - 4) if place else (0, *_NUMBER.unpack_from(data, stops))
+    base = _HEAD + _PER_TERM * count
+    held = np.frombuffer(data, np.uint32, stop - start, base + 4 * start)
+    return held, np.frombuffer(data, np.uint8, stop - start, base + 4 * windows + start)
+
+
+def pages_with(windows: npt.NDArray[np.int64], data: Sequence[bytes]) -> list[int]:
+    """Which of these pages say anything of some windows."""
+    sizes = [_sizes(page) for page in data]
+    starts = [_HEAD + _PER_TERM * terms for terms, _ in sizes]
+    held = b"".join([page[start : start + 4 * size[1]] for page, start, size in zip(data, starts, sizes, strict=True)])
+    ends = np.cumsum([size for _, size in sizes])
+    hits = np.flatnonzero(np.isin(np.frombuffer(held, np.uint32), windows))
+    found: list[int] = np.unique(np.searchsorted(ends, hits, side="right")).tolist()
+    return found
+
+
+def _sizes(data: bytes) -> tuple[int, int]:
+    """How many terms and windows a page has."""
+    terms, windows = _NUMBERS.unpack_from(data) if len(data) >= _HEAD else (0, 0)
+    if len(data) != _HEAD + _PER_TERM * terms + _PER_WINDOW * windows:
+        raise ValueError("a page of posting lists has not the length that it says")
+    return terms, windows
+
+
 def decode(data: bytes) -> Lists:
     """The lists of a page.
 
     Raises:
         ValueError: It is no page.
     """
-    terms, windows = np.frombuffer(data, np.uint32, 2).tolist()
-    if len(data) != _HEAD + _PER_TERM * terms + _PER_WINDOW * windows:
-        raise ValueError("a page of posting lists has not the length that it says")
+    terms, windows = _sizes(data)
     stops = np.frombuffer(data, np.uint32, terms, _HEAD + 8 * terms).astype(np.int64)
     start = _HEAD + _PER_TERM * terms
     return Lists(

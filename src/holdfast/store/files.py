@@ -88,8 +88,8 @@ class FilesStore:
     def scopes(self) -> list[Scope]:
         """Everybody whose messages or facts are in the folder."""
         with self._current():
-            rows = (*self._state.messages.values(), *self._state.facts.values())
-            return sorted({row.scope for row in rows})
+            messages = {entry.scope for entry in self._state.messages.values()}
+            return sorted(messages | {fact.scope for fact in self._state.facts.values()})
 
     # --- keeping up with the files -------------------------------------------------
 

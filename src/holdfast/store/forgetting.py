@@ -13,7 +13,7 @@ import numpy.typing as npt
 from holdfast.errors import StorageError
 from holdfast.search import columns as columnar
 from holdfast.search.columns import Columns
-from holdfast.search.postings import decode, encode, without
+from holdfast.search.postings import decode, encode, pages_with, without
 from holdfast.store import vector_table
 from holdfast.store.base import Select
 from holdfast.store.codec import text_bytes
@@ -106,14 +106,16 @@ def _unpost(connection: sqlite3.Connection, passages: Sequence[int], windows: np
     for first, stop in connection.execute("SELECT first, stop FROM runs").fetchall():
         if not any(first <= passage < stop for passage in passages):
             continue
-        for term, data in connection.execute("SELECT term, data FROM postings WHERE run = ?", (first,)).fetchall():
-            lists = decode(data)
-            kept = without(lists, windows)
-            if not len(kept.terms):
-                connection.execute("DELETE FROM postings WHERE run = ? AND term = ?", (first, term))
-            elif kept is not lists:
+        query = "SELECT term, data FROM postings WHERE run = ? ORDER BY term"
+        pages = connection.execute(query, (first,)).fetchall()
+        for number in pages_with(windows, [data for _, data in pages]):
+            term, data = pages[number]
+            kept = without(decode(data), windows)
+            if len(kept.terms):
                 update = "UPDATE postings SET data = ? WHERE run = ? AND term = ?"
                 connection.execute(update, (encode(kept), first, term))
+            else:
+                connection.execute("DELETE FROM postings WHERE run = ? AND term = ?", (first, term))
 
 
 def scrub(connection: sqlite3.Connection, *, path: Path) -> None:

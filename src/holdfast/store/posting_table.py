@@ -8,12 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.postings import PAGE, Occurrences, decode, windows_of_one
+from holdfast.search.postings import PAGE, Occurrences, find, windows_of_one
 
 __all__ = ["EVERYTHING", "Sought", "read", "seek"]
 
 EVERYTHING: Final = 2**31
 """Bytes that no page has."""
+
+NOWHERE: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
 _SEEK: Final = """
 WITH place(run, page) AS MATERIALIZED (
@@ -43,22 +45,22 @@ def seek(connection: sqlite3.Connection, term: int, *, longest: int = PAGE) -> S
     found = Sought(term)
     for run, first, length, data in connection.execute(_SEEK, {"term": term, "longest": longest}):
         if data is not None:
-            found.lists[run] = decode(data).of(term)
+            if held := find(data, term):
+                found.lists[run] = held
         elif first == term:
             found.unread[run] = windows_of_one(length)
     return found
 
 
 def read(connection: sqlite3.Connection, sought: Sought) -> Occurrences:
-    """All windows of a term that is in some run."""
+    """All windows of a term."""
     lists = dict(sought.lists)
     query = "SELECT data FROM postings WHERE run = ? AND term = ?"
     for run in sought.unread:
         (data,) = connection.execute(query, (run, sought.term)).fetchone()
-        lists[run] = decode(data).of(sought.term)
+        lists[run] = find(data, sought.term) or NOWHERE
     parts = [lists[run] for run in sorted(lists)]
     if len(parts) == 1:
         return parts[0]
-    nothing = np.zeros(0, np.uint32), np.zeros(0, np.uint8)
-    windows, counts = zip(nothing, *parts, strict=True)
+    windows, counts = zip(NOWHERE, *parts, strict=True)
     return np.concatenate(windows), np.concatenate(counts)

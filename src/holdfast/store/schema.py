@@ -48,7 +48,7 @@ CREATE INDEX passages_in_order ON passages(scope, number);
 -- The index. Everything below can be dropped and rebuilt from the passages.
 CREATE TABLE pending(number INTEGER PRIMARY KEY, terms BLOB NOT NULL);
 CREATE TABLE runs(first INTEGER PRIMARY KEY, stop INTEGER NOT NULL, level INTEGER NOT NULL);
-CREATE TABLE postings(run INTEGER, term INTEGER, data BLOB NOT NULL, PRIMARY KEY(run, term)) WITHOUT ROWID;
+CREATE TABLE postings(run INTEGER, term INTEGER, data BLOB NOT NULL, UNIQUE(run, term));
 CREATE TABLE blocks(
     first INTEGER PRIMARY KEY, first_window INTEGER NOT NULL, windows INTEGER NOT NULL, data BLOB NOT NULL
 );

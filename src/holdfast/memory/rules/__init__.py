@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.memory.block import strip_message
+from holdfast.memory.claims import Claim, type_of
 from holdfast.memory.draft import Draft
 from holdfast.memory.noise import is_noise, unwrap
 from holdfast.memory.quotes import plain
 from holdfast.memory.rules import chinese, english, work
-from holdfast.memory.claims import Claim, type_of
 from holdfast.memory.rules.remarks import remark, todo
 from holdfast.memory.rules.sentences import clauses, opening, sentences
 from holdfast.memory.rules.stance import is_additive, is_asserted, is_real, without_asides

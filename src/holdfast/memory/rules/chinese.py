@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final
 
-from holdfast.memory.claims import Claim, fits, kind_of, slot_of, where
+from holdfast.memory.claims import Claim, slot_of
+from holdfast.memory.values import fits, kind_of, where
 
 __all__ = ["claims"]
 
@@ -16,10 +18,14 @@ _NOW: Final = "(?:现在|目前|当前|如今|以后|今后|已经?|都|统一|�
 _S: Final = "(?P<left>[^，。,]{2,40}?)"
 _B: Final = "(?P<value>[^，。,]{1,80}?)"
 _TO: Final = (
-    "(?P<verb>改名|更名|改叫|升级|升|降级|迁移?|移|搬|挪|转移?|推迟|延期|延长|提前|改|换|变更?|调整?|提高|提升|降低|降|设置?|切换)"
+    "(?P<verb>改名|更名|改叫|升级|升|降级|迁移?|移|搬|挪|转移?|推迟|延期|延长|提前|改|换|变更?|调整?|提高|提升|涨"
+    "|降低|降|跌|设置?|切换)"
     "(?:到了?|为|成了?|至|(?<=改叫))"
 )
-_STATUS: Final = "进行中|已?完成|被?阻塞|未开始|评审中|失败|通过|未关闭|已关闭|已上线|已合并|已发布|已解决|已修复|待处理|暂停|开发中|测试中"
+_STATUS: Final = (
+    "进行中|已?完成|被?阻塞|未开始|评审中|失败|通过|未关闭|已关闭|已上线|已合并|已发布|已解决|已修复"
+    "|待处理|待审批|暂停|开发中|测试中"
+)
 _USE: Final = "(?:改用|采用|选用|使用|(?<![使不费作应信通利引常专适公雇占调])用(?![户于来的到法途例完不过]))"
 
 
@@ -91,63 +97,52 @@ def _subject(words: str) -> str:
     return re.sub(f"{_NOW}$", "", words)
 
 
-_PATTERNS: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = tuple(
-    (re.compile(pattern), read)
-    for pattern, read in (
-        # about the speaker
-        (f"我{_NOW}(?:住在|搬到了?){_B}", _slotted("home", own=True)),
-        (f"我{_NOW}在{_B}(?:上班|工作)", _slotted("employer", own=True)),
-        (f"我叫{_B}", _slotted("name", own=True)),
-        # ports
-        (f"{_S}{_NOW}(?:监听|运行在|跑在|使用|用)(?:的是)?(?P<value>\\d{{2,5}})端口上?", _slotted("port")),
-        (f"{_S}{_NOW}监听端口(?:是|为)?(?P<value>\\d{{2,5}})", _slotted("port")),
-        # owners
-        (
-            f"{_S}{_NOW}(?:由|换由?|改由|交给|交由|转给)(?P<value>[^，。,的]{{1,12}}?){_NOW}(?:来)?(?:负责|维护|主导|接手)?",
-            _slotted("owner"),
-        ),
-        (f"(?P<value>[^，。,的是]{{2,4}}|[A-Z][a-z]+){_NOW}负责{_S}", _slotted("owner")),
-        # choices
-        (f"{_S}我{_NOW}(?:喜欢|偏好|习惯|倾向于?)(?:使?用)?{_B}", _slotted("choice", own=True)),
-        (
-            f"我{_NOW}(?:喜欢|偏好|习惯|倾向于?)(?:使?用)(?P<value>[^，。]{{1,30}}?)(?:来)?(?:做|写|画|处理)(?P<left>[^，。]{{1,20}})",
-            _slotted("choice", own=True),
-        ),
-        # changes
-        (f"(?:我们|我)?{_NOW}(?:把|将){_S}从(?P<old>[^，。]{{1,60}}?){_TO}{_B}", _change),
-        (f"(?:我们|我)?{_NOW}(?:把|将){_S}{_TO}{_B}", _change),
-        (f"{_S}{_NOW}从(?P<old>[^，。]{{1,60}}?){_TO}{_B}", _change),
-        (f"{_S}{_NOW}{_TO}{_B}", _change),
-        # where, names, dates, statuses
-        (f"{_S}{_NOW}(?:部署|存放|保存|存储|托管|放|存)(?:在|于|到){_B}", _place),
-        (f"{_S}{_NOW}位于{_B}", _place),
-        (f"{_S}{_NOW}(?:名?叫做?){_B}", _slotted("name")),
-        (f"{_S}{_NOW}(?:定|安排)(?:在|于){_B}", _slotted("date")),
-        # anything with a noun
-        (f"{_S}{_NOW}(?:是|为|[：:]){_NOW}{_B}", _named),
-        (f"{_S}{_NOW}是{_NOW}{_B}", _dated),
-        (f"{_S}{_NOW}(?P<value>{_STATUS})", _slotted("status")),
-        (f"{_S}{_NOW}{_USE}{_B}", _slotted("choice")),
-        # Japanese
-        ("(?P<left>[^、。]{1,40}?)(?:は|が)(?P<value>[^、。]{1,60}?)(?:です|だ|になりました|に変わりました)", _named),
-        (
-            "(?P<left>[^、。]{1,40}?)を(?:(?P<old>[^、。]{1,30})から)?(?P<value>[^、。]{1,60}?)に(?P<verb>変更|設定)(?:しました|した|してください)",
-            _change,
-        ),
-        # Korean
-        (
-            "(?P<left>[^,.]{1,40}?)(?:은|는|이|가) ?(?P<value>[^,.]{1,60}?)(?:입니다|이다|로 바뀌었습니다|으로 바뀌었습니다)",
-            _named,
-        ),
-        (
-            "(?P<left>[^,.]{1,40}?)(?:을|를) ?(?:(?P<old>[^,.]{1,30})에서 )?(?P<value>[^,.]{1,60}?)(?:으로|로) ?(?P<verb>변경|설정)(?:했습니다|했다|해 ?주세요)",
-            _change,
-        ),
-    )
+_WORD: Final = "[^，。,]{1,30}?"
+_OLD: Final = "从(?P<old>[^，。]{1,60}?)"
+_PERSON: Final = f"(?P<value>[^，。,的]{{1,12}}?){_NOW}(?:来)?(?:负责|维护|主导|接手)"
+_LIKE: Final = f"我{_NOW}(?:喜欢|偏好|习惯|倾向于?)"
+_JA_OLD: Final = f"(?:(?P<old>{_WORD})から)?"
+_KO_OLD: Final = f"(?:(?P<old>{_WORD})에서 )?"
+_KO_DONE: Final = "(?:했습니다|했다|해 ?주세요)"
+_PATTERNS: Final[tuple[tuple[str, Reader], ...]] = (
+    # about the speaker
+    (f"我{_NOW}(?:住在|搬到了?){_B}", _slotted("home", own=True)),
+    (f"我{_NOW}在{_B}(?:上班|工作)", _slotted("employer", own=True)),
+    (f"我叫{_B}", _slotted("name", own=True)),
+    # ports
+    (f"{_S}{_NOW}(?:监听|运行在|跑在|使用|用)(?:的是)?(?P<value>\\d{{2,5}})端口上?", _slotted("port")),
+    (f"{_S}{_NOW}监听端口(?:是|为)?(?P<value>\\d{{2,5}})", _slotted("port")),
+    # owners
+    (f"{_S}{_NOW}(?:由|换由?|改由|交给|交由|转给){_PERSON}", _slotted("owner")),
+    (f"(?P<value>[^，。,的是]{{2,4}}|[A-Z][a-z]+){_NOW}负责{_S}", _slotted("owner")),
+    # choices
+    (f"{_S}{_LIKE}(?:使?用)?{_B}", _slotted("choice", own=True)),
+    (f"{_LIKE}使?用(?P<value>{_WORD})来?(?:做|写|画|处理)(?P<left>{_WORD})", _slotted("choice", own=True)),
+    # changes
+    (f"(?:我们|我)?{_NOW}(?:把|将){_S}{_OLD}{_TO}{_B}", _change),
+    (f"(?:我们|我)?{_NOW}(?:把|将){_S}{_TO}{_B}", _change),
+    (f"{_S}{_NOW}{_OLD}{_TO}{_B}", _change),
+    (f"{_S}{_NOW}{_TO}{_B}", _change),
+    # where, names, dates
+    (f"{_S}{_NOW}(?:部署|存放|保存|存储|托管|放|存)(?:在|于|到){_B}", _place),
+    (f"{_S}{_NOW}位于{_B}", _place),
+    (f"{_S}{_NOW}(?:名?叫做?){_B}", _slotted("name")),
+    (f"{_S}{_NOW}(?:定|安排)(?:在|于){_B}", _slotted("date")),
+    # anything with a noun, a date or a status
+    (f"{_S}{_NOW}(?:是|为|[：:]){_NOW}{_B}", _named),
+    (f"{_S}{_NOW}是{_NOW}{_B}", _dated),
+    (f"{_S}{_NOW}(?P<value>{_STATUS})", _slotted("status")),
+    (f"{_S}{_NOW}{_USE}{_B}", _slotted("choice")),
+    # Japanese
+    (f"(?P<left>{_WORD})(?:は|が)(?P<value>{_WORD})(?:です|だ|になりました|に変わりました)", _named),
+    (f"(?P<left>{_WORD})を{_JA_OLD}(?P<value>{_WORD})に(?P<verb>変更|設定)(?:しました|した|してください)", _change),
+    # Korean
+    (f"(?P<left>{_WORD})(?:은|는|이|가) (?P<value>{_WORD})(?:입니다|이다|(?:으)?로 바뀌었습니다)", _named),
+    (f"(?P<left>{_WORD})(?:을|를) ?{_KO_OLD}(?P<value>{_WORD})(?:으로|로) ?(?P<verb>변경|설정){_KO_DONE}", _change),
 )
 
 _CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
-_GAP: Final = re.compile(f"(?<=[\u3040-\u30ff\u3400-\u9fff])\\s+|\\s+(?=[\u3040-\u30ff\u3400-\u9fff：])")
+_GAP: Final = re.compile("(?<=[\u3040-\u30ff\u3400-\u9fff])\\s+|\\s+(?=[\u3040-\u30ff\u3400-\u9fff：])")
 _ANY: Final = re.compile(f"[{_CJK}]")
 _END: Final = re.compile("[了啦哦。！!．.\\s；;，,]+$")
 _QUALIFIER: Final = re.compile(
@@ -157,6 +152,12 @@ _VAGUE: Final = re.compile("[它他她这那其]|大家|别人|什么|一个|一
 _LONGEST: Final = 40
 
 
+@cache
+def _compiled() -> tuple[tuple[re.Pattern[str], Reader], ...]:
+    """The patterns, when they are needed: most programs that load this never read a fact."""
+    return tuple((re.compile(pattern), read) for pattern, read in _PATTERNS)
+
+
 def claims(clause: str) -> list[Claim]:
     """What a clause claims: at most one thing, by the first pattern that fits."""
     if not _ANY.search(clause):
@@ -164,7 +165,7 @@ def claims(clause: str) -> list[Claim]:
     words = _END.sub("", _GAP.sub("", clause.strip()))
     qualifier = _QUALIFIER.match(words)
     words = words[qualifier.end() :] if qualifier else words
-    for pattern, read in _PATTERNS:
+    for pattern, read in _compiled():
         found = pattern.fullmatch(words)
         read_out = [claim for claim in read(found) if _is_plain(claim)] if found else []
         if read_out:

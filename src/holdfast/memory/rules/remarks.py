@@ -13,7 +13,10 @@ from holdfast.store.base import FactType
 __all__ = ["remark", "todo"]
 
 _I: Final = r"(?:i|we)(?:['’]ve| have)? (?:just |already |finally |successfully |all )?"
-_MONTH: Final = "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
+_MONTH: Final = (
+    "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?"
+    "|nov(?:ember)?|dec(?:ember)?"
+)
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
@@ -28,7 +31,8 @@ _OWN: Final[Mapping[FactType, re.Pattern[str]]] = {
         rf"(?:ok(?:ay)?,? |so,? |alright,? )?{_I}(?:decided|agreed|settled|opted)\b(?=.{{12}})",
         r"(?:ok(?:ay)?,? |yes,? |alright,? )?let['’]?s (?:go with|stick with|settle on)\b"
         r"(?! (?:that|this|these|those|it|them)\b)",
-        r"(?:please )?(?:always|never) (?!here|good|say|saw|give up|been|a|the|had|mind|know|thought|seen|too|so|happy|nice"
+        r"(?:please )?(?:always|never) (?!here|good|say|saw|give up|been|a|the|had|mind|know|thought|seen|too|so"
+        r"|happy|nice"
         r"|great|love|fun)[a-z]+ (?=.{12})",
         r".{8,200}\b(?:is|are) non-negotiable\b",
         r"from now on,? (?=.{12})",
@@ -42,7 +46,8 @@ _OWN: Final[Mapping[FactType, re.Pattern[str]]] = {
         ".{4,80}(?:覚えておいて|ことにしました|기억해|하기로 했습니다)",
     ),
     "task_state": _any(
-        rf"{_I}(?:completed|finished|implemented|installed|deployed|submitted|published|launched|fixed|finali[sz]ed|merged"
+        rf"{_I}(?:completed|finished|implemented|installed|deployed|submitted|published|launched|fixed|finali[sz]ed"
+        rf"|merged"
         r"|released|migrated|booked)\b(?=.{12})",
         rf"(?=.{{20,200}}$)(?=.*\b(?:{_MONTH})\.? \d)(?:my|our|the|i|we|he|she|it)\b",
         "(?:我们|我)?(?:已经|已)(?:完成|实现|部署|修复|发布|合并|提交)了?(?=.{3})",
@@ -50,12 +55,14 @@ _OWN: Final[Mapping[FactType, re.Pattern[str]]] = {
 }
 # Said by anybody: what went wrong and why.
 _ISSUE: Final = _any(
-    r".{0,160}\b(?:fixed (?:it |this |that |the [\w-]+ )?by|(?:was|is) caused by|root cause (?:is|was)|the fix (?:is|was) to)\b",
+    r".{0,160}\b(?:fixed (?:it |this |that |the [\w-]+ )?by|(?:was|is) caused by|root cause (?:is|was)"
+    r"|the fix (?:is|was) to)\b",
     ".{0,80}(?:根本?原因是|报错的?原因是|修复方法是|解决办法是|是由.{1,40}引起的|原因は|원인은)",
 )
 _OPEN_ENDS: Final = ("?", "？", ":", "：")
 _TODO: Final = re.compile(
-    r"(?:[-*+] )?\[(?P<box>[ xX])\] (?P<task>.+)|(?:TODO|FIXME|待办|未完成)(?:\([^)]*\))?\s*[:：]\s*(?P<open>.+)", re.DOTALL
+    r"(?:[-*+] )?\[(?P<box>[ xX])\] (?P<task>.+)|(?:TODO|FIXME|待办|未完成)(?:\([^)]*\))?\s*[:：]\s*(?P<open>.+)",
+    re.DOTALL,
 )
 _MOST_WORDS: Final = 60
 

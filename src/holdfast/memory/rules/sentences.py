@@ -13,9 +13,10 @@ _FOREIGN: Final = re.compile(
     r"\s*(?:>|\||\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?(?:INFO|DEBUG|WARN|ERROR|TRACE)\b|at \S+\(|Traceback )"
 )
 _END: Final = re.compile(
-    r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\ba\.m\.)(?<!\bp\.m\.)\s+(?=[\"'“(\[]?[A-Z0-9\u0080-\uffff])|(?<=[。！？；;])\s*"
+    r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\ba\.m\.)(?<!\bp\.m\.)\s+(?=[\"'“(\[]?[A-Z0-9\u0080-\uffff])"
+    r"|(?<=[。！？；;])\s*"
 )
-_BULLET: Final = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(?!\[[ xX]\])|\s*#{1,6}\s+")
+_BULLET: Final = re.compile(r"\A\s*(?:[-*+•]|\d{1,3}[.)])\s+(?!\[[ xX]\])|\A\s*#{1,6}\s+")
 _MARKS: Final = re.compile(r"(?<![\w/*])\*\*?(?=\S)|(?<=\S)\*\*?(?![\w/*])|(?<!\w)__|__(?!\w)|`")
 _CODE: Final = re.compile(r"=>|[({]\{|\}[);]|\\[nt]|</?[a-z]+>|;\s*$|\w\(\)|[{}]\s*$")
 _LONGEST: Final = 400
@@ -24,12 +25,16 @@ _SHORTEST: Final = 4
 _QUOTED: Final = re.compile(r"[\"“「『][^\"”」』\n]{12,}[\"”」』]")
 
 _OPENING: Final = re.compile(
-    r"(?:(?:ok(?:ay)?|so|well|right|alright|actually|btw|by the way|also|and|but|yes|yeah|hi|hello|thanks?|good news|quick"
-    r" update|heads up|fyi|just so you know|correction|update|note|please note|reminder|info|decision|decided|status update"
-    r"|i changed my mind|change of plans?|from now on|as of (?:today|now)|starting (?:today|now)|effective immediately|today(?!['’])"
+    r"(?:(?:ok(?:ay)?|so|well|right|alright|actually|btw|by the way|also|and|but|yes|yeah|hi|hello|thanks?"
+    r"|good news|quick"
+    r" update|heads up|fyi|just so you know|correction|update|note|please note|reminder|info|decision|decided"
+    r"|status update"
+    r"|i changed my mind|change of plans?|from now on|as of (?:today|now)|starting (?:today|now)"
+    r"|effective immediately|today(?!['’])"
     r"|(?:please )?remember(?: that)?|(?:please )?keep in mind(?: that)?|(?:please )?note that|for the record"
     r"|don't forget(?: that)?|be aware(?: that)?|important)\b\s*[:,.!-]*\s*"
-    r"|(?:请?(?:记住|记得|注意|记一下)|更正|更新|备注|说明|提醒|对了|另外说一下|从现在起|从今天起|今后|通知)[，,：:。\s]*)+",
+    r"|(?:请?(?:记住|记得|注意|记一下)|更正|更新|备注|说明|提醒|对了|另外说一下|从现在起|从今天起|今后"
+    r"|通知)[，,：:。\s]*)+",
     re.IGNORECASE,
 )
 

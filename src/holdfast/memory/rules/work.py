@@ -98,7 +98,10 @@ _ENGLISH: Final = (
     "`{command}` works; `{failed}` failed{error}",
     "`{command}` passed after changing {files}; before, it failed{error}",
 )
-_CHINESE: Final = ("`{command}` 可以运行；`{failed}` 失败{error}", "修改 {files} 之后 `{command}` 成功；之前失败{error}")
+_CHINESE: Final = (
+    "`{command}` 可以运行；`{failed}` 失败{error}",
+    "修改 {files} 之后 `{command}` 成功；之前失败{error}",
+)
 
 
 def _failed(result: ToolResult) -> bool:
