@@ -14,20 +14,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from holdfast.compactor import Compaction
     from holdfast.engine import Engine, Window
     from holdfast.errors import (
+        CompactionError,
         EmbeddingError,
         FormatError,
         HoldfastError,
         InputError,
         InvalidWindowError,
         MissingExtraError,
+        ModelError,
         SettingsError,
         StorageError,
         TranscriptError,
         WindowError,
         WindowTooSmallError,
     )
+    from holdfast.events import Hooks
     from holdfast.memory.memory import Memory, Stats
     from holdfast.memory.recall import Hit, Recall, Request
     from holdfast.messages import (
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
         ToolResult,
         Usage,
     )
+    from holdfast.models.base import Model
     from holdfast.redact import redact
     from holdfast.report import ContextReport
     from holdfast.settings import Settings
@@ -51,6 +56,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Compaction",
+    "CompactionError",
     "ContextReport",
     "EmbeddingError",
     "Engine",
@@ -58,6 +65,7 @@ __all__ = [
     "FormatError",
     "Hit",
     "HoldfastError",
+    "Hooks",
     "Image",
     "InputError",
     "InvalidWindowError",
@@ -65,6 +73,8 @@ __all__ = [
     "Message",
     "MessageRow",
     "MissingExtraError",
+    "Model",
+    "ModelError",
     "Opaque",
     "Recall",
     "RedactedThinking",
@@ -92,13 +102,16 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "holdfast.compactor": ("Compaction",),
     "holdfast.engine": ("Engine", "Window"),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "holdfast.events": ("Hooks",),
     "holdfast.memory.memory": ("Memory", "Stats"),
     "holdfast.memory.recall": ("Hit", "Recall", "Request"),
     "holdfast.messages": (
         *("Image", "Message", "Opaque", "RedactedThinking", "Text", "Thinking", "ToolCall", "ToolResult", "Usage"),
     ),
+    "holdfast.models.base": ("Model",),
     "holdfast.redact": ("redact",),
     "holdfast.report": ("ContextReport",),
     "holdfast.settings": ("Settings",),

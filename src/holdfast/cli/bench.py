@@ -174,6 +174,31 @@ def store(*, segments: tuple[int, ...], as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--messages", type=click.IntRange(min=10), default=5_000, show_default=True, help="Messages before it.")
+@click.option("--segments", type=click.IntRange(min=0), default=20_000, show_default=True, help="Passages beside them.")
+@click.option("--turns", type=click.IntRange(min=2), default=50, show_default=True, help="Turns to time.")
+@click.option(
+    "--limit", type=click.IntRange(min=8000), default=200_000, show_default=True, help="Tokens of the window."
+)
+@as_json
+def assemble(*, messages: int, segments: int, turns: int, limit: int, as_json: bool) -> None:
+    """What one more turn costs in a very long conversation over a full archive, step by step."""
+    from holdfast.bench.assemble import measure  # noqa: PLC0415 - as above
+
+    with Progress(segments + turns) as bar:
+        found = measure(
+            messages=messages, segments=segments, turns=turns, limit=limit, progress=lambda n: bar.advance(n, "")
+        )
+    if as_json:
+        emit_json({**machine(), **found.to_json()})
+        return
+    figures = found.to_json()
+    steps = figures.pop("steps")
+    print_table({"a turn": figures}, first="")
+    print_table({name: {"ms": cost} for name, cost in steps.items()}, first="step")
+
+
+@bench.command()
 @click.option("--kills", type=click.IntRange(min=1), default=25, show_default=True)
 @click.option("--minutes", type=float, default=0.0, show_default=True, help="Eight processes at once for so long.")
 @click.option("--seed", type=int, default=1, show_default=True)
