@@ -210,7 +210,7 @@ class Engine(Asking):
         items, new = planned.items, planned.edits
         with turn.guard("recall"):
             room_made = cleared(items, limits, position=self.settings.recall.position)
-            shown = apply(items, room_made)
+            shown = apply(items, room_made) if room_made else items
             request = request_of(
                 self.settings,
                 query,

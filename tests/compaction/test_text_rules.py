@@ -7,11 +7,15 @@ from dataclasses import replace
 import pytest
 
 from holdfast.compaction.dialogue import call_text, one_line, shortened, told, words
+from holdfast.compaction.faults import fault
 from holdfast.compaction.identifiers import identifiers
 from holdfast.compaction.language import Language, language
 from holdfast.compaction.remarks import decisions, next_steps, rules, sentences
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall
+from holdfast.models.base import Reply
 from talk import PIXEL, answer, call, reply, results, user
+
+SKELETON = "the answer has headings and nothing under them"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +148,15 @@ def test_words_are_the_persons_own() -> None:
     assert words(user("[System note: interrupted.] Fix it")) == "Fix it"
     assert words(user("# AGENTS.md instructions for /srv\nBe nice")) == ""
     assert words(user("use <b>bold</b> tags")) == "use <b>bold</b> tags"
+    assert words(user("a <x-y>1</x-y> b <x-y><p-q>2</x-y> c <p-q> d")) == "a  b  c <p-q> d"
+
+
+def test_hostile_text_takes_no_longer() -> None:
+    """Endless runs without a space, and tags without an end, are read in linear time."""
+    assert language("x" * 300_000) == "Latin script"
+    assert language("签名" * 100_000) == "Chinese"
+    assert words(user("<a-b>" * 30_000 + "</")).startswith("<a-b><a-b>")
+    assert fault(Reply(message=reply(" " * 100_000 + "a" + " " * 100_000))) == SKELETON
 
 
 def test_one_line_is_one_line() -> None:

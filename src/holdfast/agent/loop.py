@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from holdfast.agent.entry import SessionEntry
 from holdfast.agent.memories import Memories
 from holdfast.agent.talk import Talk
 from holdfast.compaction import flush
@@ -52,6 +53,8 @@ class Turn:
 class Agent(Talk):
     """A conversation that goes on."""
 
+    _spoken: int = 0
+
     def say(self, text: str, *, heartbeat: bool = False) -> Turn:
         """Say something, and wait for the answer.
 
@@ -60,18 +63,29 @@ class Agent(Talk):
         """
         self.cancel.clear()
         self.renew()
-        self.make_room(coming=count_text(text), heartbeat=heartbeat)
-        self._heard(text)
-        turn = self._answered()
+        self._system = self.system()
+        try:
+            self.make_room(coming=count_text(text), heartbeat=heartbeat)
+            self._heard(text, heartbeat=heartbeat)
+            turn = self._answered()
+        finally:
+            self._system = None
+            if self._spoken:  # nobody answered
+                self.update(self._noted)
         if not heartbeat:
             Memories(self.engine, self.agent).capture([text])
         if self.notes is not None:
             self.notes.poll()
         return replace(turn, text=_shown(turn.text, heartbeat=heartbeat))
 
-    def _heard(self, text: str) -> None:
+    def _heard(self, text: str, *, heartbeat: bool) -> None:
+        """Write down what was said. When it was is noted with the answer, in one write; heartbeats do not count."""
         self.keep(Message(role="user", parts=(Text(text=text),)))
-        self.update(lambda entry: entry.spoken_to(self.sessions.clock()))
+        self._spoken = 0 if heartbeat else self.sessions.clock()
+
+    def _noted(self, entry: SessionEntry) -> SessionEntry:
+        spoken, self._spoken = self._spoken, 0
+        return entry.spoken_to(spoken) if spoken else entry
 
     def _answered(self) -> Turn:
         """Ask until the model has said what it wants to say."""
@@ -126,7 +140,7 @@ class Agent(Talk):
             timeout=_TIMEOUT,
             cancel=self.cancel,
             on_text=show,
-            before_compact=lambda: self.flush_if_due(coming=0, forced=True),
+            before_compact=self.flush,
             facts=self._memories(),
             agent=self.agent,
         )
@@ -154,7 +168,7 @@ class Agent(Talk):
         provider, _, name = self.model.name.partition("/")
         spent = cost(self.model.name, reply.usage)
         self.update(
-            lambda entry: entry.replied(
+            lambda entry: self._noted(entry).replied(
                 reply.usage,
                 now=self.sessions.clock(),
                 model=name or provider,

@@ -25,9 +25,9 @@ from holdfast.compaction.summarise import Progress
 from holdfast.compactor import Compaction
 from holdfast.context.budget import Budget, budget
 from holdfast.engine import Engine, Window
-from holdfast.errors import CompactionError, InputError, ModelCancelledError, ModelError
+from holdfast.errors import CompactionError, InputError, ModelCancelledError, ModelError, WindowError
 from holdfast.messages import Message, Text
-from holdfast.models.base import Model
+from holdfast.models.base import Model, Tool
 from holdfast.settings import Settings
 from holdfast.tokens import count_json
 from holdfast.transcripts.records import messages_of
@@ -213,10 +213,9 @@ class Talk:
         """Flush and compact, where the conversation has outgrown its window or is about to."""
         if len(self.history) <= 1:
             return
-        limits = self.limits
         used = self._used()
         self._flush_if_due(used, coming=coming, heartbeat=heartbeat)
-        if self.settings.compaction.enabled and used + coming > limits.compact_at:
+        if self.settings.compaction.enabled and used + coming > self.limits.compact_at:
             try:
                 self.compact()
             except CompactionError as error:
@@ -236,7 +235,7 @@ class Talk:
             CompactionError: There is nothing to compact, or nothing shorter could be made.
             ModelCancelledError: It was called off.
         """
-        self.flush_if_due(coming=0, forced=True)
+        self.flush()
         self.view.working("compacting")
         try:
             done = self.engine.compact(
@@ -276,9 +275,12 @@ class Talk:
 
     # --- the silent turn -----------------------------------------------------------
 
-    def flush_if_due(self, *, coming: int, forced: bool = False, heartbeat: bool = False) -> None:
-        """Let the agent write its notes, if it is time to."""
-        entry, limits = self.opened.entry, self.limits
+    def flush(self) -> None:
+        """Let the agent write its notes before a compaction, unless it has."""
+        self._flush_if_due(0, forced=True)
+
+    def _flush_if_due(self, used: int, *, coming: int = 0, forced: bool = False, heartbeat: bool = False) -> None:
+        entry = self.opened.entry
         cycle = flush.Cycle(
             compactions=entry.compaction_count,
             flushed_at=entry.memory_flush_compaction_count,
@@ -286,9 +288,9 @@ class Talk:
         )
         verdict = flush.due(
             cycle,
-            used=max(entry.total_tokens, self._size() + limits.overhead),
+            used=max(entry.total_tokens, used),
             coming=coming,
-            budget=limits,
+            budget=self.limits,
             settings=self.settings,
             transcript_bytes=self.opened.session.file.stat().st_size,
             heartbeat=heartbeat,
@@ -308,7 +310,9 @@ class Talk:
         try:
             window = self._assembled()
             write_notes(window.messages, prompt, model=self.model, tools=tools, cancel=self.cancel)
-        except ModelError as error:
+        except ModelCancelledError:
+            pass  # the user's word, no fault of the model's
+        except (ModelError, WindowError) as error:
             self._notes_failed(str(error), now)
         else:
             self.update(lambda entry: entry.flushed(now=now, cycle=compactions))
@@ -320,3 +324,8 @@ class Talk:
         self.update(lambda entry: entry.flush_failed(error, now=now, most=most))
         if self.opened.entry.is_flushed:
             self.view.notice(f"Writing notes failed {most} times; this compaction goes on without them. ({error})")
+
+
+def _tool_tokens(tool: Tool) -> int:
+    """What a tool takes of every request."""
+    return count_json({"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)})

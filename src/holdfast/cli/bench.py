@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,8 @@ def assemble(*, messages: int, segments: int, turns: int, limit: int, as_json: b
     from holdfast.bench.assemble import measure  # noqa: PLC0415 - as above
 
     with Progress(segments + turns) as bar:
-        found = measure(
+        advance = partial(bar.advance, words="")
+        found = measure(messages=messages, segments=segments, turns=turns, limit=limit, progress=advance)
             messages=messages, segments=segments, turns=turns, limit=limit, progress=lambda n: bar.advance(n, "")
         )
     if as_json:

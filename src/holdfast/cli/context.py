@@ -185,7 +185,8 @@ def print_changes(screen: Console, report: ContextReport) -> None:
 def _change_line(change: Change) -> Styled:
     sign, colour = _SIGNS.get(change.kind, ("·", "default"))
     line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
-    line.append(f" {'from ' if change.kind == 'recalled' else ''}{plural(len(change.ids), 'message')}")
+    what = plural(len(change.ids), "message") if change.ids else "earlier blocks"
+    line.append(f" {'from ' if change.kind == 'recalled' else ''}{what}")
     line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
     return line.append(f": {change.reason}", style="dim")
 

@@ -115,12 +115,17 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
         yield Finding("wrong", f"{damage}: run `holdfast doctor --repair`")
     for trouble in health.index:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
-    for note in health.notes:
+    for note in (*health.notes, *_missing(file, choice, sound=health.sound)):
         yield Finding("note", note)
-    if health.sound and choice.embedder is not None:
-        with SqliteStore(file) as store:
-            missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
-        yield from (Finding("note", f"search: {note}") for note in missing)
+
+
+def _missing(file: Path, choice: Choice, *, sound: bool) -> list[str]:
+    """What search has to do without, beside an embedder."""
+    if not sound or choice.embedder is None:
+        return []
+    with SqliteStore(file) as store:
+        missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
+    return [f"search: {note}" for note in missing]
 
 
 def _agents() -> Iterator[Finding]:

@@ -19,9 +19,7 @@ _RESULT: Final = 2_000
 _ARGUMENT: Final = 600
 _LONGEST_WORDS: Final = 40_000
 # <system-reminder>...</system-reminder>: tags of two words are what programs put into a user's message.
-_WRAPPED: Final = re.compile(
-    r"<([a-z][a-z0-9]{0,30}[-_][a-z0-9_-]{1,40})(?:\s[^>\n]{0,200})?>.{0,20000}?</\1>", re.DOTALL
-)
+_TAG: Final = re.compile(r"<([a-z][a-z0-9]{0,30}[-_][a-z0-9_-]{1,40})(?:\s[^>\n]{0,200})?>")
 # What programs say in the user's name, and what a person ran in the agent's shell: nothing of it is a request.
 _NOTE: Final = re.compile(
     r"\A\s*(?:Ran `[^\n]{1,2000}`\n|\(no content\)\s*\Z|\[Request interrupted|Caveat: The messages below|"
@@ -36,8 +34,26 @@ _SPACE: Final = re.compile(r"\s+")
 def words(message: Message) -> str:
     """What was said in a message, without what programs wrapped around it; nothing where that is all there is."""
     text = clip(message.text, head=_LONGEST_WORDS, tail=_LONGEST_WORDS)
-    own = _BRACKETED.sub("", _WRAPPED.sub("", text) if "</" in text else text)
+    own = _BRACKETED.sub("", _unwrapped(text))
     return "" if _NOTE.match(own) else own.strip()
+
+
+def _unwrapped(text: str) -> str:
+    """A text without what stands between the tags of programs; a tag that is not closed is a word like any other."""
+    kept: list[str] = []
+    place = 0
+    open_ended: set[str] = set()
+    for tag in _TAG.finditer(text):
+        if tag.start() < place or tag[1] in open_ended:
+            continue
+        closing = f"</{tag[1]}>"
+        end = text.find(closing, tag.end())
+        if end < 0:
+            open_ended.add(tag[1])
+            continue
+        kept.append(text[place : tag.start()])
+        place = end + len(closing)
+    return "".join([*kept, text[place:]])
 
 
 def one_line(text: str, limit: int) -> str:

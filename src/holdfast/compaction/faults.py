@@ -26,6 +26,7 @@ _ERROR: Final = re.compile(
     re.IGNORECASE,
 )
 _DATA: Final = re.compile(r"\A(?:```(?:json)?\s*)?[{\[]\s*(?:[\"'{\[\]}]|\Z)")
+_LINE: Final = 120
 _FEWEST_WORDS: Final = 12
 _SHORT: Final = 600
 
@@ -33,7 +34,7 @@ _SHORT: Final = 600
 def fault(reply: Reply) -> str | None:
     """What is wrong with an answer that should be a summary; None where it may be one."""
     text = reply.text.strip()
-    said = "".join(line for line in text.splitlines() if not _SKELETON.match(line))
+    said = "".join(line for line in text.splitlines() if len(line) > _LINE or not _SKELETON.match(line))
     if reply.stop == "refusal":
         return "the model refused"
     if len(said) < _FEWEST_WORDS:

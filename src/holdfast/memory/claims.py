@@ -12,7 +12,17 @@ from typing import Final
 from holdfast.store.base import FactType
 from holdfast.text import terms
 
-__all__ = ["Claim", "is_asked", "same_subject", "slot_name", "slot_of", "subject_key", "type_of"]
+__all__ = [
+    "Claim",
+    "is_asked",
+    "is_named",
+    "same_subject",
+    "slot_name",
+    "slot_of",
+    "slot_words",
+    "subject_key",
+    "type_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +135,15 @@ def _slot_forms() -> tuple[re.Pattern[str], ...]:
     )
     return (
         re.compile(rf"(?P<before>.*\s)??(?P<slot>{latin})\s+(?:of|for|on|in)(?P<after>\s.+)", re.IGNORECASE),
-        re.compile(rf"(?P<before>.*\s)?(?P<slot>{latin})(?P<after>)", re.IGNORECASE),
+        re.compile(rf"(?P<before>.*?\s)??(?P<slot>{latin})(?P<after>)", re.IGNORECASE),
         re.compile(rf"(?P<before>.*?)[的の]?\s*(?:新的?)?(?P<slot>{others}|(?i:{latin}))(?P<after>)"),
     )
+
+
+@cache
+def slot_words(slot: str) -> frozenset[str]:
+    """The terms of the nouns that name a slot."""
+    return frozenset(term for noun, name in _SLOTS.items() if name == slot for term in terms(noun))
 
 
 def slot_name(words: str) -> str:
@@ -149,13 +165,18 @@ def same_subject(left: str, right: str) -> bool:
     return subject_key(left) == subject_key(right)
 
 
+def is_named(subject: str, text: str) -> bool:
+    """Tell whether a text names a subject with all its words; a subject without a name is in every text."""
+    return set(subject_key(subject)) <= set(subject_key(text))
+
+
 def is_asked(subject: str, slot: str, *, question: str) -> bool:
     """Tell whether a question names a subject with all its words, and asks for this property of it."""
     if not slot or _asking(slot).search(question) is None:
         return False
     if subject == "user":
         return _FIRST_PERSON.search(question) is not None
-    return set(subject_key(subject)) <= set(subject_key(question))
+    return is_named(subject, question)
 
 
 @cache

@@ -84,17 +84,22 @@ def _paired(text: str, tags: Sequence[_Tag], known: Sequence[Span]) -> Iterator[
     done = 0
     for tag in tags:
         if tag.opens:
-            if opened is not None and opened.certain:
-                yield _begin(text, opened), _clipped_end(text, opened, tag.start)
+            yield from _clipped(text, opened, tag.start)
             opened = tag
-        elif opened is not None and (opened.named or opened.certain or tag.certain):
+        elif opened is None:
+            if tag.certain:
+                yield _clipped_start(text, tag, max(done, _end_before(known, tag.start))), tag.stop
+        elif opened.named or opened.certain or tag.certain:
             yield _begin(text, opened), tag.stop
             opened = None
-        elif opened is None and tag.certain:
-            yield _clipped_start(text, tag, max(done, _end_before(known, tag.start))), tag.stop
         done = tag.stop
+    yield from _clipped(text, opened, _start_after(known, done, len(text)))
+
+
+def _clipped(text: str, opened: _Tag | None, stop: int) -> Iterator[Span]:
+    """The block that was opened and never closed, as far as it may reach."""
     if opened is not None and opened.certain:
-        yield _begin(text, opened), _clipped_end(text, opened, _start_after(known, opened.stop, len(text)))
+        yield _begin(text, opened), _clipped_end(text, opened, stop)
 
 
 def _begin(text: str, tag: _Tag) -> int:

@@ -76,7 +76,7 @@ def extract(
     ledger = Ledger(known)
     before = len(ledger.rows)
     if model is None:
-        decisions = _settle(rules.drafts(messages), scope=scope, ledger=ledger, now=now)
+        decisions = _by_rule(messages, scope=scope, ledger=ledger, now=now)
         return Extraction(rows_to_add=tuple(ledger.rows[before:]), actions=_counted(decisions))
     reader = Reader(model=model, known=ledger.current, timeout=timeout, cancel=cancel)
     decisions = _settle(reader.read(pieces(messages)), scope=scope, ledger=ledger, now=now)
@@ -95,6 +95,15 @@ def extract(
         unread=tuple(sorted({piece.id for piece in reader.unread})),
         trouble=trouble,
     )
+
+
+def _by_rule(messages: Sequence[MessageRow], *, scope: Scope, ledger: Ledger, now: int) -> list[Decision]:
+    """Read message by message: what was said before helps to understand what is said next."""
+    rows = rules.own_words(messages)
+    decisions: list[Decision] = []
+    for row in rows:
+        decisions += _settle(rules.stated(row, known=ledger.current), scope=scope, ledger=ledger, now=now)
+    return decisions + _settle(rules.lessons(rows), scope=scope, ledger=ledger, now=now)
 
 
 def _settle(drafts: Iterable[Draft], *, scope: Scope, ledger: Ledger, now: int) -> list[Decision]:

@@ -12,19 +12,32 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.memory.block import strip_message
-from holdfast.memory.claims import Claim, type_of
+from holdfast.memory.claims import Claim, is_named, type_of
 from holdfast.memory.draft import Draft
 from holdfast.memory.noise import is_noise, unwrap
 from holdfast.memory.quotes import plain
 from holdfast.memory.rules import chinese, english, work
+from holdfast.memory.rules.guided import change_of
 from holdfast.memory.rules.remarks import remark, todo
 from holdfast.memory.rules.sentences import clauses, opening, sentences
 from holdfast.memory.rules.stance import is_additive, is_asserted, is_real, without_asides
 from holdfast.redact import redact
-from holdfast.store.base import MessageRow
+from holdfast.store.base import FactRow, MessageRow
 from holdfast.text import head, tail
 
-__all__ = ["claim_in", "drafts", "is_additive", "is_asserted", "is_real", "is_secret", "sentence_of", "value_of"]
+__all__ = [
+    "claim_in",
+    "drafts",
+    "is_additive",
+    "is_asserted",
+    "is_real",
+    "is_secret",
+    "lessons",
+    "own_words",
+    "sentence_of",
+    "stated",
+    "value_of",
+]
 
 _MASK: Final = "[REDACTED"
 _PASTED: Final = 4_000
@@ -34,17 +47,31 @@ _CHANGE: Final = re.compile(" from |从|から|에서")
 
 
 def drafts(messages: Sequence[MessageRow]) -> list[Draft]:
-    """The facts that messages state, in the order in which they were said; recalled text states none."""
-    rows = [
+    """The facts that messages state by themselves, in the order in which they were said."""
+    rows = own_words(messages)
+    found = [*(draft for row in rows for draft in stated(row)), *lessons(rows)]
+    return sorted(found, key=lambda draft: max(draft.evidence))
+
+
+def own_words(messages: Sequence[MessageRow]) -> list[MessageRow]:
+    """Messages without what was recalled into them, and without those that are never to be recalled."""
+    return [
         replace(row, message=own)
         for row in messages
         if (own := strip_message(row.message)) is not None and not row.buried
     ]
-    found = [draft for row in rows if row.message.role in {"user", "assistant"} for draft in _said(row)]
-    found += work.lessons(rows)
-    return sorted(
-        (draft for draft in found if not is_secret(draft.content)), key=lambda draft: max(draft.evidence, default=0)
-    )
+
+
+def stated(row: MessageRow, *, known: Sequence[FactRow] = ()) -> list[Draft]:
+    """The facts that a message states; where facts are known, also what it says that has become of them."""
+    if row.message.role not in {"user", "assistant"}:
+        return []
+    return [draft for draft in _said(row, known) if not is_secret(draft.content)]
+
+
+def lessons(rows: Sequence[MessageRow]) -> list[Draft]:
+    """The facts that tools teach."""
+    return [draft for draft in work.lessons(rows) if not is_secret(draft.content)]
 
 
 def claim_in(sentence: str, *, speaker: str = "") -> Claim | None:
@@ -84,15 +111,27 @@ def _owned(claim: Claim, speaker: str) -> Claim:
     return replace(claim, subject=f"{speaker} {claim.subject}") if claim.own and speaker else claim
 
 
-def _said(row: MessageRow) -> Iterator[Draft]:
+def _said(row: MessageRow, known: Sequence[FactRow]) -> Iterator[Draft]:
     message = row.message
     words = unwrap(message.text)
     if is_noise(words):
         return
     for sentence in sentences(_written(words)):
         draft = _draft(sentence, own=message.role == "user", speaker=message.name or "")
+        if draft is None and known and message.role == "user":
+            draft = _changed(sentence, known)
         if draft is not None:
             yield replace(draft, quote=sentence, evidence=(row.id,), time=message.timestamp or 0)
+
+
+def _changed(sentence: str, known: Sequence[FactRow]) -> Draft | None:
+    """What a sentence says has become of a known fact, if it says so and means it."""
+    plain = without_asides(sentence[len(opening(sentence)) :])
+    if not (is_real(plain) and is_asserted(plain)) or is_additive(plain):
+        return None
+    about = [(fact, value_of(fact.content)) for fact in known if fact.slot and is_named(fact.subject, plain)]
+    found = change_of(plain, about)
+    return replace(found, content=sentence) if found is not None else None
 
 
 def _written(text: str) -> str:

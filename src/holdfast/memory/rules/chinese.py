@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final
 
 from holdfast.memory.claims import Claim, slot_of
-from holdfast.memory.values import fits, kind_of, where
+from holdfast.memory.values import fits, kind_of, placed, where
 
 __all__ = ["claims"]
 
@@ -33,8 +33,7 @@ def _named(found: re.Match[str]) -> Iterator[Claim]:
     """A property that is called by its noun: 支付服务的端口是 8080."""
     key = slot_of(_subject(found["left"]))
     if key is not None:
-        slot = where(found["value"]) if key[1] in {"place", "url"} else key[1]
-        slot = "url" if key[1] == "url" and kind_of(found["value"]) == "words" else slot
+        slot = placed(key[1], found["value"])
         own = found["left"].startswith("我的")
         yield Claim(subject=key[0], slot=slot, value=found["value"], own=own)
 
@@ -49,8 +48,7 @@ def _change(found: re.Match[str]) -> Iterator[Claim]:
     old = (found.groupdict().get("old") or "").strip()
     key = slot_of(left)
     if key is not None:
-        slot = where(value) if key[1] == "place" else key[1]
-        yield Claim(subject=key[0], slot=slot, value=value, old=old)
+        yield Claim(subject=key[0], slot=placed(key[1], value), value=value, old=old)
         return
     slot = _slot_of_change(verb, value)
     if slot:
@@ -93,7 +91,7 @@ def _dated(found: re.Match[str]) -> Iterator[Claim]:
 
 
 def _subject(words: str) -> str:
-    words = re.sub("^(?:我们|咱们)?(?:最终|最后)?(?:决定|约定|确定)?(?:把|将)?(?:使?用的)?", "", words.strip())
+    words = re.sub(f"^(?:我们|咱们)?{_NOW}(?:最终|最后)?(?:决定|约定|确定)?(?:把|将)?(?:使?用的)?", "", words.strip())
     return re.sub(f"{_NOW}$", "", words)
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from holdfast.memory.claims import Claim, slot_of
-from holdfast.memory.values import fits, kind_of, where
+from holdfast.memory.values import fits, kind_of, placed, where
 
 __all__ = ["claims"]
 
@@ -60,7 +60,7 @@ def _named(found: re.Match[str]) -> Iterator[Claim]:
     key = slot_of(found["left"])
     if key is not None:
         value, extra = _cut(found["right"])
-        slot = where(value) if key[1] == "place" else key[1]
+        slot = placed(key[1], value)
         own = re.match(r"my\b", found["left"], re.IGNORECASE) is not None
         yield Claim(subject=f"{key[0]} {extra}", slot=slot, value=value, own=own)
 
@@ -106,8 +106,7 @@ def _change(found: re.Match[str]) -> Iterator[Claim]:
     claim = Claim(subject=f"{left} {extra}", slot=named, value=value, old=found["old"] or "")
     key = slot_of(left)
     if key is not None and (verb != "renamed" or key[1] == "name"):
-        slot = where(value) if key[1] == "place" else key[1]
-        yield replace(claim, subject=f"{key[0]} {extra}", slot=slot)
+        yield replace(claim, subject=f"{key[0]} {extra}", slot=placed(key[1], value))
     elif named:
         yield claim
     elif re.fullmatch(_KEY, left):
