@@ -157,21 +157,29 @@ def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
 
 @bench.command()
 @click.option("--segments", type=click.IntRange(min=100), multiple=True, default=(20_000,), show_default=True)
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw how the figures grow, as SVG.")
 @as_json
-def store(*, segments: tuple[int, ...], as_json: bool) -> None:
+def store(*, segments: tuple[int, ...], plot: Path | None, as_json: bool) -> None:
     """What the store costs at so many passages of 1,000 characters: build, append, open, query, memory, disk."""
+    from holdfast.bench import growth  # noqa: PLC0415 - as above
     from holdfast.bench.store import measure  # noqa: PLC0415 - as above
 
+    embedder, _ = _embedder(no_vectors=False)
     found: list[dict[str, Any]] = []
     for number in segments:
         with Progress(number) as progress:
-            found.append(asdict(measure(number, progress=lambda n: progress.advance(n, "passages"))))
+            cost = measure(number, embedder=embedder, progress=lambda n: progress.advance(n, "passages"))
+            found.append(asdict(cost))
+    if plot is not None:
+        plot.write_text(growth.plot(found), encoding="utf-8")
     if as_json:
         emit_json({**found[0], **machine()} if len(found) == 1 else [{**one, **machine()} for one in found])
         return
-    rows = {f"{one['segments']:,}": {key: value for key, value in one.items() if key != "fts5"} for one in found}
+    parts = ("cpu", "embedding", "fts5")
+    rows = {f"{one['segments']:,}": {key: value for key, value in one.items() if key not in parts} for one in found}
     print_table(rows, first="passages")
-    print_table({f"{one['segments']:,}": one["fts5"] for one in found}, first="plain FTS5")
+    for part, title in zip(parts, ("processor time", "real vectors", "plain FTS5"), strict=True):
+        print_table({f"{one['segments']:,}": one[part] for one in found if one[part]}, first=title)
 
 
 @bench.command()
@@ -189,8 +197,6 @@ def assemble(*, messages: int, segments: int, turns: int, limit: int, as_json: b
     with Progress(segments + turns) as bar:
         advance = partial(bar.advance, words="")
         found = measure(messages=messages, segments=segments, turns=turns, limit=limit, progress=advance)
-            messages=messages, segments=segments, turns=turns, limit=limit, progress=lambda n: bar.advance(n, "")
-        )
     if as_json:
         emit_json({**machine(), **found.to_json()})
         return
