@@ -14,6 +14,7 @@ from holdfast.engine import Engine
 from holdfast.errors import CompactionError, ModelBusyError, ModelCancelledError
 from holdfast.events import Compacted, Compacting, Hooks
 from holdfast.messages import Message
+from holdfast.models.retry import Retrying
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Embedding, Knowledge, Settings
 from holdfast.store.base import Scope, Select
@@ -134,6 +135,22 @@ class TestCompact:
             with pytest.raises(ModelCancelledError):
                 engine.compact(talk, session="s", limit=LIMIT, cancel=cancel)
             assert all(item.kind != "summary" for item in engine.assemble(talk, session="s", limit=LIMIT).items)
+
+    def test_a_patient_model_is_not_asked_with_double_patience(self, tmp_path: Path) -> None:
+        """Retries of a model that retries by itself are not multiplied; the digest takes over."""
+
+        def busy(_: object) -> str:
+            raise ModelBusyError("busy", model="scripted", retry_after=0)
+
+        model = Scripted(busy)
+        cancel = Event()
+        with Engine.open(
+            tmp_path, settings=QUIET, model=Retrying(model=model, attempts=50), background=False
+        ) as engine:
+            done = engine.compact(session(40), session="s", limit=LIMIT, cancel=cancel)
+        assert done.summary is not None
+        assert done.summary.rung == "digest"
+        assert len(model.prompts) <= 3
 
 
 class TestHooks:

@@ -119,7 +119,7 @@ class Asker:
 
     def _patient(self, left: float) -> Retrying:
         return Retrying(
-            model=self.model,
+            model=self.model.model if isinstance(self.model, Retrying) else self.model,  # one patience is enough
             attempts=_TRIES,
             first_wait=_FIRST_WAIT,
             longest_wait=_LONGEST_WAIT,
