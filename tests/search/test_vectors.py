@@ -88,3 +88,42 @@ def test_any_scale_gives_the_same_bytes() -> None:
     for scale in (1e-30, 1e30):
         assert np.abs(quantise(row * np.float32(scale)).astype(int) - quantise(row)).max() <= 1
     assert quantise(np.zeros((0, 4), np.float32)).shape == (0, 4)
+
+
+class TestVeryMany:
+    def test_the_best_are_found_among_groups(self) -> None:
+        """Of very many windows those most like the question are found, with the cosine they have anyway."""
+        topics = np.repeat(some(600, seed=3), 8, axis=0)  # neighbours speak of the same
+        rows = topics + 0.5 * some(4800, seed=4)
+        rough, exact_one = Matrix(32, many=100), Matrix(32)
+        for matrix in (rough, exact_one):
+            matrix.put(0, quantise(rows))
+        hits = 0
+        for query in topics[::480]:
+            wanted = exact_one.cosine(query, windows=4795)
+            found = rough.cosine(query, windows=4795)
+            best = np.argsort(-wanted)[:8]
+            hits += int(np.count_nonzero(found[best]))
+            assert np.allclose(found[found != 0], wanted[found != 0], atol=1e-6)
+            assert np.count_nonzero(found) < 4795 / 10
+        assert hits >= 0.95 * 8 * len(topics[::480])
+
+    def test_what_may_not_be_seen_is_left_out(self) -> None:
+        """Windows out of sight have cosine 0; where few may be seen, each of those is compared."""
+        matrix = Matrix(32, many=1000)
+        rows = some(4000, seed=5)
+        matrix.put(0, quantise(rows))
+        most = np.arange(4000) % 10 > 0
+        assert not matrix.cosine(rows[10], windows=4000, visible=most)[~most].any()
+        few = np.arange(4000) % 10 == 0
+        assert np.count_nonzero(matrix.cosine(rows[10], windows=4000, visible=few)) >= 399
+
+    def test_new_vectors_count_at_once(self) -> None:
+        """A vector that replaces another is found in its place."""
+        matrix = Matrix(32, many=100)
+        rows = some(400, seed=6)
+        matrix.put(0, quantise(rows))
+        query = some(1, seed=7)[0]
+        matrix.cosine(query, windows=400)
+        matrix.put(200, quantise(np.repeat(query[None, :], 4, axis=0)))
+        assert matrix.cosine(query, windows=400)[200:204].tolist() == pytest.approx([1] * 4, abs=0.01)

@@ -18,6 +18,7 @@ COMMANDS: Final[dict[str, str]] = {
     "backup": "upkeep:backup",
     "bench": "bench:bench",
     "chat": "chat:chat",
+    "compact": "compact:compact",
     "context": "context:context",
     "demo": "demo:demo",
     "diff": "diff:diff",

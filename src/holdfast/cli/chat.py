@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.output import as_json, emit_json
-
 if TYPE_CHECKING:  # what takes time to load is loaded while the user types
+    from holdfast.agent.commands import Done
     from holdfast.agent.loop import Agent, Turn
     from holdfast.agent.view import View
 
-__all__ = ["Options", "chat", "open_agent"]
+__all__ = ["Options", "chat", "close", "interruptible", "open_agent"]
 
 _HELP: Final = """\
 No model is set. Any of these gets you going:
@@ -51,7 +53,7 @@ class Options:
 @click.option("--init", is_flag=True, help="Write the workspace's files (AGENTS.md, ...) where they are missing.")
 @click.option("--plain", is_flag=True, help="No colours, no cursor: for pipes.")
 @click.option("-p", "--print", "said", help="Say this, print the answer, and leave; stdin is added to it.")
-@as_json
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def chat(*, plain: bool, said: str | None, as_json: bool, **options: Any) -> None:
     """Talk to an agent that forgets nothing."""
     given = Options(**options)
@@ -128,6 +130,39 @@ def _overrides(options: Options) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def interruptible(agent: Agent) -> Iterator[None]:
+    """Ctrl-C breaks off what the agent does; the conversation stays whole. A second one leaves.
+
+    Raises:
+        KeyboardInterrupt: There was a second one.
+    """
+    agent.cancel.clear()
+    leaving = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal leaving
+        if agent.cancel.is_set():
+            leaving = True
+            raise KeyboardInterrupt
+        agent.cancel.set()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if leaving:  # a tool took it for the first
+        raise KeyboardInterrupt
+
+
+def close(agent: Agent) -> None:
+    """Let go of everything."""
+    if agent.notes is not None:
+        agent.notes.close()
+    agent.engine.close()
+
+
 # --- without a screen ----------------------------------------------------------
 
 
@@ -135,27 +170,31 @@ class Plain:
     """A view for pipes: the answer on stdout, everything else on stderr."""
 
     def __init__(self, *, quiet: bool = False) -> None:
+        from holdfast.cli.output import printable  # noqa: PLC0415 - a terminal's first screen does not wait for it
+
+        self._printable = printable
         self._quiet = quiet
         self._written = False
 
     def text(self, piece: str) -> None:
         """Write a piece of the reply."""
         if not self._quiet:
-            click.echo(piece, nl=False)
+            click.echo(self._printable(piece.replace("\r", "")), nl=False)
             self._written = True
 
     def call(self, call: Any) -> None:
         """Name the tool that runs."""
-        click.echo(f"[{call.name}]", err=True)
+        self.notice(f"[{call.name}]")
 
     def result(self, result: Any) -> None:
         """Say only what went wrong."""
         if result.is_error:
-            click.echo(f"[{result.text[:200]}]", err=True)
+            self.notice(f"[{result.text[:200]}]")
 
     def notice(self, text: str) -> None:
         """Say something about the conversation."""
-        click.echo(text, err=True)
+        self.end()
+        click.echo(self._printable(text), err=True)
 
     def working(self, what: str) -> None:
         """Nobody watches."""
@@ -176,55 +215,79 @@ def _once(options: Options, said: str, *, as_json: bool) -> None:
     view = Plain(quiet=as_json)
     agent = open_agent(options, view=view)
     try:
-        turn = agent.say(text)
+        with interruptible(agent):
+            turn = agent.say(text)
+        if as_json:
+            _print_turn(agent, turn)
     finally:
         view.end()
         close(agent)
-    if as_json:
-        emit_json(_as_data(agent, turn))
+    if turn.interrupted:
+        raise KeyboardInterrupt
 
 
-def _as_data(agent: Agent, turn: Turn) -> dict[str, Any]:
+def _print_turn(agent: Agent, turn: Turn) -> None:
+    from holdfast.cli.output import emit_json  # noqa: PLC0415 - as above
+
     entry = agent.opened.entry
-    return {
-        "text": turn.text,
-        "session": agent.session,
-        "model": agent.model.name,
-        "steps": turn.steps,
-        "usage": asdict(turn.usage),
-        "cost": round(entry.estimated_cost_usd, 6),
-        "compactions": entry.compaction_count,
-        "interrupted": turn.interrupted,
-    }
+    emit_json(
+        {
+            "text": turn.text,
+            "session": agent.session,
+            "model": agent.model.name,
+            "steps": turn.steps,
+            "usage": asdict(turn.usage),
+            "cost": round(entry.estimated_cost_usd, 6),
+            "compactions": entry.compaction_count,
+            "interrupted": turn.interrupted,
+        }
+    )
 
 
 def _lines(options: Options) -> None:
     """Each line that comes in is said; each answer goes out."""
-    from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded when it is needed
-    from holdfast.errors import ModelError  # noqa: PLC0415 - as above
-
     view = Plain()
     agent = open_agent(options, view=view)
+    failed = False
     try:
         for line in sys.stdin:
             said = line.strip()
-            if is_command(said):
-                done = run(agent, said)
-                click.echo(done.text)
-                if done.over:
-                    break
-            elif said:
-                try:
-                    agent.say(said)
-                except ModelError as error:
-                    view.notice(str(error))
-                view.end()
+            if said == "/exit":
+                break
+            if said:
+                failed |= not _said(agent, view, said)
     finally:
         close(agent)
+    if failed:
+        raise click.exceptions.Exit(1)
 
 
-def close(agent: Agent) -> None:
-    """Let go of everything."""
-    if agent.notes is not None:
-        agent.notes.close()
-    agent.engine.close()
+def _print_done(view: Plain, done: Done) -> None:
+    if done.report is not None:
+        from holdfast.cli.context import print_window  # noqa: PLC0415 - only for this
+        from holdfast.cli.output import console  # noqa: PLC0415 - as above
+
+        print_window(console(), done.report)
+    if done.text:
+        view.text(done.text)
+
+
+def _said(agent: Agent, view: Plain, line: str) -> bool:
+    """Do or say a line, and tell whether that went well."""
+    from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded when it is needed
+    from holdfast.errors import HoldfastError  # noqa: PLC0415 - as above
+
+    with interruptible(agent):
+        try:
+            if is_command(line):
+                _print_done(view, run(agent, line))
+                return True
+            turn = agent.say(line)
+            if turn.interrupted:
+                view.notice("Broken off. What was said so far is kept.")
+        except HoldfastError as error:
+            view.notice(str(error))
+            return False
+        finally:
+            view.end()
+    return True

@@ -24,6 +24,7 @@ from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
 from holdfast.settings.trust import REFUSED
 from holdfast.store.check import check
+from holdfast.store.folder import FolderStore
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
 
@@ -102,6 +103,9 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
     if not file.exists():
         yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
         return
+    if file.is_dir():
+        yield from _folder(file)
+        return
     try:
         if mend:
             yield Finding("ok", repair(file, cut=passages_of).summary)
@@ -117,6 +121,15 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
     for note in (*health.notes, *_missing(file, choice, sound=health.sound)):
         yield Finding("note", note)
+
+
+def _folder(path: Path) -> Iterator[Finding]:
+    """What is in a memory-context folder, and which of its lines cannot be read."""
+    with FolderStore(path, readonly=True) as store:
+        counted = ", ".join(f"{number:,} {name}" for name, number in store.counts().items() if name != "bytes")
+        yield Finding("ok", f"{path}: {counted}")
+        for problem in store.problems:
+            yield Finding("note", f"{path / problem.file}:{problem.line}: {problem.reason}")
 
 
 def _missing(file: Path, choice: Choice, *, sound: bool) -> list[str]:

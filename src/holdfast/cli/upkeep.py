@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     """Drop the index and build it again from the archive; embed what the present model has not embedded yet."""
     done = [0]
     with open_memory(home) as memory, Progress(1) as progress:
-        number = upkeep.reindex(memory.store.path, progress=lambda *at: _advance(progress, done, *at))
+        number = _reindex(memory, lambda *at: _advance(progress, done, *at))
         embedded = _embed(memory, progress) if vectors else 0
         missing = memory.missing()
     if as_json:
@@ -42,6 +43,13 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     click.echo(f"{number:,} passages indexed, {embedded:,} embedded.")
     for note in missing:
         click.echo(f"note: {note}", err=True)
+
+
+def _reindex(memory: Memory, progress: Callable[[int, int], None]) -> int:
+    """Build the index anew; that of a folder is built whenever it is opened."""
+    if memory.store.path.is_dir():
+        return memory.store.counts()["passages"]
+    return upkeep.reindex(memory.store.path, progress=progress)
 
 
 _STEP = 1024

@@ -21,7 +21,7 @@ from holdfast.redact import redact
 from holdfast.search.embed.base import Embedder
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store, VectorRow
 from holdfast.store.files import FilesStore, Limits
-from holdfast.store.files_state import KNOWLEDGE, SEGMENTS
+from holdfast.store.folder import is_folder as claims
 
 __all__ = ["Taken", "claims", "load", "save"]
 
@@ -37,11 +37,6 @@ class Taken:
 
     rows: int
     problems: tuple[str, ...] = ()
-
-
-def claims(path: Path) -> bool:
-    """Tell whether a path is such a folder."""
-    return any((path / name).is_file() for name in (SEGMENTS, KNOWLEDGE))
 
 
 # --- out -------------------------------------------------------------------------

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
 import numpy as np
-import platformdirs
 
 from holdfast.errors import InputError
 from holdfast.memory import archive, facts
 from holdfast.memory import forget as forgetting
 from holdfast.memory import recall as recalling
 from holdfast.memory.embedding import vector_rows
+from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, store_file
 from holdfast.memory.recall import Hit, Recall, Request, request_of
 from holdfast.messages import Message
 from holdfast.redact import redact
@@ -26,25 +25,11 @@ from holdfast.search.embed import Choice, choose
 from holdfast.search.embed.base import Embedder
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Question, Scope, Select
-from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
-__all__ = ["Memory", "Stats", "default_path", "store_file"]
+__all__ = ["STORE_NAME", "Memory", "Stats", "default_path", "store_file"]
 
-STORE_NAME: Final = "holdfast.db"
 _EMBED_BATCH: Final = 256
-
-
-def default_path(environ: Mapping[str, str] | None = None) -> Path:
-    """Where memory rests unless told otherwise: `$HOLDFAST_HOME`, else the platform's data folder."""
-    home = (os.environ if environ is None else environ).get("HOLDFAST_HOME")
-    return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
-
-
-def store_file(path: Path | str | None, *, settings: Settings) -> Path:
-    """The file of a memory: in the folder that is named, else where the settings say, else in the usual place."""
-    place = Path(path or settings.archive.path or default_path()).expanduser()
-    return place if place.suffix == ".db" else place / STORE_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +54,7 @@ class Memory:
     The clock and the maker of ids come in, so that nothing here is left to chance in a test.
     """
 
-    store: SqliteStore
+    store: Home
     settings: Settings
     choice: Choice
     clock: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
@@ -79,10 +64,13 @@ class Memory:
 
     @classmethod
     def open(cls, path: Path | str | None = None, *, settings: Settings | None = None) -> Self:
-        """Open the memory in a folder (or a `.db` file), made where it does not exist yet."""
+        """Open the memory in a folder (or a `.db` file), made where it does not exist yet.
+
+        A memory-context folder is opened in place, and stays readable by the plugin.
+        """
         known = settings if settings is not None else Settings()
         return cls(
-            store=SqliteStore(store_file(path, settings=known)),
+            store=open_home(store_file(path, settings=known), settings=known),
             settings=known,
             choice=choose(known.embedding, allow_remote=known.embedding.allow_remote),
         )

@@ -27,7 +27,7 @@ FEW: Final = 0.5
 """Where fewer of a page may be seen, only those are compared."""
 
 MANY: Final = 1_000_000
-"""From so many windows on, groups of neighbours are compared first: a scan of all would take too long."""
+"""From so many windows on a scan of all would take too long."""
 GROUP: Final = 4
 """Windows of a group. They stand beside each other, most of them in one passage."""
 LOOKED_INTO: Final = 24
@@ -52,10 +52,14 @@ def quantise(vectors: Floats) -> Bytes:
 
 
 class Matrix:
-    """The vectors of one embedding space, by window number; windows without a vector are rows of zeros."""
+    """The vectors of one embedding space, by window number; windows without a vector are rows of zeros.
 
-    def __init__(self, dimension: int) -> None:
+    From `many` windows on, a question is compared with groups of neighbours first.
+    """
+
+    def __init__(self, dimension: int, *, many: int = MANY) -> None:
         self.dimension = dimension
+        self._many = many
         self._pages: dict[int, Bytes] = {}
         self._rough: dict[int, Bytes] = {}
         self._known_mean: tuple[int, Floats | None] = (-1, None)
@@ -80,7 +84,7 @@ class Matrix:
         wanted = quantise(query[None, :].astype(np.float32))
         if not wanted.any():
             return np.zeros(windows, np.float32)
-        if windows >= MANY and (visible is None or np.count_nonzero(visible) >= MANY):
+        if windows >= self._many and (visible is None or np.count_nonzero(visible) >= self._many):
             return self._cosine_of_best(wanted, windows, visible)
         return self._cosine_of_all(wanted, windows, visible)
 

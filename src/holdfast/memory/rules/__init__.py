@@ -127,7 +127,7 @@ def _said(row: MessageRow, known: Sequence[FactRow]) -> Iterator[Draft]:
 def _changed(sentence: str, known: Sequence[FactRow]) -> Draft | None:
     """What a sentence says has become of a known fact, if it says so and means it."""
     plain = without_asides(sentence[len(opening(sentence)) :])
-    if not (is_real(plain) and is_asserted(plain)) or is_additive(plain):
+    if not (is_real(plain) and is_asserted(plain)) or is_additive(sentence):
         return None
     about = [(fact, value_of(fact.content)) for fact in known if fact.slot and is_named(fact.subject, plain)]
     found = change_of(plain, about)
