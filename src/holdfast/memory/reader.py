@@ -64,6 +64,15 @@ class Dropped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What came back: facts, unless there was nothing to be read; whether it was too long for one go; what is wrong."""
+
+    facts: list[dict[str, Any]] | None = None
+    too_long: bool = False
+    trouble: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Reader:
     """Asks a model, counts the calls, and keeps what could not be proved apart.
@@ -115,41 +124,36 @@ class Reader:
         if self.trouble:  # whoever failed once is not asked again and again
             self.unread += batch
             return []
-        parts = halves(batch) if depth < _DEEPEST else ()
-        try:
-            reply, said = self._ask(batch)
-        except ModelOverflowError as error:
-            if parts:
-                return [draft for part in parts for draft in self._batch(part, depth=depth + 1)]
-            return self._give_up(batch, str(error))
-        except ModelError as error:
-            return self._give_up(batch, str(error))
-        if said is None:
-            return self._give_up(batch, f"{self.model.name}: the answer was no JSON")
-        if reply.stop == "length" and parts:
+        answer = self._ask(batch)
+        parts = halves(batch) if answer.too_long and depth < _DEEPEST else ()
+        if parts:
             return [draft for part in parts for draft in self._batch(part, depth=depth + 1)]
-        return list(self._checked(said, batch))
+        if answer.facts is None:
+            self.trouble = answer.trouble
+            self.unread += batch
+            return []
+        return list(self._checked(answer.facts, batch))
 
-    def _give_up(self, batch: Sequence[Piece], reason: str) -> list[Draft]:
-        self.trouble = reason
-        self.unread += batch
-        return []
-
-    def _ask(self, batch: Sequence[Piece]) -> tuple[Reply, list[dict[str, Any]] | None]:
+    def _ask(self, batch: Sequence[Piece]) -> _Answer:
         """Ask about a batch; once more where the answer cannot be read."""
         asked = [_message("system", self._instructions()), _message("user", render(batch))]
-        reply = self._call(asked)
-        said = answers.read(reply.text, name="facts", key="content")
-        if said is None and reply.stop != "length":
-            again = [*asked, _message("assistant", reply.text or "-"), _message("user", prompts.load("extract_again"))]
-            reply = self._call(again)
-            said = answers.read(reply.text, name="facts", key="content")
-        return reply, [] if said is None and reply.stop == "length" else said
+        try:
+            answer, reply = self._call(asked)
+            if answer.facts is None:
+                again = _message("user", prompts.load("extract_again"))
+                answer, _ = self._call([*asked, _message("assistant", reply.text or "-"), again])
+        except ModelError as error:
+            return _Answer(trouble=str(error), too_long=isinstance(error, ModelOverflowError))
+        return answer
 
-    def _call(self, messages: Sequence[Message]) -> Reply:
+    def _call(self, messages: Sequence[Message]) -> tuple[_Answer, Reply]:
         self.calls += 1
         prompt = Prompt(messages=messages, max_tokens=_ANSWER_TOKENS, schema=_SCHEMA)
-        return self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
+        reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
+        said = answers.read(reply.text, name="facts", key="content")
+        too_long = reply.stop == "length"
+        facts = [] if said is None and too_long else said
+        return _Answer(facts=facts, too_long=too_long, trouble=f"{self.model.name}: the answer was no JSON"), reply
 
     # --- checking ----------------------------------------------------------------
 

@@ -59,21 +59,25 @@ def lessons(rows: Iterable[MessageRow]) -> Iterator[Draft]:
 def _outcome(
     call: ToolCall, result: ToolResult, row: MessageRow, failures: dict[str, _Failure], *, chinese: bool
 ) -> Iterator[Draft]:
+    """Note a failure or a change of a file; a success after a failure is a lesson."""
     command = _argument(call, _COMMAND_KEYS).strip()
+    program = _program(command)
     if not command:
-        changed = _argument(call, _PATH_KEYS)
-        if changed and _EDITS.search(call.name) and not result.is_error:
-            for failure in failures.values():
-                failure.changed.append(changed)
-    elif len(command) > _LONGEST or re.search(r"[\n|]", command) or _program(command) in _LOOKING:
+        _note_change(call, result, failures)
+    elif len(command) > _LONGEST or re.search(r"[\n|]", command) or program in _LOOKING:
         return  # of a pipe nobody knows which part succeeded
     elif _failed(result):
-        failures[_program(command)] = _Failure(command, row, _reason(result.text))
-    else:
-        earlier = failures.get(_program(command))
-        if earlier is not None and _alike(command, earlier.command):
-            del failures[_program(command)]
-            yield from _lesson(command, row, earlier, chinese=chinese)
+        failures[program] = _Failure(command, row, _reason(result.text))
+    elif program in failures and _alike(command, failures[program].command):
+        yield from _lesson(command, row, failures.pop(program), chinese=chinese)
+
+
+def _note_change(call: ToolCall, result: ToolResult, failures: Mapping[str, _Failure]) -> None:
+    """A file that was changed may be what makes a command work that failed before."""
+    path = _argument(call, _PATH_KEYS)
+    if path and _EDITS.search(call.name) and not result.is_error:
+        for failure in failures.values():
+            failure.changed.append(path)
 
 
 def _lesson(command: str, row: MessageRow, failure: _Failure, *, chinese: bool) -> Iterator[Draft]:

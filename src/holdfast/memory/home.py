@@ -1,0 +1,73 @@
+"""Where a memory rests: one SQLite file, or a memory-context folder that is there already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+import platformdirs
+
+from holdfast.search.embed.base import Space
+from holdfast.settings import Settings
+from holdfast.store.base import Job, PassageText, Store
+from holdfast.store.files import Limits
+from holdfast.store.folder import FolderStore, is_folder
+from holdfast.store.sqlite import SqliteStore
+
+__all__ = ["STORE_NAME", "Home", "default_path", "open_home", "store_file"]
+
+STORE_NAME: Final = "holdfast.db"
+_ALL: Final = 2**62
+
+
+class Home(Store, Protocol):
+    """A store that also knows where it is and how much it holds."""
+
+    @property
+    def path(self) -> Path:
+        """The file, or the folder."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """How many messages, passages, sessions and facts there are, and how many bytes they take."""
+        ...
+
+    def embedded(self, space: Space) -> int:
+        """How many passages have vectors in this space."""
+        ...
+
+    def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
+        """Passages that have no vectors in this space yet, oldest first, whosever they are."""
+        ...
+
+    def waiting(self, name: str, *, limit: int) -> list[Job]:
+        """Jobs of this kind, oldest first, whosever they are."""
+        ...
+
+
+def default_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Where memory rests unless told otherwise: `$HOLDFAST_HOME`, else the platform's data folder."""
+    home = (os.environ if environ is None else environ).get("HOLDFAST_HOME")
+    return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
+
+
+def store_file(path: Path | str | None, *, settings: Settings) -> Path:
+    """The file of a memory, in the folder that is named, else where the settings say, else in the usual place.
+
+    A memory-context folder is itself what is opened.
+    """
+    place = Path(path or settings.archive.path or default_path()).expanduser()
+    file = place if place.suffix == ".db" else place / STORE_NAME
+    return place if is_folder(place) and not file.exists() else file
+
+
+def open_home(path: Path, *, settings: Settings) -> Home:
+    """Open what `store_file` found. Of a folder all is indexed, unless the settings bound it."""
+    if not is_folder(path):
+        return SqliteStore(path)
+    asked = settings.archive
+    return FolderStore(
+        path, limits=Limits(max_segments=asked.max_segments or _ALL, eviction_days=asked.eviction_days or 0)
+    )

@@ -1,0 +1,338 @@
+"""Extraction by a model: the whole text, proof for every fact, and nothing on its word alone."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import msgspec
+import pytest
+
+from fact_talk import NOW, SCOPE, Script, fact, facts_json, learn, rows, said, shell
+from holdfast.errors import ModelBusyError, ModelCancelledError, ModelOverflowError
+from holdfast.memory import facts
+from holdfast.memory.block import CLOSE, OPEN
+from holdfast.memory.extract import extract
+from holdfast.messages import Message, Text
+from holdfast.models.base import Reply
+from holdfast.settings import Settings
+
+TALK = rows("Let us keep it simple: the API listens on port 8080.", "And the cache is Redis.")
+PORT = {
+    "content": "The API listens on port 8080.",
+    "subject": "API",
+    "slot": "port",
+    "value": "8080",
+    "message": 1,
+    "quote": "the API listens on port 8080",
+}
+
+
+def allowing_delete() -> Settings:
+    """Settings that let a model delete."""
+    settings = Settings()
+    return msgspec.structs.replace(settings, knowledge=msgspec.structs.replace(settings.knowledge, allow_delete=True))
+
+
+def test_a_fact_has_its_proof() -> None:
+    """A fact comes with its type, subject, slot, the number of the message and the words that prove it."""
+    model = Script(facts_json(PORT))
+    found = learn(TALK, model=model)
+    (row,) = found.rows_to_add
+    assert (row.type, row.subject, row.slot, row.evidence, row.quote) == ("config", "API", "port", (1,), PORT["quote"])
+    assert row.time == TALK[0].message.timestamp
+    assert (found.calls, found.actions, found.dropped, found.trouble) == (1, (("ADD", 1),), (), "")
+    (prompt,) = model.asked
+    assert prompt.schema is not None
+    assert "[1 user] Let us keep it simple" in prompt.messages[1].text
+    assert "[2 user] And the cache is Redis." in prompt.messages[1].text
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"quote": "the API listens on port 9999"}, "the quote is not in the messages"),
+        ({"quote": "API"}, "the quote is not in the messages"),
+        ({"type": "gossip"}, "no such type"),
+        ({"content": " "}, "empty or too long"),
+        ({"content": "The API listens on port 8081."}, "nobody said 8081"),
+        ({"content": "The key is ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5"}, "a secret"),
+        ({"content": "The key is [REDACTED:token]"}, "a secret"),
+    ],
+)
+def test_what_cannot_be_proved_is_dropped_and_reported(change: dict[str, str], reason: str) -> None:
+    """A fact without its quote, of no type, with a number nobody said, or with a secret is not kept."""
+    found = learn(TALK, model=Script(facts_json({**PORT, **change})))
+    assert found.rows_to_add == ()
+    (dropped,) = found.dropped
+    assert dropped.reason == reason
+    assert "ghp_" not in dropped.content
+
+
+@pytest.mark.parametrize(
+    "quote",
+    ["The API  listens\non port ８０８０", "the API listens on port 8080", "`the API` listens on **port 8080**"],
+)
+def test_a_quote_may_differ_in_what_does_not_matter(quote: str) -> None:
+    """Spaces, width, case and marks of emphasis are not what a quote is about."""
+    assert len(learn(TALK, model=Script(facts_json({**PORT, "quote": quote}))).rows_to_add) == 1
+
+
+def test_the_message_is_found_even_if_it_is_named_wrongly() -> None:
+    """Evidence is the message that holds the quote."""
+    (row,) = learn(TALK, model=Script(facts_json({**PORT, "message": 2}))).rows_to_add
+    assert row.evidence == (1,)
+
+
+def test_a_fact_keeps_to_the_language_of_the_conversation() -> None:
+    """Where a model translates, the user's own words are kept instead."""
+    talk = rows("支付服务的端口是 8080，请记住。")
+    said_so = {"content": "The payment service uses port 8080.", "quote": "支付服务的端口是８０８０"}
+    (row,) = learn(talk, model=Script(facts_json(said_so))).rows_to_add
+    assert row.content == "支付服务的端口是８０８０"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Here you are:\n```json\n%s\n```\nAnything else?",
+        '{"facts": [%s,]}',
+        "[%s]",
+        "%s",
+        '{"facts": [%s, {"type": "config", "content": "The ca',
+        'I found "one" {thing}: %s',
+    ],
+)
+def test_an_answer_is_read_with_patience(answer: str) -> None:
+    """Fences, words around, trailing commas, a bare list, one object, an end that was cut off."""
+    whole = facts_json(PORT)
+    one = whole[len('{"facts": [') : -len("]}")]
+    found = learn(TALK, model=Script(answer % (whole if "```" in answer else one)))
+    assert [row.content for row in found.rows_to_add] == [PORT["content"]]
+    assert found.calls == 1
+
+
+def test_an_answer_that_is_no_json_is_asked_for_once_more() -> None:
+    """The second answer counts; after a second failure the messages are left for later, and it is said why."""
+    model = Script("I would rather not.", facts_json(PORT))
+    assert len(learn(TALK, model=model).rows_to_add) == 1
+    assert "not JSON" in model.asked[1].messages[-1].text
+    found = learn(TALK, model=Script("I would rather not."))
+    assert (found.calls, found.unread, found.rows_to_add) == (2, (1, 2), ())
+    assert "no JSON" in found.trouble
+
+
+def test_nothing_to_learn_is_an_answer() -> None:
+    """An empty list is not asked for again."""
+    found = learn(TALK, model=Script('{"facts": []}'))
+    assert (found.calls, found.trouble, found.rows_to_add) == (1, "", ())
+
+
+def test_the_whole_text_is_read_in_as_few_calls_as_it_needs() -> None:
+    """Every message is shown once; a long one is cut and shown in parts."""
+    talk = rows(*(f"Message {number}: " + "word " * 400 for number in range(40)), "long " * 20_000)
+    model = Script('{"facts": []}', context_tokens=20_000)
+    found = learn(talk, model=model)
+    shown = "\n".join(prompt.messages[1].text for prompt in model.asked)
+    assert all(shown.count(f"Message {number}: ") == 1 for number in range(40))
+    assert shown.count("long ") >= 19_990
+    assert found.calls == len(model.asked) <= 9
+    assert learn(talk[:40], model=Script('{"facts": []}')).calls == 1
+
+
+def test_a_batch_that_is_too_long_after_all_is_halved() -> None:
+    """An overflow, and an answer that ran out of room, are met with smaller parts; that ends."""
+    overflow = ModelOverflowError("too long", model="scripted/one")
+    model = Script(overflow, facts_json(PORT), '{"facts": []}')
+    found = learn(TALK, model=model)
+    assert (len(found.rows_to_add), found.calls, found.unread) == (1, 3, ())
+    cut = Reply(message=Message(role="assistant", parts=(Text(text='{"facts": ['),)), stop="length")
+    found = learn(TALK, model=Script(cut, facts_json(PORT), '{"facts": []}'))
+    assert (len(found.rows_to_add), found.calls) == (1, 3)
+    hopeless = learn(TALK, model=Script(overflow))
+    assert hopeless.unread == (1, 2)
+    assert hopeless.calls <= 3
+
+
+def test_a_failing_model_leaves_its_messages_unread() -> None:
+    """What was read stays; the rest is named for another try, and the model is not asked again."""
+    talk = rows(*(f"{number} " + "word " * 900 for number in range(8)))
+    busy = ModelBusyError("rate limit", model="scripted/one")
+    model = Script('{"facts": []}', busy, context_tokens=10_000)
+    found = learn(talk, model=model)
+    assert found.calls == 2
+    assert 0 < len(found.unread) < 8
+    assert "rate limit" in found.trouble
+    cancelled = Script(ModelCancelledError("called off"))
+    stopped = extract(
+        TALK, scope=SCOPE, model=cancelled, known=(), settings=Settings(), now=NOW, timeout=1.0, cancel=Event()
+    )
+    assert stopped.unread == (1, 2)
+
+
+def test_doing_it_again_adds_nothing() -> None:
+    """The same messages and the same answer give no new rows, also after the fact was replaced."""
+    model = Script(facts_json(PORT))
+    known = list(learn(TALK, model=model).rows_to_add)
+    assert learn(TALK, known=known, model=model).rows_to_add == ()
+    known += learn(rows("The API port is 9090.", first=7), known=known).rows_to_add
+    assert [row.content for row in facts.current(known)] == ["The API port is 9090."]
+    assert learn(TALK, known=known, model=model).rows_to_add == ()
+
+
+def test_known_facts_are_shown_to_the_model() -> None:
+    """So that it can use the same names and need not repeat them; the newest where there are too many."""
+    known = [fact(f"Fact number {number} " + "x" * 400, subject="API", slot=f"s{number}") for number in range(400)]
+    model = Script('{"facts": []}', context_tokens=20_000)
+    learn(TALK, known=known, model=model)
+    prompt = model.asked[0].messages[0].text
+    assert "[config] API / s399: Fact number 399" in prompt
+    assert "Fact number 1 " not in prompt
+
+
+def test_only_the_rules_decide_what_is_clear() -> None:
+    """A new value of a known property replaces it with no question to the model."""
+    known = [fact("The API listens on port 7070.", subject="the API", slot="port", evidence=())]
+    found = learn(TALK, known=known, model=Script(facts_json(PORT)))
+    assert (found.calls, found.actions) == (1, (("SUPERSEDE", 1),))
+
+
+@pytest.mark.parametrize(
+    ("action", "left"),
+    [
+        ("SUPERSEDE", {"new"}),
+        ("UPDATE", {"new"}),
+        ("ADD", {"old", "new"}),
+        ("NONE", {"old"}),
+        ("DELETE", {"old", "new"}),
+    ],
+)
+def test_the_model_is_asked_about_the_unclear_ones(action: str, left: set[str]) -> None:
+    """A quote that only supposes something replaces nothing by rule; the model may say that it does, but not delete."""
+    talk = rows("We should run the API on port 8080. Yes, do it.")
+    known = [fact("The API listens on port 7070.", id="old", subject="API", slot="port")]
+    read = {**PORT, "quote": "run the API on port 8080"}
+    model = Script(facts_json(read), f'{{"answers": [{{"new": 1, "action": "{action}", "old": "old"}}]}}')
+    found = learn(talk, known=known, model=model)
+    assert found.calls == 2
+    standing = facts.current([*known, *found.rows_to_add])
+    assert {"old" if row.id == "old" else "new" for row in standing} == left
+    assert "DELETE" not in model.asked[1].messages[0].text
+
+
+def test_deleting_has_to_be_allowed() -> None:
+    """With the setting, a model may take a fact out of sight; its history stays."""
+    talk = rows("We should run the API on port 8080. Yes, do it.")
+    known = [fact("The API listens on port 7070.", id="old", subject="API", slot="port")]
+    read = {**PORT, "quote": "run the API on port 8080"}
+    model = Script(facts_json(read), '{"answers": [{"new": 1, "action": "DELETE", "old": "old"}]}')
+    found = learn(talk, known=known, model=model, settings=allowing_delete())
+    assert "DELETE" in model.asked[1].messages[0].text
+    assert [row.deleted for row in found.rows_to_add if row.id == "old"] == [True]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ['{"new": 9, "action": "SUPERSEDE", "old": "old"}', '{"new": 1, "action": "SUPERSEDE", "old": "pinned"}', "no"],
+)
+def test_a_model_can_only_choose_among_rivals(answer: str) -> None:
+    """An answer about a fact that was not asked about changes nothing."""
+    talk = rows("We should run the API on port 8080. Yes, do it.")
+    known = [
+        fact("The API listens on port 7070.", id="old", subject="API", slot="port"),
+        fact("The door is green.", id="door", subject="door", slot="color"),
+    ]
+    read = {**PORT, "quote": "run the API on port 8080"}
+    found = learn(talk, known=known, model=Script(facts_json(read), answer))
+    assert all(row.superseded_by is None for row in found.rows_to_add)
+
+
+def test_a_model_that_fails_while_judging_costs_nothing() -> None:
+    """The new fact stands beside the old one, and the report says why."""
+    talk = rows("We should run the API on port 8080. Yes, do it.")
+    known = [fact("The API listens on port 7070.", id="old", subject="API", slot="port")]
+    model = Script(facts_json({**PORT, "quote": "run the API on port 8080"}), ModelBusyError("later"))
+    found = learn(talk, known=known, model=model)
+    assert (len(found.rows_to_add), found.unread) == (1, ())
+    assert "later" in found.trouble
+
+
+def test_recalled_text_is_not_shown_to_the_model() -> None:
+    """Blocks that memory placed are taken out before anything is asked, and noise is left out."""
+    talk = [said(1, f"{OPEN}\n<detail>\nold words\n</detail>\n{CLOSE}"), said(2, "ok"), *rows("The rest.", first=3)]
+    model = Script('{"facts": []}')
+    learn(talk, model=model)
+    shown = model.asked[0].messages[1].text
+    assert shown == "[3 user] The rest."
+
+
+def test_tool_output_is_shown_by_its_ends() -> None:
+    """A long result is shortened, and the call is shown with it."""
+    talk = [
+        *shell(1, "make", "start " + "x" * 5_000 + " the end"),
+        said(3, "Thanks, that is what I needed.", name="Ann"),
+    ]
+    model = Script('{"facts": []}')
+    learn(talk, model=model)
+    shown = model.asked[0].messages[1].text
+    assert "[1 assistant] bash: command: make" in shown
+    assert "the end" in shown
+    assert "[3 user Ann]" in shown
+    assert len(shown) < 2_000
+
+
+def test_without_a_model_the_rules_read() -> None:
+    """No model is no reason to learn nothing."""
+    found = learn(TALK)
+    assert [row.slot for row in found.rows_to_add] == ["port"]
+    assert found.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value"),
+    [
+        ("Kafka runs on port 9092.", "We had to move Kafka to port 9192.", "9192"),
+        ("We use ESLint 8.56.", "We upgraded to ESLint 9.2.", "9.2"),
+        ("The seed data is in db/seed.sql.", "The seed data moved into db/v2/seed.sql.", "db/v2/seed.sql"),
+        ("MAX_JOBS is 4.", "MAX_JOBS went from 4 to 12 yesterday.", "12"),
+    ],
+)
+def test_a_known_fact_helps_to_understand_its_change(before: str, after: str, value: str) -> None:
+    """Words that no pattern knows change a fact whose subject they name, with one value of the same sort."""
+    known = learn(rows(before)).rows_to_add
+    found = learn(rows(after, first=2), known=known)
+    (row,) = facts.current([*known, *found.rows_to_add])
+    assert value in row.content
+    assert learn(rows(before, after), known=[*known, *found.rows_to_add]).rows_to_add == ()
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "Kafka Connect moved to port 8083.",
+        "Kafka moved 20 topics.",
+        "We had to move Kafka to port 9192 or 9193.",
+        "We could not move Kafka to port 9192.",
+        "Had to move Kafka again.",
+        "Also moved Kafka to port 9192.",
+    ],
+)
+def test_anything_beside_the_change_leaves_a_fact_alone(after: str) -> None:
+    """Another thing, another number, two values, a denial, no value, one more: nothing is replaced."""
+    known = learn(rows("Kafka runs on port 9092.")).rows_to_add
+    found = learn(rows(after, first=2), known=known)
+    assert known[0] in facts.current([*known, *found.rows_to_add])
+
+
+def test_extraction_can_be_turned_off() -> None:
+    """With the setting off nothing is read and nobody is asked."""
+    settings = Settings()
+    off = msgspec.structs.replace(settings, knowledge=msgspec.structs.replace(settings.knowledge, extraction=False))
+    model = Script(facts_json(PORT))
+    assert learn(TALK, model=model, settings=off).rows_to_add == ()
+    assert model.asked == []
+
+
+def test_a_message_without_a_time_is_dated_now() -> None:
+    """Facts always have a time, so that they can be asked for as of a moment."""
+    (row,) = learn([said(1, "The port of the API is 8080.", timed=False)]).rows_to_add
+    assert row.time == NOW

@@ -1,0 +1,124 @@
+"""Facts at rest: what holds, what held, what took whose place, and what a question finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fact_talk import NOW, SCOPE, fact, learn, rows
+from holdfast.memory import facts
+from holdfast.memory.claims import is_asked, same_subject, slot_name, slot_of
+from holdfast.memory.values import fits, kind_of, same_value
+from holdfast.store.base import FactRow
+from holdfast.store.sqlite import SqliteStore
+
+
+def test_history_follows_every_change(tmp_path: Path) -> None:
+    """A value that went and came back is told with what stood between, oldest first."""
+    with SqliteStore(tmp_path / "holdfast.db") as store:
+        known: list[FactRow] = []
+        for number, port in enumerate((8080, 9090, 8080), 1):
+            made = learn(rows(f"The API port is {port}.", first=number), known=known).rows_to_add
+            store.add(made)
+            known += made
+        told = facts.history(store, known[0].id, scope=SCOPE)
+        assert [row.content[-5:-1] for row in told] == ["8080", "8080", "9090", "8080", "9090"]
+        assert [row.content for row in facts.current(known)] == ["The API port is 8080."]
+        assert [row.content for row in facts.as_of(known, time=known[1].time)] == ["The API port is 9090."]
+
+
+def test_a_question_finds_the_fact_it_asks_for() -> None:
+    """Also where they share no word but the subject's, and not where only the property is the same."""
+    moved = fact("Tomas took over the onboarding docs from Priya.", subject="the onboarding docs", slot="owner")
+    other = fact("Alice owns the search index.", subject="the search index", slot="owner")
+    (hit,) = facts.find([moved, other], "Who is the owner of the onboarding docs?")
+    assert hit.fact is moved
+    home = fact("I moved to Leipzig.", subject="user", slot="home")
+    assert [hit.fact for hit in facts.find([home], "Where do I live?")] == [home]
+    assert facts.find([home], "Where do they live?") == []
+
+
+def test_pinned_facts_come_first_whatever_is_asked() -> None:
+    """A pinned fact is shown before all others."""
+    pinned = fact("Be brief.", pinned=True)
+    port = fact("The API port is 8080.", subject="API", slot="port")
+    assert [hit.fact for hit in facts.find([port, pinned], "Which port does the API use?")] == [pinned, port]
+
+
+def test_a_retired_fact_is_out_of_sight_and_still_told() -> None:
+    """It does not hold any more; it did before."""
+    port = fact("The API port is 8080.")
+    gone = facts.retire(port, time=NOW + 5)
+    assert facts.current([port, gone]) == []
+    assert facts.as_of([port, gone], time=NOW) == [port]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("the API", "API", True),
+        ("prod API", "the production API", True),
+        ("API of staging", "staging API", True),
+        ("staging API", "API", False),
+        ("API client", "API", False),
+        ("支付服务的", "支付 服务", True),
+        ("测试环境的网关", "网关", False),
+        ("ＡＰＩ", "api", True),
+    ],
+)
+def test_subjects_are_compared_by_all_their_words(left: str, right: str, *, same: bool) -> None:
+    """Order, articles, width and usual short forms do not matter; every other word does."""
+    assert same_subject(left, right) is same
+
+
+def test_slots_have_one_name() -> None:
+    """What people and models call a property ends in one slot."""
+    assert slot_of("port of the API") == ("the API", "port")
+    assert slot_of("支付服务的新端口") == ("支付服务", "port")
+    assert slot_of("the weather") is None
+    assert (slot_name("Due_Date"), slot_name("端口"), slot_name("colour")) == ("deadline", "port", "colour")
+    assert is_asked("API", "port", question="API 的端口是多少？")
+    assert not is_asked("API", "", question="API?")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("https://a.test/x", "url"),
+        ("/var/log", "path"),
+        ("config/a.yaml", "path"),
+        ("1.2.3-rc1", "version"),
+        ("8080", "number"),
+        ("25 MB", "number"),
+        ("2026-05-02", "date"),
+        ("Monday", "date"),
+        ("May 31", "date"),
+        ("下周三", "date"),
+        ("凌晨2点", "date"),
+        ("Frankfurt", "words"),
+        ("1." * 5_000 + "!", "words"),
+    ],
+)
+def test_a_value_has_a_sort(value: str, kind: str) -> None:
+    """Addresses, paths, versions, numbers, dates and words are told apart, in time however long they are."""
+    assert kind_of(value) == kind
+
+
+def test_values_are_the_same_but_for_their_looks() -> None:
+    """Width, case, quotes and articles do not matter; a point inside a number does."""
+    assert same_value("“Redis”", "redis.")
+    assert same_value("８０８０", "port 8080")
+    assert not same_value("3.11", "31.1")
+
+
+def test_a_property_has_values_of_its_own_sort() -> None:
+    """A port is a number, a deadline a day, a name no adjective."""
+    assert fits("port", "8080")
+    assert not fits("port", "open")
+    assert fits("deadline", "Monday")
+    assert not fits("date", "critical")
+    assert fits("branch", "main")
+    assert not fits("language", "strong")
+    assert fits("status", "in review")
+    assert not fits("status", "a nice touch")

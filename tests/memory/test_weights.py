@@ -1,0 +1,23 @@
+"""The terms of a question, and how much each weighs."""
+
+from holdfast.memory.weights import weights
+from holdfast.text import terms
+
+
+def test_the_newest_text_weighs_most() -> None:
+    """What was said before counts half, and half again; what is said twice in one text counts twice."""
+    assert weights(("cat dog", "dog", "port port")) == {"port": 2, "dog": 0.5, "cat": 0.25}
+    assert weights(()) == {}
+
+
+def test_silent_signs_do_not_ask() -> None:
+    """In Chinese the signs of "what" and "which" fall away, in Japanese particles count little."""
+    assert weights(("端口是什么",)) == {"端": 1, "口": 1, "端口": 1, "口是": 1}
+    japanese = weights(("猫はどこ",))
+    assert japanese["猫"] == 1
+    assert 0 < japanese["どこ"] == japanese["は"] < 0.5
+
+
+def test_a_question_of_silent_signs_is_taken_at_its_word() -> None:
+    """Where nothing else is left, everything counts."""
+    assert weights(("什么",)) == dict.fromkeys(terms("什么"), 1.0)
