@@ -25,6 +25,7 @@ No model is set. Any of these gets you going:
   export ANTHROPIC_API_KEY=...   (or OPENAI_API_KEY), then `holdfast chat`
   a local server: `holdfast chat --model ollama/NAME`, or `--model http://localhost:8080/v1#NAME` for llama.cpp
   no model at all: `holdfast demo` shows what it does; `holdfast chat --model echo` shows what would be sent"""
+_WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line · Ctrl-D: leave"
 _KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-4-5", "OPENAI_API_KEY": "openai/gpt-5"}
 
 
@@ -63,9 +64,18 @@ def chat(*, plain: bool, said: str | None, as_json: bool, **options: Any) -> Non
     if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
         _lines(given)
         return
-    from holdfast.cli.terminal import converse  # noqa: PLC0415 - only a terminal needs it
+    _welcome()
+    from holdfast.cli.terminal import converse  # noqa: PLC0415 - the first screen does not wait for it
 
     converse(given)
+
+
+def _welcome() -> None:
+    """The first screen. What is typed from here on is not lost: the terminal keeps it until the prompt can take it."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    words = _WELCOME if len(_WELCOME) < os.get_terminal_size().columns else _WELCOME.partition(" · Alt")[0]
+    click.echo(words if plain else f"\x1b[2m{words}\x1b[0m", color=True)
+    click.echo("› ", nl=False)
 
 
 # --- opening -------------------------------------------------------------------

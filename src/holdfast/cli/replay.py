@@ -40,7 +40,8 @@ class Replayed:
         invalid: Windows that break a rule of one of four providers.
         over_limit: Windows larger than the limit.
         too_small: Requests refused because what must stay did not fit.
-        cuts: Requests in which messages left the window.
+        cuts: Requests in which messages or earlier blocks left the window.
+        block_cuts: Those of them in which only blocks did.
         prunings: Requests in which tool results were shortened or cleared.
         recalls: Requests that were given a block.
         recalled_tokens: Tokens of all blocks.
@@ -58,6 +59,7 @@ class Replayed:
     over_limit: int = 0
     too_small: int = 0
     cuts: int = 0
+    block_cuts: int = 0
     prunings: int = 0
     recalls: int = 0
     recalled_tokens: int = 0
@@ -104,7 +106,9 @@ def judge(window: Window | None, done: Replayed, *, providers: Sequence[str] = P
     done.invalid += any(check(window.render(provider), provider) for provider in providers)
     done.over_limit += report.over_limit > 0
     kinds = {change.kind for change in report.changes}
-    done.cuts += not kinds.isdisjoint(_CUTS)
+    cuts = [change for change in report.changes if change.kind in _CUTS]
+    done.cuts += bool(cuts)
+    done.block_cuts += bool(cuts) and not any(change.ids for change in cuts)
     done.prunings += "pruned" in kinds
     done.recalls += "recalled" in kinds
     done.recalled_tokens += sum(change.tokens_after for change in report.changes if change.kind == "recalled")
@@ -177,9 +181,9 @@ def figures(done: Replayed, *, limit: int) -> Styled:
     text.append(f"{done.over_limit} over the limit", style=bad if done.over_limit else good)
     text.append(f", {done.too_small} refused, {done.warnings} warnings\n")
     text.append(
-        f"{plural(done.cuts, 'cut')}, {plural(done.prunings, 'pruning')}, {plural(done.recalls, 'recall')} of"
-        f" {human_tokens(done.recalled_tokens)} tokens; between cuts {done.prefix_kept:.1%} of each request stayed"
-        f" a prefix of the next\n"
+        f"{plural(done.cuts, 'cut')} ({done.block_cuts} of blocks alone), {plural(done.prunings, 'pruning')},"
+        f" {plural(done.recalls, 'recall')} of {human_tokens(done.recalled_tokens)} tokens; between cuts"
+        f" {done.prefix_kept:.1%} of each request stayed a prefix of the next\n"
     )
     slowest = sorted(done.ms_steps.items(), key=lambda step: -step[1])
     steps = ", ".join(f"{step} {took:.1f}" for step, took in slowest if took >= 0.05)

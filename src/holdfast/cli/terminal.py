@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # loaded while the user types
 
 __all__ = ["converse"]
 
-_WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line · Ctrl-D: leave"
 _QUESTION: Final = "  Run it? [y]es, [a]lways in this session, [n]o "
 _OPENING: Final = "opening …"
 
@@ -38,10 +37,11 @@ def converse(options: Options) -> None:
     Raises:
         HoldfastError: The conversation could not be opened; what was typed meanwhile is not waited for.
     """
-    _welcome()
     opening = _Opening(options)
     session = prompt(opening.home, status=opening.status, started=opening.begin)
     opening.on_error = lambda: _stop(session)
+    sys.stdout.write("\r\x1b[K")  # what stood here so far was no more than a picture of a prompt
+    sys.stdout.flush()
     try:
         while (line := _read(session, opening)) is not None:
             if line.strip() and _heard(opening, line.strip()):
@@ -49,14 +49,6 @@ def converse(options: Options) -> None:
     finally:
         if opening.agent is not None:
             close(opening.agent)
-
-
-def _welcome() -> None:
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    width = os.get_terminal_size().columns
-    words = _WELCOME if len(_WELCOME) < width else "holdfast chat · /help"
-    sys.stdout.write(words + "\n" if plain else f"\x1b[2m{words}\x1b[0m\n")
-    sys.stdout.flush()
 
 
 # --- opening ---------------------------------------------------------------------
@@ -138,7 +130,7 @@ class _Opening(Thread):
             return False
         if key == "a":
             self._allowed.add(agent.session)
-        screen.begin()
+        screen.resume()
         return key != "n"
 
 

@@ -1,0 +1,13 @@
+"""Write the long session that `holdfast demo` replays: python examples/make_long_session.py FILE."""  # noqa: INP001 - a script
+
+import sys
+from pathlib import Path
+
+from holdfast.bench.story import write
+
+if __name__ == "__main__":
+    try:
+        (file,) = sys.argv[1:]
+    except ValueError:
+        sys.exit("usage: make_long_session.py FILE")
+    write(Path(file))

@@ -1,0 +1,117 @@
+"""`holdfast import`: transcripts of any known agent, exports of our own, and memory-context folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast import transcripts
+from holdfast.cli.opening import open_memory, opens_memory
+from holdfast.cli.output import as_json, emit_json, printable
+from holdfast.errors import InputError
+from holdfast.memory import folder, transfer
+from holdfast.memory.memory import Memory
+from holdfast.store.base import Scope
+
+__all__ = ["import_"]
+
+
+@dataclass(slots=True)
+class _Imported:
+    """How far an import has come."""
+
+    sessions: int = 0
+    messages: int = 0
+    new: int = 0
+    embedded: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+
+
+@click.command("import")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--discover", is_flag=True, help="The sessions of every known agent on this machine.")
+@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed what was imported at once.")
+@opens_memory
+@as_json
+def import_(
+    *, paths: tuple[Path, ...], discover: bool, vectors: bool, home: Path | None, as_json: bool, **whose: Any
+) -> None:
+    """Archive what is at PATHS: transcripts (files or folders, any known agent), an export, a memory-context folder.
+
+    Doing it again changes nothing.
+    """
+    if discover:
+        paths = (*paths, *_places(os.environ, Path.home()))
+    elif not paths:
+        raise click.UsageError("name files or folders, or use --discover")
+    done = _Imported()
+    with open_memory(home) as memory:
+        _import_all(memory, paths, whose, done, vectors=vectors)
+    if as_json:
+        emit_json(asdict(done))
+        return
+    for problem in done.problems:
+        click.echo(printable(problem), err=True)
+    click.echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+
+
+def _places(environ: Mapping[str, str], home: Path) -> list[Path]:
+    """Where agents on this machine keep their sessions, and where OpenClaw's plugin keeps its memory."""
+    context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
+    sessions = [place.folder for place in transcripts.default_places(environ, home)]
+    return [*sessions, *([context] if folder.claims(context) else [])]
+
+
+def _import_all(
+    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], done: _Imported, *, vectors: bool
+) -> None:
+    from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
+
+    before = memory.store.counts()["messages"]
+    exports = [path for path in paths if transfer.claims(path)]
+    folders = [path for path in paths if folder.claims(path)]
+    found = list(_sessions([path for path in paths if path not in (*exports, *folders)], done))
+    with Progress(sum(one.size for one in found)) as progress:
+        for path in exports:
+            done.messages += transfer.load_jsonl(memory.store, path)
+        for one in found:
+            _import_one(memory, one, whose, done)
+            progress.advance(one.size, f"{done.messages:,} messages")
+        for path in folders:
+            progress.say(f"{path}")
+            _import_folder(memory, path, whose, done)
+        if vectors:
+            progress.say("embedding")
+            done.embedded = memory.embed()
+    done.new = memory.store.counts()["messages"] - before
+    done.notes = memory.choice.reasons
+
+
+def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.Found]:
+    for path in paths:
+        yield from transcripts.sessions(path, on_problem=lambda problem: done.problems.append(problem.what))
+
+
+def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported) -> None:
+    """Archive one session; what cannot be read is told, and the next one follows."""
+    try:
+        transcript = transcripts.read(one.path, format=one.format)
+        scope = Scope(project=whose["project"], agent=whose["agent"], session=whose["session"] or transcript.session)
+        done.messages += len(memory.ingest(transcript.messages, scope=scope))
+        done.sessions += 1
+    except InputError as error:
+        done.problems.append(str(error))
+
+
+def _import_folder(memory: Memory, path: Path, whose: dict[str, Any], done: _Imported) -> None:
+    """Take over a memory-context folder, after the sessions: what they said already is not said twice."""
+    masked = memory.settings.archive.redaction
+    taken = folder.load(memory.store, path, project=whose["project"], agent=whose["agent"], masked=masked)
+    done.messages += taken.rows
+    done.problems += taken.problems

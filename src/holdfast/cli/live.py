@@ -1,0 +1,67 @@
+"""A picture that grows while the work goes on, with a bar below it; silent where nobody looks."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text as Styled
+
+from holdfast.cli.plot import Point, chart
+
+__all__ = ["WIDEST", "LivePlot"]
+
+_EVERY: Final = 0.08
+"""Seconds between two pictures; a terminal does not show more, and the work goes on."""
+WIDEST: Final = 118
+"""Columns of a picture at most, however wide the screen is."""
+
+
+class LivePlot:
+    """The requests so far, drawn anew a few times a second, and how fast they come."""
+
+    def __init__(self, total: int, *, words: str, height: int = 8, screen: Console | None = None) -> None:
+        self.points: list[Point] = []
+        self._screen = screen or Console(stderr=True)
+        self._height = height
+        self._total = total
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=self._screen,
+        )
+        self._task = self._bar.add_task(words, total=total, rate="")
+        self._live = Live(console=self._screen, auto_refresh=False, transient=True)
+        self._start = self._shown = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        if self._screen.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def add(self, point: Point | None, *, ceiling: int) -> None:
+        """One more request; None where there was none to draw."""
+        if point is not None:
+            self.points.append(point)
+        now = time.perf_counter()
+        rate = f"{len(self.points) / max(now - self._start, 1e-6):.0f} requests/s"
+        self._bar.update(self._task, advance=1, rate=rate)
+        if self._live.is_started and now - self._shown >= _EVERY:
+            self._shown = now
+            self._live.update(self._picture(ceiling), refresh=True)
+
+    def _picture(self, ceiling: int) -> Group:
+        if not self.points:
+            return Group(self._bar)
+        width = min(WIDEST, self._screen.width - 2)
+        drawn = chart(self.points, ceiling=ceiling, width=width, height=self._height, turns=self._total)
+        return Group(drawn, Styled(), self._bar)

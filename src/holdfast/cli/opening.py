@@ -1,0 +1,49 @@
+"""How commands open a memory: where it rests, and whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from holdfast import settings as configuration
+from holdfast.memory.memory import Memory, store_file
+from holdfast.store.base import Scope
+
+__all__ = ["open_memory", "opens_memory", "scope_of", "store_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def opens_memory(function: F) -> F:
+    """Give a command the options that say whose memory it is."""
+    options = (
+        click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME."),
+        click.option("--project", default="", help="Whose memory: the project."),
+        click.option("--agent", default="main", show_default=True, help="Whose memory: the agent."),
+        click.option("--session", default=None, help="Only this session; default all of the agent's."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def open_memory(home: Path | None) -> Memory:
+    """The memory of this machine, by its settings."""
+    return Memory.open(home, settings=_settings())
+
+
+def store_of(home: Path | None) -> Path:
+    """The file of this machine's memory, by its settings."""
+    return store_file(home, settings=_settings())
+
+
+def _settings() -> configuration.Settings:
+    return configuration.load(files=configuration.default_files()).settings
+
+
+def scope_of(*, project: str, agent: str, session: str | None) -> tuple[Scope, bool]:
+    """The scope that the options name, and whether it reaches across sessions."""
+    return Scope(project=project, agent=agent, session=session or ""), session is None

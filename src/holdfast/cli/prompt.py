@@ -1,0 +1,136 @@
+"""The line that a person types into: history, completion, several lines, and the conversation's state below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, ThreadedHistory
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.styles import Style
+
+__all__ = ["WORDS", "Commands", "Past", "ask_key", "prompt"]
+
+WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "/compact": (),
+    "/context": ("list", "detail", "json", "map"),
+    "/exit": (),
+    "/help": (),
+    "/memory": ("show", "add", "forget", "search"),
+    "/new": (),
+    "/pin": (),
+    "/reset": (),
+    "/status": (),
+    "/undo-trim": (),
+}
+"""What can be completed. It stands here because the commands themselves take longer to load than a prompt may."""
+
+_STYLE: Final = Style.from_dict({"prompt": "ansicyan bold", "bottom-toolbar": "noreverse fg:ansibrightblack"})
+
+
+def prompt(home: Callable[[], Path], *, status: Callable[[], str], started: Callable[[], None]) -> PromptSession[str]:
+    """A prompt. `started` is called each time it has been drawn; `status` gives the line below it."""
+    session: PromptSession[str] = PromptSession(
+        [("class:prompt", "› ")],
+        history=ThreadedHistory(Past(home)),
+        completer=Commands(),
+        complete_while_typing=False,
+        multiline=True,
+        prompt_continuation="  ",
+        bottom_toolbar=status,
+        key_bindings=_keys(),
+        style=_STYLE,
+        refresh_interval=0.5,
+        reserve_space_for_menu=5,
+    )
+    session.app.after_render += lambda _: started()
+    return session
+
+
+def ask_key(question: str, answers: str) -> str:
+    """Ask for one key out of some; Enter stands for the last of them.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
+    keys = KeyBindings()
+    for answer in answers:
+        keys.add(answer, eager=True)(_answering(answer))
+    for other in ("enter", "c-d"):
+        keys.add(other, eager=True)(_answering(answers[-1]))
+    keys.add(Keys.Any)(lambda _: None)
+    session: PromptSession[str] = PromptSession(question, key_bindings=keys, style=_STYLE)
+    return session.prompt()
+
+
+def _answering(answer: str) -> Callable[[Any], None]:
+    def leave(event: Any) -> None:
+        event.current_buffer.insert_text(answer)
+        event.app.exit(result=answer)
+
+    return leave
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: Any) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None  # the word in the menu is taken, not yet the line
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+class Commands(Completer):
+    """Completes slash commands and the words that may follow them."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+        """The words that may stand here."""
+        typed = document.text_before_cursor
+        name, space, rest = typed.partition(" ")
+        if not typed.startswith("/") or " " in rest or "\n" in typed:
+            return
+        for word in WORDS.get(name, ()) if space else WORDS:
+            if word.startswith(rest if space else name.lower()):
+                yield Completion(word, start_position=-len(rest if space else name))
+
+
+class Past(History):
+    """What was typed before, in a file of the user's own. Secrets are masked in it as they are everywhere else."""
+
+    def __init__(self, home: Callable[[], Path]) -> None:
+        super().__init__()
+        self._home = home
+
+    def load_history_strings(self) -> Iterable[str]:
+        """What was typed, the newest first; nothing where the file cannot be read."""
+        with suppress(OSError, ValueError):
+            yield from FileHistory(str(self._file())).load_history_strings()
+
+    def store_string(self, string: str) -> None:
+        """Keep a line. A file that cannot be written is no reason to stop."""
+        from holdfast.redact import redact  # noqa: PLC0415 - loaded when it is needed
+
+        with suppress(OSError):
+            FileHistory(str(self._file())).store_string(redact(string))
+
+    def _file(self) -> Path:
+        home = self._home()
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = home / "chat_history"
+        file.touch(mode=0o600)
+        return file

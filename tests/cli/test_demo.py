@@ -1,0 +1,66 @@
+"""The demonstration."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from holdfast.bench import story
+from holdfast.cli import demo as module
+from holdfast.cli import holdfast
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demonstration of the first days alone, with their two questions."""
+    whole = story.lines()
+    monkeypatch.setattr(story, "lines", lambda _seed=1: whole[:120])
+    monkeypatch.setattr(module, "QUESTIONS", story.QUESTIONS[:2])
+
+
+@pytest.mark.usefixtures("short")
+def test_every_answer_has_left_the_window_and_is_in_the_block() -> None:
+    """The answers are shown, the windows are valid, and the exit code is 0."""
+    done = CliRunner().invoke(holdfast, ["demo", "--limit", "16000", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["invalid"], found["over_limit"]) == (0, 0)
+    assert all(answer["found"] and not answer["in_window"] for answer in found["answers"])
+    assert all(answer["answer"] in answer["passage"] for answer in found["answers"])
+
+
+@pytest.mark.usefixtures("short")
+def test_a_missing_answer_is_told_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With plain output where there is no terminal."""
+    asked = (story.QUESTIONS[1], story.Asked("Which colour has the moon of Neptune?", "mauve"))
+    monkeypatch.setattr(module, "QUESTIONS", asked)
+    done = CliRunner().invoke(holdfast, ["demo", "--limit", "16000"])
+    assert done.exit_code == 1
+    assert "not in the block: mauve" in done.output
+    assert "Marta Lindqvist" in done.output
+    assert "1 of 2 answered" in done.output
+    assert "\x1b" not in done.output
+
+
+def test_a_long_passage_is_shown_around_its_answer() -> None:
+    """With the moment and the speaker it stands under, whatever line of it that is."""
+    block = "<detail>\n[2026-03-02 09:05 user] first line\n" + "a" * 200 + " the answer " + "b" * 200 + "\n</detail>"
+    shown = module._passage(block, "the answer")
+    assert shown.startswith("[2026-03-02 09:05 user] … a")
+    assert shown.endswith("b …")
+    assert "the answer" in shown
+    assert module._passage(block, "another") == ""
+
+
+def test_an_answer_that_had_not_left_is_said_to_be_there() -> None:
+    """Nothing is claimed that is not so."""
+    out = StringIO()
+    answer = module._Answer(
+        question="?", answer="a", in_window=True, found=True, passage="a", block_tokens=3, milliseconds=1.0
+    )
+    module._show(Console(file=out), answer)
+    assert "still in the window too" in out.getvalue()

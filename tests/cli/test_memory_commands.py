@@ -1,0 +1,217 @@
+"""The commands of memory in one process: transfer, what is missing, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli import holdfast
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run a command in a home of its own, with hash vectors."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
+    monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "hash")
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "OPENCLAW_STATE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str | Path, **environment: str) -> Result:
+        command: click.Command = holdfast
+        return CliRunner().invoke(command, [*map(str, arguments)], env=environment)
+
+    return call
+
+
+@pytest.fixture
+def data(call: Callable[..., Result]) -> Run:
+    """What a command prints with --json."""
+
+    def data(*arguments: str | Path, **environment: str) -> Any:
+        done = call(*arguments, "--json", **environment)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    return data
+
+
+class TestTransfer:
+    def test_a_folder_goes_out_and_comes_back(self, data: Run, tmp_path: Path) -> None:
+        """An export as a folder can be imported elsewhere; again nothing is new."""
+        data("import", EXAMPLE)
+        data("remember", "The API listens on port 8443")
+        assert data("export", "--to", "folder", tmp_path / "out")["rows"] == 19
+        elsewhere = {"HOLDFAST_HOME": str(tmp_path / "elsewhere")}
+        assert data("import", tmp_path / "out", **elsewhere)["new"] == 18
+        assert data("import", tmp_path / "out", **elsewhere)["new"] == 0
+        assert data("import", tmp_path / "out")["new"] == 0
+        assert data("facts", **elsewhere)[0]["content"] == "The API listens on port 8443"
+        assert "时间容差" in data("search", "时间容差放在哪里", **elsewhere)[0]["text"]
+
+    def test_the_plugins_own_folder_is_discovered(self, data: Run, tmp_path: Path) -> None:
+        """`~/.openclaw/memory/context` is imported by --discover, wherever the state of OpenClaw lies."""
+        for home, name in ((tmp_path / ".openclaw", "default"), (tmp_path / "moved", "moved")):
+            context = home / "memory" / "context"
+            context.mkdir(parents=True)
+            line = {"id": name, "sessionId": name, "timestamp": 1, "role": "user", "content": f"the {name} harbour"}
+            (context / "segments.jsonl").write_text(json.dumps(line) + "\n{damaged\n", "utf-8")
+        found = data("import", "--discover")
+        assert (found["new"], len(found["problems"])) == (1, 1)
+        assert data("import", "--discover")["new"] == 0
+        assert data("search", "harbour")[0]["text"] == "the default harbour"
+        assert data("import", "--discover", OPENCLAW_STATE_DIR=str(tmp_path / "moved"))["new"] == 1
+
+    def test_lines_and_documents(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
+        """An export is a new file, for programs or for people; an old one is not written over."""
+        data("import", EXAMPLE)
+        assert data("export", tmp_path / "all.jsonl")["rows"] == 18
+        assert data("export", "--to", "markdown", tmp_path / "all.md")["rows"] == 18
+        assert call("export", tmp_path / "all.jsonl").exit_code == 1
+        elsewhere = {"HOLDFAST_HOME": str(tmp_path / "elsewhere")}
+        assert data("import", tmp_path / "all.jsonl", **elsewhere)["new"] == 18
+
+
+class TestMissing:
+    def test_what_has_no_vectors_is_told_and_embedded(self, data: Run, call: Callable[..., Result]) -> None:
+        """Search, recall, stats and doctor say how much waits; `reindex` embeds it."""
+        data("import", "--no-vectors", EXAMPLE)
+        for command in (("search", "signature"), ("recall", "signature tolerance")):
+            assert "18 passages have no vectors of hash yet" in call(*command).stderr
+        assert "18 passages are without vectors" in call("stats").stdout
+        assert "search: 18 passages have no vectors of hash yet" in call("doctor").stdout
+        assert data("reindex", "--no-vectors")["embedded"] == 0
+        assert data("reindex") == {"passages": 18, "embedded": 18, "missing": []}
+        assert "without vectors" not in call("stats").stdout
+        assert "no vectors" not in call("doctor").stdout + call("search", "signature").stderr
+        assert call("reindex").stdout == "18 passages indexed, 0 embedded.\n"
+
+    def test_without_an_embedder_everything_says_so(self, data: Run, call: Callable[..., Result]) -> None:
+        """The reason is in every answer, and search goes on by words."""
+        none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
+        reason = 'embedding.provider is "none": search goes by words alone'
+        assert reason in data("import", EXAMPLE, **none)["notes"]
+        assert data("recall", "signature tolerance", **none)["notes"] == [reason]
+        assert reason in call("search", "signature", **none).stderr
+        assert data("stats", **none)["notes"] == [reason]
+        assert f"embedding: {reason}" in call("doctor", **none).stdout
+        assert reason in call("reindex", **none).stderr
+
+
+class TestPlaces:
+    def test_every_command_finds_the_archive_of_the_settings(
+        self, data: Run, call: Callable[..., Result], tmp_path: Path
+    ) -> None:
+        """`archive.path` counts for those that open a memory and for those that look after its file."""
+        there = {"HOLDFAST_ARCHIVE__PATH": str(tmp_path / "there")}
+        data("import", EXAMPLE, **there)
+        assert (tmp_path / "there" / "holdfast.db").exists()
+        assert not (tmp_path / "memory").exists()
+        assert data("backup", tmp_path / "copy.db", **there)["bytes"] > 0
+        assert data("vacuum", **there)["after"] > 0
+        assert f"{tmp_path / 'there' / 'holdfast.db'}: 18 messages" in call("doctor", **there).stdout
+
+    def test_what_a_project_may_not_say_is_told(self, call: Callable[..., Result], tmp_path: Path) -> None:
+        """Doctor names what was passed over in the file of the working directory, and why."""
+        (tmp_path / "holdfast.toml").write_text("[archive]\nredaction = false\n[recall]\nposition = 'head'\n", "utf-8")
+        shown = call("doctor").stdout
+        assert "archive.redaction was passed over. holdfast.toml: a project's file may not say this" in shown
+        assert "settings from holdfast.toml" in shown
+
+    def test_settings_of_others_are_told_apart(self, call: Callable[..., Result], tmp_path: Path) -> None:
+        """What belongs to OpenClaw alone is left alone, and said to be."""
+        file = tmp_path / ".openclaw" / "openclaw.json"
+        file.parent.mkdir()
+        file.write_text('{"gateway": {"port": 1}}', "utf-8")
+        assert "settings that are not ours and were left alone: gateway" in call("doctor").stdout
+
+    def test_recall_obeys_the_settings(self, data: Run, tmp_path: Path) -> None:
+        """The block of the command is the one that the settings ask for."""
+        shutil.copy(EXAMPLE, tmp_path / "session.jsonl")
+        data("import", tmp_path / "session.jsonl")
+        few = data("recall", "signature tolerance", HOLDFAST_RECALL__HARD_CAP_TOKENS="200")
+        assert 0 < few["tokens"] <= 200
+        assert data("recall", "signature tolerance", "--cap", "100")["tokens"] <= 100
+
+
+class TestAsking:
+    def test_messages_by_number(self, data: Run, call: Callable[..., Result]) -> None:
+        """Archived messages are printed whole, with their neighbours; a number that is not there is exit code 1."""
+        data("import", EXAMPLE)
+        assert [row["number"] for row in data("get", "3", "--around", "1")] == [2, 3, 4]
+        assert "#3 " in call("get", "3").stdout
+        missing = call("get", "3", "999")
+        assert (missing.exit_code, "Not found: #999" in missing.stderr) == (1, True)
+
+    def test_hits_are_shown_to_people(self, data: Run, call: Callable[..., Result]) -> None:
+        """Snippets with their number, and with --explain what each score is made of."""
+        data("import", EXAMPLE)
+        shown = call("search", "signature tolerance", "--explain", "--limit", "1").stdout
+        assert shown.startswith("#")
+        assert "keyword" in shown
+        none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
+        assert call("search", "zzzzqqqq", **none).stderr.endswith("Nothing found.\n")
+        assert "<recalled-context" in call("recall", "signature tolerance of the carrier").stdout
+        assert "No block: nothing in memory has to do with this" in call("recall", "zzzzqqqq").stderr
+
+    def test_facts_come_and_go(self, data: Run, call: Callable[..., Result]) -> None:
+        """Facts are kept, found by a question, listed, and forgotten by the beginning of their id."""
+        assert "No facts" in call("facts").stderr
+        assert "[config] The port is 8443" in call("remember", "The port is 8443", "--type", "config").stdout
+        data("remember", "Lunch is at noon")
+        assert [fact["content"] for fact in data("facts", "which port")] == ["The port is 8443"]
+        assert len(call("facts").stdout.splitlines()) == 2
+        name = data("facts", "which port")[0]["id"]
+        assert call("forget", name[:8], "--yes").stdout == "1 forgotten.\n"
+        assert len(data("facts")) == 1
+
+    def test_a_session_is_forgotten_whole(self, data: Run, call: Callable[..., Result]) -> None:
+        """It asks first; without ids or a session it does not know what to forget."""
+        session = data("import", EXAMPLE, "--session", "mine") and "mine"
+        assert CliRunner().invoke(holdfast, ["forget", "--session", session], input="n\n").exit_code == 1
+        assert data("stats")["messages"] == 18
+        assert data("forget", "--session", session, "--yes")["forgotten"] == 18
+        assert call("forget").exit_code == 2
+        assert call("forget", "neither", "--yes").exit_code == 1
+
+
+class TestUpkeep:
+    def test_copies_and_room(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
+        """A backup is a new file; vacuum says what it gave back; a place that cannot be made is an error."""
+        data("import", EXAMPLE)
+        assert call("backup", tmp_path / "copy.db").stdout.startswith(str(tmp_path / "copy.db"))
+        assert "->" in call("vacuum").stdout
+        assert "18 rows in" in call("export", tmp_path / "out.jsonl").stderr
+        assert call("export", tmp_path / "no" / "where.jsonl").exit_code == 1
+
+    def test_imports_say_what_they_did(self, call: Callable[..., Result], tmp_path: Path) -> None:
+        """Messages and sessions are counted, what cannot be read is told, and nothing to import is a wrong call."""
+        (tmp_path / "half.jsonl").write_text('{"type":"session","version":3,"id":"x","timestamp":"?"}\n{"ty', "utf-8")
+        assert call("import", EXAMPLE).stdout == "18 messages of 1 sessions, 18 of them new.\n"
+        assert call("import").exit_code == 2
+
+    def test_doctor_looks_at_folders_and_mends_files(
+        self, data: Run, call: Callable[..., Result], tmp_path: Path
+    ) -> None:
+        """A memory-context folder is counted and its damaged lines named; `--repair` rebuilds a file."""
+        data("import", EXAMPLE)
+        assert call("doctor", "--repair").exit_code == 0
+        data("export", "--to", "folder", tmp_path / "context")
+        with (tmp_path / "context" / "segments.jsonl").open("a", encoding="utf-8") as file:
+            file.write("{damaged\n")
+        shown = call("doctor", "--home", tmp_path / "context").stdout
+        assert f"{tmp_path / 'context'}: 18 messages" in shown
+        assert "segments.jsonl:" in shown
+        assert data("reindex", "--home", tmp_path / "context")["embedded"] == 0
+        assert json.loads(call("doctor", "--json").stdout)["findings"]
