@@ -15,6 +15,8 @@ from holdfast.context.settled import Settled
 from holdfast.memory import archive
 from holdfast.memory.block import strip_message
 from holdfast.memory.memory import Memory
+from holdfast.memory.noise import unwrap
+from holdfast.memory.request import question
 from holdfast.messages import Message
 from holdfast.store.base import Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, count_text
@@ -111,6 +113,16 @@ class Conversation:
     def items(self) -> list[Item]:
         """The system prompt and the history, archived and counted."""
         return [*self.system, *self.history]
+
+    @property
+    def provider(self) -> str:
+        """Whose form the messages came in; pi's own goes to Anthropic."""
+        return self.format if self.format in {"openai_chat", "openai_responses", "anthropic"} else "anthropic"
+
+    def question(self, *, most: int) -> tuple[str, ...]:
+        """What the user asks, newest last: the newest message, and those before it while they say too little."""
+        said = (unwrap(item.message.text) for item in reversed(self.history) if item.message.role == "user")
+        return question(said, most=most)
 
     def _common(self, messages: Sequence[Incoming]) -> int:
         """How many messages at the beginning are those of the last request."""

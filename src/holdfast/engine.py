@@ -29,9 +29,8 @@ from holdfast.errors import ModelError
 from holdfast.events import Hooks
 from holdfast.learner import jobs, learn
 from holdfast.memory.memory import Memory
-from holdfast.memory.noise import unwrap
 from holdfast.memory.recall import Recall
-from holdfast.memory.request import Request, question, request_of
+from holdfast.memory.request import Request, request_of
 from holdfast.models.base import Model
 from holdfast.report import ContextReport
 from holdfast.settings import Settings
@@ -174,7 +173,7 @@ class Engine(Asking):
             talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
         self._nudge()
-        provider = provider or _provider(talk)
+        provider = provider or talk.provider
         if turn.warnings:
             items: tuple[Item, ...] = _unmanaged(messages, talk)
             new: tuple[Edit, ...] = ()
@@ -193,7 +192,7 @@ class Engine(Asking):
         self, talk: Conversation, limits: Budget, turn: Turn, now: int, facts: Sequence[FactRow]
     ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
         """Prune, trim, recall and place; every new edit is recorded before the window is sent."""
-        query = _query(talk.items, most=self.settings.recall.query_messages)
+        query = talk.question(most=self.settings.recall.query_messages)
         idle = None if talk.last_time is None else timedelta(milliseconds=now - talk.last_time)
         with turn.step("plan"):
             shown, standing = talk.replay(limit=limits.safe_limit)
@@ -209,32 +208,35 @@ class Engine(Asking):
             )
         items, new = planned.items, planned.edits
         with turn.guard("recall"):
-            room_made = cleared(items, limits, position=self.settings.recall.position)
-            shown = apply(items, room_made) if room_made else items
-            request = request_of(
-                self.settings,
-                query,
-                scope=talk.scope,
-                now=now,
-                cap=allowance(shown, limits, position=self.settings.recall.position),
-                in_window={item.id for item in shown} | talk.quoted(shown),
-                automatic=True,
-                facts=facts,
-            )
-            edit = self._recall(request, shown, turn=turn)
-            if edit is not None:
-                items, new = apply(shown, [edit]), (*new, *room_made, edit)
+            asked = request_of(self.settings, query, scope=talk.scope, now=now, automatic=True, facts=facts)
+            placed = self._recall(asked, items, limits, talk=talk, turn=turn)
+            items, new = apply(items, placed) if placed else items, (*new, *placed)
         with turn.guard("record"):
             talk.record(new, memory=self.memory, time=now)
             talk.show(items, limit=limits.safe_limit)
         talk.last_time = now
         return items, new
 
-    def _recall(self, request: Request, items: Sequence[Item], *, turn: Turn) -> Edit | None:
-        """The edit that places what memory says to the question; None where it says nothing."""
-        if request.cap < _LEAST_BLOCK or not any(request.texts):
+    def _recall(
+        self, asked: Request, items: tuple[Item, ...], limits: Budget, *, talk: Conversation, turn: Turn
+    ) -> tuple[Edit, ...]:
+        """The edits that place what memory says beyond what is seen; earlier blocks give way where there is no room."""
+        position = self.settings.recall.position
+        room_made = cleared(items, limits, position=position)
+        bare = apply(items, room_made) if room_made else items
+        room, most = (allowance(shown, limits, position=position) for shown in (items, bare))
+        if most < _LEAST_BLOCK or not any(asked.texts):
             turn.recall = Recall(reason="this question has its block already, or there is no room for one")
-            return None
+            return ()
+        edit = self._block(replace(asked, cap=most), items, talk=talk, turn=turn)
+        if edit is not None and edit.tokens_after > room:
+            edit = self._block(replace(asked, cap=most), bare, talk=talk, turn=turn)
+            return (*room_made, edit) if edit is not None else ()
+        return () if edit is None else (edit,)
+
+    def _block(self, asked: Request, items: Sequence[Item], *, talk: Conversation, turn: Turn) -> Edit | None:
+        """The edit that places the block for a question; None where memory says nothing."""
+        request = replace(asked, in_window={item.id for item in items} | talk.quoted(items))
         turn.recall = self.memory.recall(request)
         if not turn.recall.block and len(request.texts) > 1:  # what was said before may have led away from the question
             turn.recall = self.memory.recall(replace(request, texts=request.texts[-1:]))
@@ -376,21 +378,10 @@ class Engine(Asking):
         return super().forget(session=session, ids=ids, **whose)
 
 
-def _provider(talk: Conversation) -> str:
-    """Whose form the messages came in; pi's own goes to Anthropic."""
-    return talk.format if talk.format in {"openai_chat", "openai_responses", "anthropic"} else "anthropic"
-
-
 def _counter(settings: Settings) -> TokenCounter:
     """The counter that the settings name."""
     name, encoding = settings.tokens.counter, settings.tokens.encoding
     return counter(f"{name}:{encoding}" if encoding else name)
-
-
-def _query(items: Sequence[Item], *, most: int) -> tuple[str, ...]:
-    """What the user asks, newest last."""
-    asked = (unwrap(item.message.text) for item in reversed(items) if item.message.role == "user")
-    return question(asked, most=most)
 
 
 def _unmanaged(given: Sequence[Incoming], talk: Conversation) -> tuple[Item, ...]:

@@ -13,7 +13,7 @@ from holdfast.context.finish import Finished
 from holdfast.conversation import Conversation
 from holdfast.errors import HoldfastError, WindowError
 from holdfast.memory.recall import Recall
-from holdfast.report import ContextReport, categories, change
+from holdfast.report import ContextReport, categories, change, workspace_files
 
 __all__ = ["Turn"]
 
@@ -79,4 +79,5 @@ class Turn:
             repairs=tuple(map(str, finished.repairs)),
             warnings=tuple(self.warnings),
             milliseconds=self.milliseconds,
+            files=workspace_files(items),
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, Trimmed, newest_turn, tokens
+from holdfast.context.edits import Edit, Item, Trimmed, tokens
 from holdfast.context.pairing import additions
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, RedactedThinking, Text, Thinking, Unit, units
@@ -81,11 +81,10 @@ def _usual(budget: Budget, settings: Trim) -> int:
 
 
 def _fits(items: Sequence[Item], grouped: Sequence[Unit], limit: int, budget: Budget) -> bool:
-    """Tell whether a window fits. The block of this turn, where it is there already, has room beside the limit."""
-    newest = newest_turn(items)
-    placed = newest.block.tokens if newest is not None and newest.block else 0
+    """Tell whether a window fits. Recalled blocks have room of their own beside the limit, as much as one may take."""
+    live = min(budget.recall, sum(item.block.tokens for item in items if item.block))
     total = tokens(items) + additions(grouped)
-    return total - placed <= limit and total <= max(limit, budget.prompt)
+    return total - live <= limit and total <= max(limit, budget.prompt)
 
 
 def _fitting(must: int, limits: Sequence[int]) -> int:
