@@ -22,6 +22,13 @@ def test_vectors_count_as_far_as_words_go_with_them() -> None:
     assert gate.least(signals(TALK, "x", cosine=[0, 0, 0])) == gate.LEAST
 
 
+def test_one_passage_is_enough() -> None:
+    """In a small memory one window that is like the question, and has its words, is not outweighed by the others."""
+    alone = signals(TALK, "deploy Frankfurt", cosine=[0.5, 0.0, -0.2])
+    assert gate.relevance(alone) == pytest.approx(0.5)
+    assert gate.relevance(signals(TALK, "quantum", cosine=[0.5, 0.0, -0.2])) < gate.LEAST
+
+
 def test_where_vectors_know_nothing_words_decide() -> None:
     """A question in a script that the model does not know is like everything, and has a block by its words alone."""
     off = signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9], trust=0.0)

@@ -64,14 +64,33 @@ def chat(*, plain: bool, said: str | None, as_json: bool, **options: Any) -> Non
     if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
         _lines(given)
         return
-    _welcome()
-    from holdfast.cli.terminal import converse  # noqa: PLC0415 - the first screen does not wait for it
+    with _silent_keys():
+        _welcome()
+        from holdfast.cli.terminal import converse  # noqa: PLC0415 - the first screen does not wait for it
 
-    converse(given)
+        converse(given)
+
+
+@contextmanager
+def _silent_keys() -> Iterator[None]:
+    """What is typed while no prompt is there, such as during an answer, waits for the next one and is not shown."""
+    try:
+        import termios  # noqa: PLC0415 - not every system has it
+    except ImportError:
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    silent = termios.tcgetattr(sys.stdin)
+    silent[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _welcome() -> None:
-    """The first screen. What is typed from here on is not lost: the terminal keeps it until the prompt can take it."""
+    """The first screen, before anything that takes its time."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     words = _WELCOME if len(_WELCOME) < os.get_terminal_size().columns else _WELCOME.partition(" · Alt")[0]
     click.echo(words if plain else f"\x1b[2m{words}\x1b[0m", color=True)

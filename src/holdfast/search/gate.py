@@ -1,8 +1,9 @@
 """Whether a question has anything to do with the memory at all.
 
 The scale is absolute: it depends neither on the other questions nor on how many passages there are. A few windows
-must be like the question, and half of that counts only as far as its words are there too. For scripts that the
-vectors know nothing of, where everything is like everything, the words decide.
+must be like the question, and half of that counts only as far as its words are there too; or one window, which
+counts as far as the words do. For scripts that the vectors know nothing of, where everything is like everything,
+the words decide.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["LEAST", "LEAST_BY_SIGNS", "LEAST_BY_WORDS", "least", "relevance"]
 
 LEAST: Final = 0.25
 """The relevance from which on a block is worth its room."""
-LEAST_BY_SIGNS: Final = 0.35
+LEAST_BY_SIGNS: Final = 0.37
 """The same for a question in a script without spaces, to vectors that do not know it."""
 LEAST_BY_WORDS: Final = 0.25
 """The same where there are no vectors: words alone tell off-topic questions less well."""
@@ -41,6 +42,6 @@ def relevance(signals: Signals) -> float:
         return share
     cosine = signals.cosine * signals.visible[signals.columns["passage"]]
     count = min(_WINDOWS, len(cosine))
-    alike = float(np.partition(cosine, len(cosine) - count)[-count:].mean()) if count else 0.0
-    meant = max(alike, 0.0) * (_FREE + (1 - _FREE) * share)
+    best = np.maximum(np.partition(cosine, len(cosine) - count)[-count:], 0) if count else np.zeros(1, np.float32)
+    meant = max(float(best.mean()) * (_FREE + (1 - _FREE) * share), float(best.max()) * share)
     return signals.trust * meant + (1 - signals.trust) * share
