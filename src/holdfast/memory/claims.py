@@ -176,6 +176,8 @@ def is_asked(subject: str, slot: str, *, question: str) -> bool:
         return False
     if subject == "user":
         return _FIRST_PERSON.search(question) is not None
+    if subject and not subject_key(subject):  # such as "let me": nobody asks for that by its name
+        return False
     return is_named(subject, question)
 
 

@@ -1,0 +1,167 @@
+"""What any embedder must do. Each check is a contract: its docstring says what is promised.
+
+    check_embedder(make_my_embedder)
+
+`make_my_embedder()` makes the embedder anew, each time the same model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol, TypeAlias, get_args
+
+import numpy as np
+
+from holdfast.search.embed.base import Embedder, Floats, Purpose
+
+__all__ = ["CHECKS", "TEXTS", "Check", "Maker", "check_embedder"]
+
+Maker: TypeAlias = Callable[[], Embedder]
+"""Makes an embedder; each time the same model."""
+
+TEXTS: Final = (
+    "Where do we deploy to?",
+    "def parse_url(path: str) -> None:",
+    "我们在法兰克福部署服务。",
+    "デプロイ先はどこですか",
+    "배포는 어디로 하나요",
+    "Ωμέγα кириллица العربية हिन्दी",
+    "😀 🇩🇪 e\u0301 ﬁ",
+    "x",
+    "a" * 5_000,
+    "word " * 3_000,
+    "\x00 control \x07 codes",
+    "half a pair \ud83d, a pair in halves \ud83d\ude00",
+    "!?.,;:-",
+)
+"""Texts of all sorts, each with content."""
+_BLANK: Final = ("", " ", "\n\t  \n")
+_LOOSE: Final = 1e-5
+_EQUAL: Final = 1e-4
+_PURPOSES: Final[tuple[Purpose, ...]] = get_args(Purpose)
+
+
+class Check(Protocol):
+    """One contract of an embedder."""
+
+    __name__: str
+
+    def __call__(self, make: Maker, /) -> None:
+        """Raise AssertionError where the contract is broken."""
+
+
+def rows_are_vectors_of_its_space(make: Maker) -> None:
+    """Each text has one row of 32-bit numbers, as many as the space has dimensions; no text has none."""
+    embedder = make()
+    for kind in _PURPOSES:
+        for texts in ((), TEXTS[:1], TEXTS):
+            rows = embedder.embed(texts, kind=kind)
+            assert rows.shape == (len(texts), embedder.space.dimension), f"{rows.shape} for {len(texts)} texts"
+            assert rows.dtype == np.float32, f"{rows.dtype}"
+
+
+def rows_have_length_1_or_0(make: Maker) -> None:
+    """Whatever the script and however broken the text, its row is of length 1, or all zeros; never without number."""
+    embedder = make()
+    for kind in _PURPOSES:
+        for text, length in zip(TEXTS, _lengths(embedder.embed(TEXTS, kind=kind)), strict=True):
+            assert np.isfinite(length), f"{text[:40]!r} has no length"
+            assert length == 0 or abs(length - 1) < _LOOSE, f"{text[:40]!r} has length {length}"
+
+
+def blank_text_is_zeros(make: Maker) -> None:
+    """A text without content is like nothing: its row is all zeros, beside others too."""
+    embedder = make()
+    for kind in _PURPOSES:
+        assert not embedder.embed(_BLANK, kind=kind).any(), "blank text has a direction"
+        mixed = embedder.embed([_BLANK[0], TEXTS[0], _BLANK[1]], kind=kind)
+        assert not mixed[0].any(), "blank text before another has a direction"
+        assert not mixed[2].any(), "blank text after another has a direction"
+
+
+def a_text_has_one_row(make: Maker) -> None:
+    """The same text has the same row whatever stands beside it, in whatever order, however often it is asked."""
+    embedder = make()
+    for kind in _PURPOSES:
+        together = embedder.embed(TEXTS, kind=kind)
+        _same(together, embedder.embed(TEXTS, kind=kind), TEXTS, "again")
+        _same(together, embedder.embed(TEXTS[::-1], kind=kind)[::-1], TEXTS, "in another order")
+        alone = np.concatenate([embedder.embed([text], kind=kind) for text in TEXTS])
+        _same(together, alone, TEXTS, "alone")
+        twice = embedder.embed([TEXTS[0], TEXTS[0]], kind=kind)
+        _same(twice[:1], twice[1:], TEXTS[:1], "beside itself")
+
+
+def blanks_around_a_text_do_not_count(make: Maker) -> None:
+    """Blanks before and after a text change nothing: caches tell texts apart without them."""
+    embedder = make()
+    for kind in _PURPOSES:
+        bare, padded = (embedder.embed([text], kind=kind) for text in (TEXTS[0], f"  \n{TEXTS[0]} \t\n"))
+        _same(bare, padded, TEXTS[:1], "with blanks around it")
+
+
+def order_is_kept_over_batches(make: Maker) -> None:
+    """However many texts there are, row and text have the same place."""
+    embedder = make()
+    texts = [f"{TEXTS[number % 7]} {'again ' * (number % 5)}" for number in range(150)]
+    rows = embedder.embed(texts, kind="passage")
+    places = (0, 1, 63, 64, 65, 127, 149)
+    alone = embedder.embed([texts[place] for place in places], kind="passage")
+    _same(rows[list(places)], alone, [texts[place] for place in places], "among many")
+
+
+def its_space_is_its_identity(make: Maker) -> None:
+    """The space has a name, a dimension and a digest; made anew it is the same, and so are the vectors in it."""
+    first, second = make(), make()
+    space = first.space
+    assert space.name, "the space has no name"
+    assert space.digest, "the space has no digest"
+    assert space.dimension > 0, "the space has no dimension"
+    assert first.space == second.space, f"{first.space} is another space than {second.space}"
+    for kind in _PURPOSES:
+        _same(first.embed(TEXTS[:5], kind=kind), second.embed(TEXTS[:5], kind=kind), TEXTS[:5], "by its twin")
+    assert first.space == space, "the space changed by use"
+
+
+def threads_share_it(make: Maker) -> None:
+    """Threads may use it at once; each gets the rows of its own texts."""
+    embedder = make()
+    parts = [TEXTS[start : start + 3] for start in range(0, 9, 3)] * 4
+    expected = [embedder.embed(part, kind="passage") for part in parts]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda part: embedder.embed(part, kind="passage"), parts))
+    for rows, wanted, part in zip(found, expected, parts, strict=True):
+        _same(rows, wanted, part, "in a thread")
+
+
+def _lengths(rows: Floats) -> list[float]:
+    return [float(length) for length in np.linalg.norm(rows.astype(np.float64), axis=1)]
+
+
+def _same(first: Floats, second: Floats, texts: Sequence[str], how: str) -> None:
+    for text, one, other in zip(texts, first, second, strict=True):
+        apart = float(np.abs(one - other).max(initial=0))
+        assert apart < _EQUAL, f"{text[:40]!r} has another row {how}: {apart:.2g} apart"
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    rows_are_vectors_of_its_space,
+    rows_have_length_1_or_0,
+    blank_text_is_zeros,
+    a_text_has_one_row,
+    blanks_around_a_text_do_not_count,
+    order_is_kept_over_batches,
+    its_space_is_its_identity,
+    threads_share_it,
+)
+"""Every contract of an embedder."""
+
+
+def check_embedder(make: Maker) -> None:
+    """Hold an embedder to every contract; the first that is broken raises AssertionError."""
+    for check in CHECKS:
+        try:
+            check(make)
+        except AssertionError as error:
+            raise AssertionError(f"{check.__name__}: {check.__doc__}\n{error}") from error
