@@ -1,4 +1,4 @@
-"""Write the long session that `holdfast demo` replays: python examples/make_long_session.py FILE."""  # noqa: INP001 - a script
+"""Write the long session that `holdfast demo` replays: python examples/make_long_session.py FILE."""
 
 import sys
 from pathlib import Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from holdfast.compaction.cut import CompactionPlan
 from holdfast.context.verify import check
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, ModelBusyError, ModelCancelledError
-from holdfast.events import Compacted, Compacting, Hooks
+from holdfast.events import Compacted, Compacting, Hooks, tell
 from holdfast.messages import Message
 from holdfast.models.retry import Retrying
 from holdfast.models.scripted import Scripted
@@ -153,7 +154,40 @@ class TestCompact:
         assert len(model.prompts) <= 3
 
 
+class TestSecrets:
+    def test_no_summary_rests_with_one(self, tmp_path: Path) -> None:
+        """A summary is told of what was said, and written down without its secrets; so are the instructions."""
+        key = "AKIAQ3EGRLWM5N7PXJ2K"
+        with opened(tmp_path) as engine:
+            talk = [system(), user(f"Remember: the access key is {key}, the port 6543."), *session(40)[2:]]
+            done = engine.compact(talk, session="s", limit=LIMIT, instructions=f"Mind {key}.")
+            window = engine.assemble([*talk, user("Go on.")], session="s", limit=LIMIT)
+        assert done.summary is not None
+        assert "[REDACTED:aws-access-key]" in done.summary.told
+        assert done.summary.tokens == next(item.tokens for item in window.items if item.kind == "summary")
+        assert not any(key.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
 class TestHooks:
+    def test_one_that_fails_to_tell_a_summary_is_passed_over(self, tmp_path: Path) -> None:
+        """The engine tells it then, and the warning says whose fault it was."""
+
+        def broken(_: CompactionPlan) -> str:
+            raise ValueError("no")
+
+        with opened(tmp_path, hooks=Hooks(summary=broken)) as engine:
+            done = engine.compact(session(40), session="s", limit=LIMIT)
+        assert done.summary is not None
+        assert done.warnings[0] == "hook broken: ValueError('no')"
+
+    def test_one_that_hangs_does_not_keep_the_program_from_ending(self) -> None:
+        """It is given up after a while, and nobody waits for its thread."""
+        never = Event()
+        event = Compacting(session="s", messages=2, summarised=1, tokens=10)
+        assert tell([lambda _: never.wait(60)], event, patience=0.05) == ["hook <lambda>: not done after 0.05 s"]
+        assert all(thread.daemon for thread in enumerate_threads() if thread.name == "holdfast-hook")
+        never.set()
+
     def test_listeners_hear_of_it_and_cannot_harm_it(self, tmp_path: Path) -> None:
         """They are told before and after; one that fails is only reported."""
         heard: list[Compacting | Compacted] = []

@@ -97,6 +97,17 @@ def test_what_can_never_fit_is_an_overflow_before_it_is_sent(tmp_path: Path) -> 
     assert model.prompts == []
 
 
+def test_newest_messages_that_are_too_much_together_become_a_summary(tmp_path: Path) -> None:
+    """What no trimming may take a compaction may: the question is asked, without what came just before it."""
+    talk = [user("Here is a text."), reply("Yes?"), user("word " * 40_000), user("What was the first word?")]
+    model = Scripted(lambda prompt: "word" if "first word" in prompt.messages[-1].text else "## Goal\nRead.\n")
+    with opened(tmp_path) as engine:
+        answer = ask(engine, talk, Ask(session="s", limit=16_000), model=model)
+    assert answer.reply.text == "word"
+    assert len(answer.compactions) == 1
+    assert answer.window.tokens < 16_000
+
+
 def test_a_request_that_was_cut_in_silence_is_an_overflow(tmp_path: Path) -> None:
     """A provider that took more than its window holds and said nothing has not read all of it."""
     cut = Said(text="Hm.", usage=Usage(input=999_999, output=1))

@@ -47,6 +47,24 @@ def test_trouble_is_told_and_tried_again() -> None:
     assert worker.trouble == ""
 
 
+def test_a_lock_that_cannot_be_had_is_trouble_like_any_other() -> None:
+    """The system's own errors do not end the thread in silence."""
+    tried = Event()
+
+    def step() -> bool:
+        tried.set()
+        with alone(Path("/proc/none/x.worker")) as mine:
+            return mine
+
+    worker = Worker(step, pause=0.05)
+    worker.start()
+    assert tried.wait(10)
+    tried.clear()
+    assert tried.wait(10)
+    worker.stop()
+    assert "x.worker" in worker.trouble
+
+
 def test_one_that_was_never_started_can_be_stopped() -> None:
     """Stopping is always safe."""
     Worker(lambda: False).stop()

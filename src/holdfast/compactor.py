@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -12,14 +12,15 @@ from holdfast.compaction import cut, frame
 from holdfast.compaction.cut import CompactionPlan
 from holdfast.compaction.summarise import Progress, Summary, summarise
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, apply, in_force, tokens
+from holdfast.context.edits import Edit, Item, apply, tokens
 from holdfast.conversation import Conversation
 from holdfast.errors import CompactionError
-from holdfast.events import Compacted, Compacting, Hooks, tell
+from holdfast.events import Compacted, Compacting, Hooks, supplied, tell
 from holdfast.learner import jobs
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
+from holdfast.redact import redact
 from holdfast.tokens import TokenCounter, count_message, count_text
 
 __all__ = ["Compaction", "Compactor", "window"]
@@ -63,7 +64,7 @@ class Compaction:
 
 def window(talk: Conversation, *, limit: int) -> tuple[Item, ...]:
     """What a compaction is about: everything since the last one. What was trimmed has its place in the summary."""
-    standing = [edit for edit in in_force(talk.edits, limit=limit) if edit.kind not in {"trimmed", "recalled"}]
+    standing = [edit for edit in talk.standing(limit=limit) if edit.kind not in {"trimmed", "recalled"}]
     return apply(talk.items, standing)
 
 
@@ -112,10 +113,10 @@ class Compactor:
         """Compact. History is as it was until the edit is recorded, which is the last thing to be done.
 
         Raises:
-            CompactionError: There is nothing to compact, or nothing shorter could be made.
+            CompactionError: There is nothing to compact, nothing shorter could be made, or another process was faster.
             ModelCancelledError: It was called off.
         """
-        plan = self.plan(force=force)
+        plan, known = self.plan(force=force), len(self.talk.edits)
         if plan.outcome != "ready":
             raise CompactionError(plan.reason)
         session, gone = self.talk.scope.session, len(plan.summarised)
@@ -123,7 +124,8 @@ class Compactor:
             session=session, messages=len(plan.kept) + gone, summarised=gone, tokens=plan.tokens_before
         )
         warnings = tell(self.hooks.listeners, starting)
-        summary = self._supplied(plan) or summarise(
+        text, failed = supplied(self.hooks, plan)
+        summary = self._supplied(text, plan) or summarise(
             plan,
             self.model,
             settings=self.memory.settings.compaction,
@@ -136,6 +138,8 @@ class Compactor:
             done=self.done,
             count=self.count,
         )
+        summary = self._masked(summary)
+        self._check_alone(known)
         after = self._record(plan, summary, instructions)
         ended = Compacted(session=session, summarised=gone, tokens_before=plan.tokens_before, tokens_after=after)
         warnings += tell(self.hooks.listeners, ended)
@@ -144,24 +148,41 @@ class Compactor:
             summary=summary,
             tokens_before=plan.tokens_before,
             tokens_after=after,
-            warnings=(*warnings, *summary.warnings),
+            warnings=(*warnings, *failed, *summary.warnings),
         )
 
-    def _supplied(self, plan: CompactionPlan) -> Summary | None:
+    def _supplied(self, text: str | None, plan: CompactionPlan) -> Summary | None:
         """The summary of whoever wants to tell it, if it is one."""
-        text = self.hooks.summary(plan) if self.hooks.summary else None
         if text is None or not text.strip():
             return None
         told = frame.told(text)
-        cost = count_message(Message(role="user", parts=(Text(text=told),)), count=self.count)
+        cost = self._cost(told)
         if cost >= plan.replaced:
             raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {plan.replaced:,}")
         return Summary(text=text, told=told, tokens=cost, rung="full")
 
+    def _masked(self, summary: Summary) -> Summary:
+        """The summary without secrets: it is told of messages as they were said, and rests on disk."""
+        told, text = redact(summary.told), redact(summary.text)
+        if not self.memory.settings.archive.redaction or (told, text) == (summary.told, summary.text):
+            return summary
+        return replace(summary, told=told, text=text, tokens=self._cost(told))
+
+    def _cost(self, told: str) -> int:
+        return count_message(Message(role="user", parts=(Text(text=told),)), count=self.count)
+
+    def _check_alone(self, known: int) -> None:
+        """A summary told while another process recorded one would hide what only that one tells of."""
+        self.talk.learn_edits(self.memory)
+        if any(edit.kind == "compacted" for edit in self.talk.edits[known:]):
+            raise CompactionError("another process has compacted this conversation meanwhile: go on with its summary")
+
     def _record(self, plan: CompactionPlan, summary: Summary, instructions: str | None) -> int:
         """Record the edit, with the work that follows from it, and say what the conversation takes now."""
         now = self.memory.clock()
-        reason = f"compacted: {instructions}" if instructions else "compacted"
+        masking = self.memory.settings.archive.redaction
+        asked = redact(instructions) if instructions and masking else instructions
+        reason = f"compacted: {asked}" if asked else "compacted"
         edit: Edit = plan.edit(summary.told, cost=summary.tokens, reason=reason)
         work = jobs(plan.ids, scope=self.talk.scope, time=now) if self.memory.settings.knowledge.extraction else []
         self.talk.record([edit], memory=self.memory, time=now, beside=work)

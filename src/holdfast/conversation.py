@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final
 
 from holdfast import formats
 from holdfast.context import edits as editing
-from holdfast.context.edits import Edit, Item, ItemKind, Recalled
+from holdfast.context.edits import Compacted, Edit, Forgotten, Item, ItemKind, Recalled
 from holdfast.context.settled import Settled
+from holdfast.errors import HoldfastError
 from holdfast.memory import archive
 from holdfast.memory.block import strip_message
 from holdfast.memory.memory import Memory
 from holdfast.memory.noise import unwrap
 from holdfast.memory.request import question
-from holdfast.messages import Message
+from holdfast.messages import Message, units
 from holdfast.store.base import Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, count_text
 
@@ -53,6 +55,7 @@ class Conversation:
         settled: The beginning of its windows that is known to be valid.
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
+        told: What of a summary is told already, where a compaction did not come to its end.
     """
 
     scope: Scope
@@ -65,6 +68,7 @@ class Conversation:
     settled: Settled = field(default_factory=Settled)
     turn: int = 0
     last_time: int | None = None
+    told: dict[str, str] = field(default_factory=dict)
     _given_system: list[Incoming] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _digests: list[str] = field(default_factory=list)
@@ -87,9 +91,8 @@ class Conversation:
         history = messages[leading:]
         known = self._common(history)
         self._forget_after(known)
-        for given in history[known:]:
-            self.given.append(given)
         fresh, numbers = self._archived(history[known:], memory, self._seen)
+        self.given += history[known:]
         self.history += _items(fresh, numbers, count)
 
     def _archived(
@@ -101,18 +104,32 @@ class Conversation:
         own = [strip_message(message) for message in formats.read(given, format=self.format)]
         kept = [message for message in own if message is not None]
         rows = archive.rows(kept, scope=self.scope, redact=memory.settings.archive.redaction, seen=seen)
+        try:
+            numbers = memory.store.add(rows)
+        except HoldfastError:  # nothing of them is known, so that they are archived the next time
+            self._seen = Counter(self._digests)
+            raise
         if seen is self._seen:
-            places = iter(range(len(self._digests) + 1, len(self._digests) + 1 + len(kept)))
-            ends = [next(places) if message is not None else None for message in own]
-            for end in ends:
-                self._ends.append(end if end is not None else (self._ends[-1] if self._ends else 0))
+            self._note_ends(own)
             self._digests += [row.message.digest for row in rows]
-        return kept, memory.store.add(rows)
+        return kept, numbers
+
+    def _note_ends(self, own: Sequence[Message | None]) -> None:
+        """Remember how much of the history there is after each message that was handed in."""
+        end = len(self._digests)
+        for message in own:
+            end += message is not None
+            self._ends.append(end)
+
+    def unmanaged(self, given: Sequence[Incoming], *, count: TokenCounter = count_text) -> tuple[Item, ...]:
+        """The conversation as it came, where it could not be archived: nothing may be taken out of it."""
+        read = formats.read(given, format=self.format)
+        return tuple(_items(read, [0] * len(read), count))
 
     @property
     def items(self) -> list[Item]:
-        """The system prompt and the history, archived and counted."""
-        return [*self.system, *self.history]
+        """The system prompt and the history, archived and counted; without what was forgotten."""
+        return [*self.system, *_unforgotten(self.history)]
 
     @property
     def provider(self) -> str:
@@ -149,16 +166,43 @@ class Conversation:
 
         What was replayed for the last request is not gone through again.
         """
-        standing = editing.in_force(self.edits, limit=limit)
+        standing = self.standing(limit=limit)
         shown = self._shown
         if shown is None or (shown.edits, shown.limit) != (len(self.edits), limit):
             return editing.apply(self.items, standing), standing
-        return (*self.system, *shown.items, *self.history[shown.history :]), standing
+        history = _unforgotten([*shown.items, *self.history[shown.history :]])
+        return (*self.system, *history), standing
 
-    def show(self, items: Sequence[Item], *, limit: int) -> None:
-        """Remember the window that was made, all of whose edits are recorded."""
+    def standing(self, *, limit: int) -> tuple[Edit, ...]:
+        """The edits that hold for the next request: a summary of what the client took back is none of them."""
+        edits = editing.in_force(self.edits, limit=limit)
+        if not any(isinstance(edit.change, Compacted) for edit in edits):
+            return edits
+        present = {item.id for item in self.history}
+        return tuple(edit for edit in edits if not _is_taken_back(edit, present))
+
+    def last_cut(self) -> tuple[int, ...]:
+        """What the last cut took out of the window and nobody brought back; nothing after a compaction."""
+        cuts: list[set[int]] = []
+        for edit in self.standing(limit=0):
+            if edit.kind == "trimmed":
+                cuts.append(set(edit.ids))
+            elif edit.kind == "restored":
+                cuts = [cut.difference(edit.ids) for cut in cuts]
+        return tuple(sorted(next((cut for cut in reversed(cuts) if cut), ())))
+
+    def show(self, items: Sequence[Item], *, edits: int, limit: int) -> None:
+        """Remember the window that was made with so many edits, all of them recorded."""
         lasting = tuple(item for item in items[len(self.system) :] if item.kind != "recall")
-        self._shown = _Shown(lasting, history=len(self.history), edits=len(self.edits), limit=limit)
+        self._shown = _Shown(lasting, history=len(self.history), edits=edits, limit=limit)
+
+    def whole(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """These messages with all that they cannot be sent without: a result with its call, and the other way round."""
+        wanted = set(ids)
+        for unit in units([item.message for item in self.history]):
+            together = {item.id for item in self.history[unit.start : unit.stop]}
+            wanted |= together if not together.isdisjoint(wanted) else set()
+        return tuple(sorted(wanted - {0}))
 
     def quoted(self, items: Sequence[Item]) -> set[int]:
         """The archived messages that a block in the window quotes."""
@@ -172,10 +216,21 @@ class Conversation:
 
     def learn_edits(self, memory: Memory) -> None:
         """Read the edits that were recorded since the last time, by whatever process."""
+        fresh = self._fetched(memory)
+        if self.edits and any(isinstance(edit.change, Forgotten) for edit in fresh):  # words of older ones are gone
+            self.edits, self._last_record, self._shown = [], 0, None
+            fresh = self._fetched(memory)
+            gone = {number for edit in fresh if isinstance(edit.change, Forgotten) for number in edit.ids}
+            self.history = [replace(item, id=0) if item.id in gone else item for item in self.history]
+        self.edits += fresh
+
+    def _fetched(self, memory: Memory) -> list[Edit]:
+        """The edits that are not known yet."""
         select = Select(kind="record", scope=self.scope, name=_EDIT, after=self._last_record)
-        for record in memory.store.fetch(select):
-            self.edits.append(editing.from_json(record.data))
-            self._last_record = record.id
+        records = memory.store.fetch(select)
+        fresh = [editing.from_json(record.data) for record in records]
+        self._last_record = records[-1].id if records else self._last_record
+        return fresh
 
     def record(self, edits: Sequence[Edit], *, memory: Memory, time: int, beside: Sequence[Row] = ()) -> None:
         """Record new edits, durably, before a window made with them is sent; with rows that belong to them."""
@@ -190,8 +245,8 @@ class Conversation:
             for offset, edit in enumerate(edits)
         ]
         if rows:
-            self._last_record = memory.store.add([*rows, *beside])[len(rows) - 1]
-            self.edits.extend(edits)
+            memory.store.add([*rows, *beside])
+            self.learn_edits(memory)  # with what others recorded meanwhile, in the order of all
 
     def prefix_kept(self, sent: Sequence[tuple[Message, int]]) -> float | None:
         """How much of the last request is an unchanged beginning of this one; and remember this one."""
@@ -217,6 +272,26 @@ def _items(messages: Sequence[Message], numbers: Sequence[int], count: TokenCoun
 def _is_system(given: Incoming) -> bool:
     role = given.role if isinstance(given, Message) else given.get("role")
     return role in {"system", "developer"}
+
+
+def _unforgotten(history: Sequence[Item]) -> Sequence[Item]:
+    """History without messages that were forgotten, save those since the user last spoke: they are being asked."""
+    if all(item.id or item.kind != "message" for item in history):
+        return history
+    asked = max((place for place, item in enumerate(history) if item.message.role == "user"), default=0)
+    return [item for place, item in enumerate(history) if item.id or item.kind != "message" or place >= asked]
+
+
+def _is_taken_back(edit: Edit, present: AbstractSet[int]) -> bool:
+    """Whether the client went back to before the end of what a summary stands for.
+
+    One that drops old messages itself still sends what stayed when the summary was told.
+    """
+    last = max(edit.ids, default=0)
+    if not isinstance(edit.change, Compacted) or last in present or not any(0 < number < last for number in present):
+        return False
+    stayed = {number for number in edit.change.kept if number > last}
+    return bool(stayed) and stayed.isdisjoint(present)
 
 
 def _kind(message: Message) -> ItemKind:

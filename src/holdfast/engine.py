@@ -66,7 +66,6 @@ class Engine(Asking):
         self.hooks = hooks or Hooks()
         self._count = _counter(memory.settings)
         self._conversations: dict[Scope, Conversation] = {}
-        self._finished: dict[Scope, dict[str, str]] = {}
         self._closing = Event()
         self._worker = Worker(self._work_alone) if background else None
         if self._worker is not None:
@@ -103,7 +102,7 @@ class Engine(Asking):
     def work(self) -> int:
         """Do all work that waits, here and now; how many passages were embedded and jobs done is returned."""
         done = self.memory.embed()
-        while learn(self.memory, self.model, cancel=self._closing) is not None:
+        while not self._closing.is_set() and learn(self.memory, self.model, cancel=self._closing) is not None:
             done += 1
         return done
 
@@ -165,7 +164,9 @@ class Engine(Asking):
             InvalidWindowError: The window breaks a rule of the provider that no repair could mend.
         """
         turn = Turn()
-        talk = self._conversation(scope_of(session, whose))
+        talk = Conversation(scope_of(session, whose))  # of which nothing is known, where memory cannot say
+        with turn.guard("session"):
+            talk = self._conversation(talk.scope)
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
         limits = self._limits(limit, model=model, overhead=beside)
         now = self.memory.clock()
@@ -175,7 +176,7 @@ class Engine(Asking):
         self._nudge()
         provider = provider or talk.provider
         if turn.warnings:
-            items: tuple[Item, ...] = _unmanaged(messages, talk)
+            items: tuple[Item, ...] = talk.unmanaged(messages, count=self._count)
             new: tuple[Edit, ...] = ()
             finished = finish(said(items), provider)
         else:
@@ -185,7 +186,7 @@ class Engine(Asking):
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
         report = turn.report(talk, limits, items=items, new=new, finished=finished)
-        self._remember_turn(talk, report, now)
+        report = self._remembered(talk, report, now)
         return Window(items=items, provider=provider, finished=finished, report=report)
 
     def _manage(
@@ -202,7 +203,7 @@ class Engine(Asking):
                 budget=limits,
                 settings=self.settings,
                 query=" ".join(query),
-                scores=lambda: self.memory.scores(query, scope=talk.scope),
+                scores=lambda: self._scores(query, talk, turn),
                 idle=idle,
                 count=self._count,
             )
@@ -212,8 +213,9 @@ class Engine(Asking):
             placed = self._recall(asked, items, limits, talk=talk, turn=turn)
             items, new = apply(items, placed) if placed else items, (*new, *placed)
         with turn.guard("record"):
+            known = len(talk.edits) + len(new)
             talk.record(new, memory=self.memory, time=now)
-            talk.show(items, limit=limits.safe_limit)
+            talk.show(items, edits=known, limit=limits.safe_limit)
         talk.last_time = now
         return items, new
 
@@ -222,9 +224,13 @@ class Engine(Asking):
     ) -> tuple[Edit, ...]:
         """The edits that place what memory says beyond what is seen; earlier blocks give way where there is no room."""
         position = self.settings.recall.position
+        if not self.settings.recall.automatic:
+            turn.recall = Recall(reason="recall.automatic is off")
+            return ()
         room_made = cleared(items, limits, position=position)
         bare = apply(items, room_made) if room_made else items
-        room, most = (allowance(shown, limits, position=position) for shown in (items, bare))
+        room = allowance(items, limits, position=position)
+        most = allowance(bare, limits, position=position) if room_made else room
         if most < _LEAST_BLOCK or not any(asked.texts):
             turn.recall = Recall(reason="this question has its block already, or there is no room for one")
             return ()
@@ -244,18 +250,27 @@ class Engine(Asking):
         position = self.settings.recall.position
         return place(items, turn.recall.block, position=position, ids=quoted, count=self._count)
 
-    def _remember_turn(self, talk: Conversation, report: ContextReport, now: int) -> None:
-        """Keep the report, so that any past turn can be shown. A report that cannot be kept blocks nothing."""
+    def _scores(self, query: Sequence[str], talk: Conversation, turn: Turn) -> dict[int, float]:
+        """What each message has to do with the question; where memory cannot say, the oldest go first."""
+        found: dict[int, float] = {}
+        with turn.guard("relevance"):
+            found |= self.memory.scores(query, scope=talk.scope)
+        return found
+
+    def _remembered(self, talk: Conversation, report: ContextReport, now: int) -> ContextReport:
+        """Keep the report, so that any past turn can be shown. One that cannot be kept blocks nothing, and says so."""
         row = Record(scope=talk.scope, kind=TURN, key=f"{report.turn:08d}", data=report.to_json(), time=now)
-        with Turn().guard("report"):
+        keeping = Turn()
+        with keeping.guard("report"):
             self.memory.store.add([row])
+        return replace(report, warnings=(*report.warnings, *keeping.warnings)) if keeping.warnings else report
 
     def _conversation(self, scope: Scope) -> Conversation:
         talk = self._conversations.pop(scope, None)
         if talk is None:
             talk = Conversation(scope)
             last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
-            talk.turn = int(last[-1].key) if last else 0
+            talk.turn, talk.last_time = (int(last[-1].key), last[-1].time) if last else (0, None)
         self._conversations[scope] = talk
         while len(self._conversations) > _SESSIONS:
             del self._conversations[next(iter(self._conversations))]
@@ -293,8 +308,7 @@ class Engine(Asking):
             CompactionError: There is nothing to compact, or nothing shorter could be made.
             ModelCancelledError: It was called off.
         """
-        scope = scope_of(session, whose)
-        talk = self._conversation(scope)
+        talk = self._conversation(scope_of(session, whose))
         if messages is not None:
             talk.take(messages, memory=self.memory, count=self._count)
         talk.learn_edits(self.memory)
@@ -304,14 +318,14 @@ class Engine(Asking):
             limits=self._limits(limit),
             model=self.model,
             hooks=self.hooks,
-            done=self._finished.setdefault(scope, {}),
+            done=talk.told,
             count=self._count,
         )
         if dry_run:
             plan = work.plan(force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
         done = work.run(force=force, instructions=instructions, cancel=cancel, on_progress=on_progress)
-        self._finished.pop(scope, None)
+        talk.told.clear()
         self._nudge()
         return done
 
@@ -353,7 +367,7 @@ class Engine(Asking):
         """Keep messages in every window of a session from here on (or no longer); those that had left come back."""
         scope = scope_of(session, whose)
         known = self.memory.pin(ids, scope=scope, pinned=pinned)
-        self._edit(scope, Pinned(on=pinned), ids, reason="asked for")
+        self._edit(scope, Pinned(on=pinned), self._conversation(scope).whole(ids), reason="asked for")
         return known
 
     def undo_trim(self, *, session: str, **whose: str) -> int:
@@ -361,16 +375,15 @@ class Engine(Asking):
         scope = scope_of(session, whose)
         talk = self._conversation(scope)
         talk.learn_edits(self.memory)
-        ids = next((edit.ids for edit in reversed(talk.edits) if edit.kind == "trimmed" and edit.ids), ())
-        if ids:
-            self._edit(scope, Restored(), ids, reason="asked for")
+        ids = talk.last_cut()
+        self._edit(scope, Restored(), ids, reason="asked for")
         return len(ids)
 
     def _edit(self, scope: Scope, done: Pinned | Restored, ids: Sequence[int], *, reason: str) -> None:
         edit = Edit(change=done, ids=tuple(ids), reason=reason, tokens_before=0, tokens_after=0)
         talk = self._conversation(scope)
         talk.learn_edits(self.memory)
-        talk.record([edit], memory=self.memory, time=self.memory.clock())
+        talk.record([edit] if ids else (), memory=self.memory, time=self.memory.clock())
 
     def forget(self, *, session: str, ids: Sequence[int] | None = None, **whose: str) -> int:
         """Forget messages for good, with what was made of them; with none named, the whole session."""
@@ -382,9 +395,3 @@ def _counter(settings: Settings) -> TokenCounter:
     """The counter that the settings name."""
     name, encoding = settings.tokens.counter, settings.tokens.encoding
     return counter(f"{name}:{encoding}" if encoding else name)
-
-
-def _unmanaged(given: Sequence[Incoming], talk: Conversation) -> tuple[Item, ...]:
-    """The conversation as it came, where it could not be archived: nothing may be taken out of it."""
-    read = formats.read(given, format=talk.format)
-    return tuple(Item(message=message, id=0, tokens=0) for message in read)

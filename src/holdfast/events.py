@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from threading import Thread
+from typing import Final, TypeAlias, TypeVar
 
 from holdfast.compaction.cut import CompactionPlan
 
-__all__ = ["Compacted", "Compacting", "Hook", "Hooks", "tell"]
+__all__ = ["Compacted", "Compacting", "Hook", "Hooks", "supplied", "tell"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _PATIENCE: Final = 10.0
 
@@ -59,7 +63,8 @@ class Hooks:
     Attributes:
         listeners: Called with every event, side by side. What they return does not matter; one that fails or
             hangs harms nobody, and is reported.
-        summary: Asked before a compaction: what it returns is the summary, None leaves that to the engine.
+        summary: Asked before a compaction: what it returns is the summary, None leaves that to the engine. One
+            that fails does as well, and is reported.
     """
 
     listeners: Sequence[Hook] = ()
@@ -70,13 +75,34 @@ def tell(listeners: Sequence[Hook], event: Event, *, patience: float = _PATIENCE
     """Tell every listener, all at once; what went wrong with any of them is returned."""
     if not listeners:
         return []
-    pool = ThreadPoolExecutor(len(listeners), thread_name_prefix="holdfast-hook")
-    asked = {pool.submit(listener, event): listener for listener in listeners}
+    asked = {_called(listener, event): listener for listener in listeners}
     done, late = wait(asked, timeout=patience)
-    pool.shutdown(wait=False, cancel_futures=True)
     failed = [f"{_name(asked[call])}: {error!r}" for call in done if (error := call.exception()) is not None]
     return [*failed, *(f"{_name(asked[call])}: not done after {patience:g} s" for call in late)]
 
 
-def _name(listener: Hook) -> str:
-    return f"hook {getattr(listener, '__name__', type(listener).__name__)}"
+def supplied(hooks: Hooks, plan: CompactionPlan) -> tuple[str | None, list[str]]:
+    """The summary that a hook wants to tell, if any, and what went wrong with it."""
+    if hooks.summary is None:
+        return None, []
+    call = _called(hooks.summary, plan)
+    error = call.exception()
+    return (call.result(), []) if error is None else (None, [f"{_name(hooks.summary)}: {error!r}"])
+
+
+def _called(hook: Callable[[T], R], about: T) -> Future[R]:
+    """Call a hook on a thread of its own, for which nobody waits when the program ends."""
+    call: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            call.set_result(hook(about))
+        except BaseException as error:  # noqa: BLE001 - the guard around what others wrote: it is reported
+            call.set_exception(error)
+
+    Thread(target=run, name="holdfast-hook", daemon=True).start()
+    return call
+
+
+def _name(hook: object) -> str:
+    return f"hook {getattr(hook, '__name__', type(hook).__name__)}"

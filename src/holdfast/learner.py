@@ -34,13 +34,15 @@ def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -
 
     What was learned is durable before the job is gone. A crash between the two only has it done again, which
     adds nothing. What a failing model did not read becomes a job of its own, and after some tries the rules do.
+    Where a message was forgotten while it was read, nothing is kept: the job is done again without it.
     """
     job = next(iter(memory.store.waiting(EXTRACT, limit=1)), None)
     if job is None:
         return None
     tries = int(job.data.get("tries", 0))
+    read = memory.get(job.data["ids"], scope=job.scope)
     found = extract(
-        memory.get(job.data["ids"], scope=job.scope),
+        read,
         scope=job.scope,
         model=model if tries < _TRIES else None,
         known=memory.store.fetch(Select(kind="fact", scope=job.scope)),
@@ -49,7 +51,10 @@ def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -
         timeout=_TIMEOUT,
         cancel=cancel,
     )
-    again = {"ids": list(found.unread), "tries": tries + 1}
+    if len(memory.get([row.id for row in read], scope=job.scope)) < len(read):
+        return found
+    called_off = cancel is not None and cancel.is_set()  # no fault of the model's
+    again = {"ids": list(found.unread), "tries": tries if called_off else tries + 1}
     left = [Job(scope=job.scope, kind=EXTRACT, data=again, time=job.time)] if found.unread else []
     memory.store.add([*found.rows_to_add, *left])
     memory.store.remove(Select(kind="job", scope=job.scope, ids=(job.id,)))

@@ -291,6 +291,10 @@ def units(messages: Sequence[Message]) -> list[Unit]:
 def _ends(messages: Sequence[Message]) -> Iterator[int]:
     start = 0
     while start < len(messages):
+        if messages[start].role != "assistant":  # most messages: nothing to look at
+            start += 1
+            yield start
+            continue
         spoken = _reply_end(messages, start)
         waiting = {call.id for message in messages[start:spoken] for call in message.calls}
         if waiting:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from holdfast.compactor import Compaction
 from holdfast.conversation import Incoming
 from holdfast.engine import Engine, Window
-from holdfast.errors import CompactionError, ModelOverflowError, WindowTooSmallError
+from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
 from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.overflow import is_silent_overflow
 from holdfast.store.base import FactRow
@@ -84,7 +84,7 @@ def ask(engine: Engine, messages: Sequence[Incoming], request: Ask, *, model: Mo
     limit = request.limit or engine.settings.agent.context_tokens or model.context_tokens
     compactions: list[Compaction] = []
     for overflows in range(_MOST + 1):
-        window = _assembled(engine, messages, request, limit=limit, model=model)
+        window = _fitting(engine, messages, request, limit=limit, model=model, compactions=compactions)
         try:
             reply = _asked(model, window, request)
         except ModelOverflowError as error:
@@ -98,20 +98,52 @@ def ask(engine: Engine, messages: Sequence[Incoming], request: Ask, *, model: Mo
     raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
 
 
-def _assembled(engine: Engine, messages: Sequence[Incoming], request: Ask, *, limit: int, model: Model) -> Window:
+def _fitting(
+    engine: Engine,
+    messages: Sequence[Incoming],
+    request: Ask,
+    *,
+    limit: int,
+    model: Model,
+    compactions: list[Compaction],
+) -> Window:
+    """The window. Where the newest messages alone are too much for it, most of them may become a summary."""
     try:
-        return engine.assemble(
-            messages,
-            session=request.session,
-            limit=limit,
-            provider=model.provider,
-            tools=[_definition(tool) for tool in request.tools],
-            facts=request.facts,
-            project=request.project,
-            agent=request.agent,
-        )
+        return _assembled(engine, messages, request, limit=limit, model=model)
     except WindowTooSmallError as error:
-        raise ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed) from error
+        compacted = _compacted(engine, request, limit) if _would_help(engine, request, limit, error) else []
+        if not compacted:
+            raise _too_small(error, model) from error
+    compactions += compacted
+    try:
+        return _assembled(engine, messages, request, limit=limit, model=model)
+    except WindowTooSmallError as error:
+        raise _too_small(error, model) from error
+
+
+def _assembled(engine: Engine, messages: Sequence[Incoming], request: Ask, *, limit: int, model: Model) -> Window:
+    return engine.assemble(
+        messages,
+        session=request.session,
+        limit=limit,
+        provider=model.provider,
+        tools=[_definition(tool) for tool in request.tools],
+        facts=request.facts,
+        project=request.project,
+        agent=request.agent,
+    )
+
+
+def _would_help(engine: Engine, request: Ask, limit: int, error: WindowTooSmallError) -> bool:
+    """Whether what a compaction keeps fits: one message that is too long by itself never does."""
+    planned = engine.compact(
+        session=request.session, limit=limit, dry_run=True, project=request.project, agent=request.agent
+    )
+    return planned.plan.outcome == "ready" and planned.plan.tokens_kept < error.limit
+
+
+def _too_small(error: WindowTooSmallError, model: Model) -> ModelOverflowError:
+    return ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed)
 
 
 def _definition(tool: Tool) -> dict[str, Any]:
@@ -127,14 +159,14 @@ def _asked(model: Model, window: Window, request: Ask) -> Reply:
 
 
 def _compacted(engine: Engine, request: Ask, limit: int) -> list[Compaction]:
-    """The compaction, if there is anything to compact."""
+    """The compaction, if there is anything to compact and memory can hold the summary."""
     if request.before_compact is not None:
         request.before_compact()
     try:
         done = engine.compact(
             session=request.session, limit=limit, cancel=request.cancel, project=request.project, agent=request.agent
         )
-    except CompactionError:
+    except (CompactionError, StorageError):
         return []
     return [done]
 

@@ -60,7 +60,7 @@ class Worker:
             try:
                 more = self._step()
                 self.trouble = ""
-            except HoldfastError as error:
+            except (HoldfastError, OSError) as error:
                 self.trouble = str(error)
                 more = not self._stopped.wait(self._pause)
 

@@ -9,6 +9,7 @@ import pytest
 
 from desk import Desk, talker
 from holdfast.agent.commands import COMMANDS, complete, is_command, run, short
+from holdfast.models.scripted import Scripted
 
 
 @pytest.fixture
@@ -85,15 +86,30 @@ class TestMemory:
         assert "Nothing is called" in run(agent, f"/memory forget {name}").text
         assert "Use: /memory" in run(agent, "/memory add").text
 
+    def test_what_was_said_in_an_earlier_conversation_is_forgotten_too(self, desk: Desk) -> None:
+        """A search shows messages of all conversations, so each can be forgotten, in its old transcript as well."""
+        agent = desk.agent(["Noted.", "Hello again."])
+        agent.say("The vault word is zanzibar. " + "And more words. " * 40)
+        run(agent, "/new")
+        agent.say("Hi.")
+        number = run(agent, "/memory search vault word").text.split()[0]
+        assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
+        assert not any(b"zanzibar" in file.read_bytes() for file in desk.folder.rglob("*") if file.is_file())
+
     def test_what_was_said_is_found_and_forgotten(self, desk: Desk) -> None:
         """By the numbers that a search shows."""
-        agent = desk.agent(["Noted."])
+        agent = desk.agent(["Noted.", "Fine."])
         agent.say("The vault word is zanzibar. " + "And more words. " * 40)
         line = run(agent, "/memory search vault word").text
         assert "zanzibar" in line
         number = line.split()[0]
         assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
         assert run(agent, "/memory search vault word").text == "Nothing found."
+        assert agent.say("Go on.").text == "Fine."
+        assert isinstance(agent.model, Scripted)
+        assert "zanzibar" not in str(agent.model.prompts[-1].messages)
+        files = [file for file in desk.folder.rglob("*") if file.is_file()]
+        assert not any(b"zanzibar" in file.read_bytes() for file in files)
 
 
 class TestConversation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from desk import Desk, Watched, talker
 from holdfast.agent.loop import Agent
 from holdfast.context.verify import check
-from holdfast.errors import ModelBusyError, ModelError
+from holdfast.errors import ModelBusyError, ModelError, StorageError
 from holdfast.formats import render
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
@@ -19,6 +20,8 @@ from holdfast.models.steps import Answer
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Workspace
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read
+
+KEY = "AKIAQ3EGRLWM5N7PXJ2K"
 
 
 @pytest.fixture
@@ -62,6 +65,12 @@ class TestTurn:
         assert "6543" in desk.view.results[0].text
         assert "6543" in str(prompts(agent)[1].messages[-1])
 
+    def test_a_model_that_never_ends_is_stopped(self, desk: Desk) -> None:
+        """After a hundred steps the user has the word again, and is told why."""
+        agent = desk.agent(lambda _: calling("read", path="none.txt"))
+        assert agent.say("Go.").steps == 100
+        assert desk.view.notices == ["Stopped after 100 steps. Say something to go on."]
+
     def test_what_is_refused_does_not_run(self, desk: Desk) -> None:
         """Without the user's word no command runs; the model hears why."""
         desk.allow = False
@@ -97,6 +106,53 @@ class TestTurn:
         again = desk.agent(["Here I am."])
         assert again.say("Still there?").text == "Here I am."
         assert check(render(prompts(again)[0].messages[1:], "anthropic"), "anthropic") == []
+
+
+class TestMemory:
+    def test_no_secret_is_written_down_and_the_model_still_sees_it(self, desk: Desk) -> None:
+        """While the conversation is open the model can use a key; the transcript and who resumes it do not have it."""
+        (desk.folder / "work").mkdir()
+        (desk.folder / "work" / "env").write_text(f"aws {KEY}\n")
+        agent = desk.agent([calling("read", path="env"), f"I will use {KEY}.", "Again."])
+        agent.say(f"My key is {KEY}.")
+        agent.say("And?")
+        assert str(prompts(agent)[-1].messages).count(KEY) == 3
+        files = [file for file in desk.folder.rglob("*") if file.is_file() and file.name != "env"]
+        assert not any(KEY.encode() in file.read_bytes() for file in files)
+        again = desk.agent(["Yes."])
+        stored = again.engine.stats().messages
+        again.say("Still there?")
+        assert KEY not in str(prompts(again)[0].messages)
+        assert again.engine.stats().messages == stored + 2  # the question and the answer: the rest is known
+
+    def test_a_lost_one_is_made_up_for_by_the_transcript(self, desk: Desk) -> None:
+        """Where memory knows nothing of a compaction the transcript's summary stands, in each resumption alike."""
+        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        for number in range(8):
+            agent.say(f"Tell me about module {number}.")
+        agent.compact()
+        agent.engine.close()
+        shutil.rmtree(desk.folder / "memory")
+        for _ in range(2):
+            again = desk.agent(talker(lambda _: "Yes, the module is there. " * 40))
+            assert "Talk about modules." in again.history[0].text
+            again.say("Tell me more about module 3.")
+            again.engine.pin([1], session=again.session, agent=again.agent)  # an edit, and no compaction
+            again.engine.close()
+
+    def test_trouble_with_it_is_told_and_blocks_nothing(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where the archive can neither be read nor written, the model is asked all the same."""
+        agent = desk.agent(["One.", "Two.", "Three."])
+        agent.say("First.")
+
+        def full(*_: object) -> list[int]:
+            raise StorageError("the disk is full", path=desk.folder)
+
+        monkeypatch.setattr(type(agent.engine.memory.store), "add", full)
+        assert agent.say("Second.").text == "Two."
+        monkeypatch.setattr(type(agent.engine.memory.store), "fetch", full)
+        assert agent.say("Third.").text == "Three."
+        assert any("the disk is full" in notice for notice in desk.view.notices)
 
 
 class TestInterrupt:

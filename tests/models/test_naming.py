@@ -91,7 +91,7 @@ def test_addresses_come_from_the_environment() -> None:
             ("anthropic/claude-opus-5-5", {"ANTHROPIC_AUTH_TOKEN": "t", "ANTHROPIC_BASE_URL": provider.url}),
             ("openai/gpt-5", {"OPENAI_BASE_URL": f"{provider.url}/v1/"}),
             ("compatible/tiny", {"OPENAI_BASE_URL": f"{provider.url}/v1", "OPENAI_API_KEY": "k"}),
-            ("ollama/tiny", {"OLLAMA_HOST": host}),
+            ("ollama/tiny", {"OLLAMA_HOST": host, "OPENAI_API_KEY": "not for Ollama"}),
             (f"{provider.url}/v1#tiny", {}),
         ]
         replies = [open_model(name, settings=PLAIN, environ=env).ask(HELLO).text for name, env in cases]

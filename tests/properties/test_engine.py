@@ -61,6 +61,11 @@ def assembled(engine: Engine, talk: Sequence[Any], limit: int, **how: Any) -> Wi
         return None
 
 
+def trouble(window: Window | None) -> list[str]:
+    """What went wrong and was passed over; that these tests go by words alone is not that."""
+    return [] if window is None else [words for words in window.report.warnings if "words alone" not in words]
+
+
 def archived(engine: Engine) -> list[MessageRow]:
     """Every message in the archive."""
     return engine.memory.store.fetch(Select(kind="message", scope=HERE))
@@ -162,7 +167,7 @@ def test_nothing_is_lost(fault: str, requests: Requests, when: list[bool], limit
     with opened(Scripted(tells) if tells else None) as engine:
         for talk, compact in zip(requests, when, strict=False):
             window = assembled(engine, talk, limit)
-            assert window is None or not window.report.warnings
+            assert not trouble(window)
             if compact:
                 compacted(engine, limit)
         holds_everything(engine, requests[-1])
@@ -247,20 +252,23 @@ def test_the_same_again_adds_nothing(requests: Requests, limit: int, compact: bo
 
 
 def test_memory_does_not_fall_silent() -> None:
-    """However many questions there are between two cuts, each gets its block; earlier ones make room for it."""
+    """I3: however many questions there are between two cuts, each gets its block; earlier ones make room for it."""
     names = ["kestrel", "juniper", "marlin", "tundra", "quill", "cobalt", "willow", "gannet"]
+    parts = ["harbour", "colour", "engine", "anthem", "kitchen", "bridge", "winter", "ladder"]
     with opened() as engine:
-        engine.ingest(
-            [user(f"The port of the {name} is {7000 + place}.") for place, name in enumerate(names)], session="s"
-        )
-        filler = [f"the {name} talks about harbours, day {day}, at length " * 100 for day in range(4) for name in names]
-        engine.ingest([reply(words) for words in filler], session="s")
+        for name, part in zip(names, parts, strict=True):
+            engine.ingest([user(f"The {part} of the {name} is {name[::-1]}.")], session="s")
+            long = [f"Day {day}, line {line}: the {name} goes on. " for day in range(24) for line in range(80)]
+            engine.ingest([reply("".join(long[start : start + 80])) for start in range(0, 1_920, 80)], session="s")
         asked: list[Message] = []
-        for place, name in enumerate(names):
-            asked.append(user(f"What is the port of the {name}?"))
-            window = engine.assemble(asked, session="s", limit=40_000)
-            assert f"{7000 + place}" in " ".join(message.text for message in window.messages)
-            assert sum(item.block.tokens for item in window.items if item.block) <= 4_000
+        for name, part in zip(names, parts, strict=True):
+            asked.append(user(f"What is the {part} of the {name}?"))
+            window = engine.assemble(asked, session="s", limit=100_000)
+            block = window.items[-1].block
+            assert block is not None
+            assert any(name[::-1] in message.text for message in window.messages)
+            assert 1_500 < block.tokens <= 4_000
+            assert sum(item.block.tokens for item in window.items if item.block) <= 10_000
             asked.append(reply("I see."))
 
 
@@ -350,12 +358,12 @@ def test_a_failing_store_blocks_nothing_and_is_reported(
             window = assembled(engine, talk, limit)
             if window is None:
                 continue
-            assert (broken.failed == before) or window.report.warnings
-            if any(warning.startswith("archive") for warning in window.report.warnings):
+            assert (broken.failed == before) or trouble(window)
+            if any(words.startswith(("session", "archive")) for words in trouble(window)):
                 assert [message.parts for message in window.messages] == [message.parts for message in talk]
         engine.memory.store = store
         window = assembled(engine, [*requests[-1], user("And now?")], limit)
-        assert window is None or not window.report.warnings
+        assert not trouble(window)
         holds_everything(engine, requests[-1])
 
 

@@ -237,7 +237,7 @@ def _memory(agent: Agent, what: str) -> Done:
 
 def _forgotten(agent: Agent, wanted: str) -> str:
     if wanted.isdecimal():
-        gone = agent.engine.forget(session=agent.session, ids=[int(wanted)], agent=agent.agent)
+        gone = agent.forget([int(wanted)])
     else:
         gone = agent.engine.forget_facts([wanted], session=agent.session, agent=agent.agent)
     return f"Forgotten: {gone}." if gone else f"Nothing is called {wanted}. /memory show lists facts with their ids."

@@ -73,7 +73,8 @@ class Agent(Talk):
             if self._spoken:  # nobody answered
                 self.update(self._noted)
         if not heartbeat:
-            Memories(self.engine, self.agent).capture([text])
+            with self.memory_may_fail():
+                Memories(self.engine, self.agent).capture([text])
         if self.notes is not None:
             self.notes.poll()
         return replace(turn, text=_shown(turn.text, heartbeat=heartbeat))
@@ -105,7 +106,10 @@ class Agent(Talk):
             if self.cancel.is_set():
                 return replace(turn, interrupted=True)
             self.make_room(coming=0)
-        self.engine.ingest(self.history[-1:], session=self.session, agent=self.agent)
+        else:
+            self.view.notice(f"Stopped after {_MOST_STEPS} steps. Say something to go on.")
+        with self.memory_may_fail():
+            self.engine.ingest(self.history[-1:], session=self.session, agent=self.agent)
         return turn
 
     def _took(self, turn: Turn, answer: Answer) -> Turn:
@@ -156,7 +160,10 @@ class Agent(Talk):
     def _memories(self) -> list[FactRow]:
         """The agent's memories that may have to do with what the user said last."""
         asked = next((message.text for message in reversed(self.history) if message.role == "user"), "")
-        return Memories(self.engine, self.agent).recallable(asked)
+        found: list[FactRow] = []
+        with self.memory_may_fail():
+            found += Memories(self.engine, self.agent).recallable(asked)
+        return found
 
     def _broke_off(self, said: str) -> None:
         """Keep what was heard of a reply; it is marked as broken off."""

@@ -107,7 +107,7 @@ class Memories:
 
     def forget(self, memory_id: str) -> bool:
         """Forget a memory for good."""
-        gone = self.engine.memory.forget(scope=self.scope, fact_ids=[memory_id])
+        gone = self.engine.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
         self.engine.memory.store.remove(Select(kind="record", scope=self.scope, name=_DETAILS, keys=(memory_id,)))
         return gone > 0
 

@@ -111,6 +111,11 @@ class Sessions:
         name = Path(entry.session_file).name if entry.session_file else ""
         return self.folder / (name if _FILE.fullmatch(name) else f"{entry.session_id}.jsonl")
 
+    def transcripts(self, session_id: str) -> list[Path]:
+        """Every file that a conversation is in: the one that goes on, and those that were put away."""
+        files = self.folder.iterdir() if self.folder.is_dir() else ()
+        return sorted(file for file in files if f"{file.name}.".startswith(f"{session_id}.jsonl."))
+
     def due(self, key: str, settings: Settings) -> str:
         """Why `open` would put a conversation away and begin another, if it would: `daily` or `idle`. It is cheap."""
         entry = self.entries().get(key, SessionEntry())

@@ -6,15 +6,17 @@ is broken off at any point can be gone on with.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import Self
+from typing import Any, Self
 
 from holdfast.agent import workspace
 from holdfast.agent.days import local_time
 from holdfast.agent.entry import SessionEntry
+from holdfast.agent.masking import masked, unmasked
 from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import Opened, Sessions
 from holdfast.agent.silent import write_notes
@@ -25,12 +27,24 @@ from holdfast.compaction.summarise import Progress
 from holdfast.compactor import Compaction
 from holdfast.context.budget import Budget, budget
 from holdfast.engine import Engine, Window
-from holdfast.errors import CompactionError, InputError, ModelCancelledError, ModelError, WindowError
+from holdfast.errors import (
+    CompactionError,
+    EmbeddingError,
+    InputError,
+    ModelCancelledError,
+    ModelError,
+    StorageError,
+    WindowError,
+)
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Tool
+from holdfast.redact import redact_value
 from holdfast.settings import Settings
+from holdfast.store.base import MessageRow
 from holdfast.tokens import count_json
+from holdfast.transcripts.context import Context
 from holdfast.transcripts.records import messages_of
+from holdfast.transcripts.session import Session
 
 __all__ = ["Talk"]
 
@@ -48,7 +62,7 @@ class Talk:
         notes: What of it can be searched.
         confirm: Asks the user before a command runs; without it there is no shell.
         view: Who watches.
-        history: Everything that was said, each message as the transcript has it.
+        history: Everything that was said, each message as the transcript has it; secrets until it is left.
         tools: What the agent can do.
         window: What the model saw last.
         cancel: Set to break off whatever is going on.
@@ -170,11 +184,16 @@ class Talk:
         )
         self._overhead = sum(_tool_tokens(tool) for tool in self.tools.tools())
         context = opened.session.context()
-        lost = context.compaction is not None and not self.engine.edits(session=self.session, agent=self.agent)
-        path = [message for entry in opened.session.path() for message in messages_of(entry)]
-        self.history = list(context.messages) if lost else path
+        self.history = self._past(context)
         for problem in (*opened.problems, *(problem.what for problem in context.problems)):
             self.view.notice(problem)
+
+    def _past(self, context: Context) -> list[Message]:
+        """All that was said; where memory has lost the summary of it, what the transcript has in its place."""
+        known = self.engine.edits(session=self.session, agent=self.agent)
+        lost = context.compaction is not None and not any(edit.kind == "compacted" for edit in known)
+        path = [message for entry in self.opened.session.path() for message in messages_of(entry)]
+        return list(context.messages) if lost else path
 
     # --- what happens to it --------------------------------------------------------
 
@@ -192,16 +211,45 @@ class Talk:
         return opened
 
     def _begun(self, opened: Opened, before: str) -> None:
-        self.engine.learn(session=before, agent=self.agent)
+        with self.memory_may_fail():
+            self.engine.learn(session=before, agent=self.agent)
         self.take_up(opened)
         if opened.why in {"daily", "idle"}:
             self.view.notice(f"A new conversation begins ({opened.why} reset). The old one is in {opened.archived}.")
 
     def keep(self, message: Message, *, reply: bool = False) -> None:
-        """Write a message down; it is a part of the conversation as it stands there."""
+        """Write a message down; it is a part of the conversation as it stands there.
+
+        What is written has its secrets masked. As long as the conversation is open, the model sees them.
+        """
         provider = self.model.name.partition("/")[0] if reply else ""
-        for entry in self.opened.session.append_message(message, provider=provider):
-            self.history += messages_of(entry)
+        resting = masked(message) if self.settings.archive.redaction else message
+        entries = self.opened.session.append_message(resting, provider=provider)
+        written = [each for entry in entries for each in messages_of(entry)]
+        self.history += written if resting is message else unmasked(message, written, provider=provider)
+
+    def forget(self, ids: Sequence[int]) -> int:
+        """Forget messages of any conversation for good: in transcripts, in what is sent from now on, in memory."""
+        said: dict[str, list[MessageRow]] = {}
+        for row in self.engine.get(ids, session=self.session, agent=self.agent):
+            said.setdefault(row.scope.session, []).append(row)
+        for session, rows in said.items():
+            for file in self.sessions.transcripts(session):
+                Session.open(file).forget({row.message.id for row in rows if row.message.id})
+        self.opened.session.refresh()
+        self.history, self.window = self._past(self.opened.session.context()), None
+        return sum(
+            self.engine.forget(session=session, ids=[row.id for row in rows], agent=self.agent)
+            for session, rows in said.items()
+        )
+
+    @contextmanager
+    def memory_may_fail(self) -> Iterator[None]:
+        """Go on without memory where it is in trouble, and tell the user."""
+        try:
+            yield
+        except (StorageError, EmbeddingError) as error:
+            self.view.notice(f"Memory is in trouble, and this goes on without it: {error}")
 
     def update(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
         """Change what is known of the conversation."""
@@ -213,7 +261,10 @@ class Talk:
         """Flush and compact, where the conversation has outgrown its window or is about to."""
         if len(self.history) <= 1:
             return
-        used = self._used()
+        with self.memory_may_fail():
+            self._make_room(self._used(), coming=coming, heartbeat=heartbeat)
+
+    def _make_room(self, used: int, *, coming: int, heartbeat: bool) -> None:
         self._flush_if_due(used, coming=coming, heartbeat=heartbeat)
         if self.settings.compaction.enabled and used + coming > self.limits.compact_at:
             try:
@@ -260,7 +311,7 @@ class Talk:
         summary, first = done.summary, done.plan.first_kept
         if summary is None:
             return
-        details = {**summary.details.to_json(), "tokensAfter": done.tokens_after, "rung": summary.rung}
+        details = {**self._resting(summary.details.to_json()), "tokensAfter": done.tokens_after, "rung": summary.rung}
         known = {entry.id for entry in self.opened.session.path()}
         self.opened.session.append_compaction(
             summary.text,
@@ -272,6 +323,11 @@ class Talk:
         self.view.notice(f"Compacted: {done.tokens_before:,} -> {done.tokens_after:,} tokens.")
         for warning in done.warnings:
             self.view.notice(warning)
+
+    def _resting(self, details: dict[str, Any]) -> dict[str, Any]:
+        """What programs are told of a compaction, as it is written down."""
+        hidden: Any = redact_value(details) if self.settings.archive.redaction else details
+        return dict(hidden)
 
     # --- the silent turn -----------------------------------------------------------
 
@@ -305,7 +361,8 @@ class Talk:
     def _write_notes(self, compactions: int) -> None:
         now = self.sessions.clock()
         prompt = flush.prompt(self.settings, now=local_time(now, timezone=self.settings.agent.timezone))
-        tools = flush_tools(workspace.bounds_of(self.root, self.settings), note=prompt.path)
+        bounds, mask = workspace.bounds_of(self.root, self.settings), self.settings.archive.redaction
+        tools = flush_tools(bounds, note=prompt.path, mask=mask)
         self.view.working("writing notes")
         try:
             window = self._assembled()

@@ -269,7 +269,6 @@ _PEOPLE: Final = (
     "Greta Folger;Dario Conti;Amara Diallo;Yusuf Kaplan"
 )
 _ZH_PEOPLE: Final = "欧阳清 司徒远 慕容雪 上官宁 端木磊 东方晓 南宫瑶 诸葛恒 尉迟峰 百里川 公孙澜 令狐岩"
-_ZH_HOURS: Final = "一 二 三 四 五 六"
 _ZH_MINUTES: Final = "十一 十二 十三 十四 十六 十七 十八 十九 二十一 二十二 二十三 二十四 三十六 三十七 四十八 五十二"
 
 
@@ -319,7 +318,7 @@ def _values(name: str, zh: str, chance: Random) -> dict[str, Any]:
         "store": chance.choice(_STORES.split()),
         "person": chance.choice(_PEOPLE.split(";")),
         "zh_person": chance.choice(_ZH_PEOPLE.split()),
-        "zh_hour": chance.choice(_ZH_HOURS.split()),
+        "zh_hour": chance.choice("一二三四五六"),
         "zh_minute": chance.choice(_ZH_MINUTES.split()),
     }
 

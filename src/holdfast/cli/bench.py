@@ -307,9 +307,43 @@ def recover(*, paths: tuple[Path, ...], limit: int, talks: int, each: int, seed:
         data = {"files": len(files), "conversations": len(joined), "limit": limit, **machine()}
         emit_json({"summariser": "useless", **useless, "digest": digest, **data})
         return
-    for title, found in (("every summary is one useless sentence", useless), ("summaries by rule", digest)):
-        console().print(f"{title}; {found['needles']} needles, at most {found['cap']:,} tokens recalled", style="bold")
-        for first, key in (("compactions", "by_compactions"), ("type", "by_type"), ("tokens since", "by_distance")):
-            print_table(found[key], first=first)
-            console().print()
-        console().print(f"blocks for questions that are off topic: {found['offtopic_injected']:.1%}\n")
+    print_recovery("every summary is one useless sentence", useless)
+    print_recovery("summaries by rule", digest)
+
+
+def print_recovery(title: str, found: Mapping[str, Any]) -> None:
+    """Print what was had back, by how often it was compacted, what it is and how far away it was said."""
+    console().print(f"{title}; {found['needles']} needles, at most {found['cap']:,} tokens recalled", style="bold")
+    for first, key in (("compactions", "by_compactions"), ("type", "by_type"), ("tokens since", "by_distance")):
+        print_table(found[key], first=first)
+        console().print()
+    console().print(f"blocks for questions that are off topic: {found['offtopic_injected']:.1%}\n")
+
+
+@bench.command()
+@click.option("--turns", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Starts that are timed.")
+@as_json
+def chat(*, turns: int, runs: int, as_json: bool) -> None:
+    """How soon the first screen of `holdfast chat` is there, and what a turn costs beside the model."""
+    import time  # noqa: PLC0415 - as above
+
+    from holdfast.bench.chat import first_screens, measure  # noqa: PLC0415 - as above
+
+    started = first_screens(runs)
+    with Progress(2 * turns) as progress:
+        found, worked = (
+            measure(turns=turns, clock=clock, progress=lambda n: progress.advance(n, "turns"))
+            for clock in (time.perf_counter, time.process_time)
+        )
+    load = round(os.getloadavg()[0], 2)
+    if as_json:
+        emit_json({"first_screen": started, "turn": found, "processor": worked, "load": load, **machine()})
+        return
+    times = {"first screen": started.get("shown"), "prompt takes keys": started.get("takes_keys")}
+    times |= {"own time of a turn": found["own"], "of it the processor's": worked["own"]}
+    print_table({name: row for name, row in times.items() if row}, first="ms")
+    console().print()
+    print_table(found["steps"], first="step, ms a turn")
+    missed = f"{found['over_target']} of {turns} turns over {found['target']:.0f} ms"
+    console().print(f"\n{missed}; {found['compactions']} compactions; load {load} on {os.cpu_count()} cores")

@@ -106,7 +106,8 @@ class Commands(Completer):
             return
         for word in WORDS.get(name, ()) if space else WORDS:
             if word.startswith(rest if space else name.lower()):
-                yield Completion(word, start_position=-len(rest if space else name))
+                follows = " " if WORDS.get(word) or space else ""
+                yield Completion(f"{word}{follows}", start_position=-len(rest if space else name), display=word)
 
 
 class Past(History):

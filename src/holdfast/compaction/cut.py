@@ -120,8 +120,11 @@ class CompactionPlan:
 
     def edit(self, told: str, *, cost: int, reason: str = "compacted") -> Edit:
         """The change to record: `told` is what the window says instead, `cost` what that takes."""
+        kept = [item for item in self.kept if item.kind == "message" and item.id]
+        asked = next((item.id for item in reversed(kept) if words(item.message) == self.request), 0)
+        ids = tuple(item.id for item in kept)
         return Edit(
-            change=Compacted(summary=told, unthought=self.unthought),
+            change=Compacted(summary=told, unthought=self.unthought, kept=ids, asked=asked),
             ids=self.ids,
             reason=reason,
             tokens_before=sum(item.tokens for item in self.summarised),

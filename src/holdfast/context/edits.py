@@ -26,6 +26,7 @@ __all__ = [
     "Change",
     "Compacted",
     "Edit",
+    "Forgotten",
     "Item",
     "ItemKind",
     "Pinned",
@@ -135,10 +136,14 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_
     Attributes:
         summary: What the user is said to have said instead of them.
         unthought: Messages that stay without their signed thinking, and what they cost then.
+        kept: The messages that stayed.
+        asked: The one of them whose words it holds as well: what the user asked for last.
     """
 
     summary: str
     unthought: tuple[tuple[int, int], ...] = ()
+    kept: tuple[int, ...] = ()
+    asked: int = 0
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag="recalled", tag_field="kind"):
@@ -158,7 +163,11 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True, tag="pinned", tag_field=
     on: bool = True
 
 
-Change: TypeAlias = Pruned | Trimmed | Compacted | Recalled | Restored | Pinned
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True, tag="forgotten", tag_field="kind"):
+    """Messages were forgotten, and words of theirs went from earlier edits: whoever knows those reads them again."""
+
+
+Change: TypeAlias = Pruned | Trimmed | Compacted | Recalled | Restored | Pinned | Forgotten
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +189,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """`pruned`, `trimmed`, `compacted`, `recalled`, `restored` or `pinned`."""
+        """`pruned`, `trimmed`, `compacted`, `recalled`, `restored`, `pinned` or `forgotten`."""
         return type(self.change).__name__.lower()
 
     @property
@@ -206,6 +215,8 @@ def from_json(data: Mapping[str, Any]) -> Edit:
 # --- replaying ---------------------------------------------------------------
 
 _MUCH_LARGER: Final = 2
+_LEAST: Final = 64
+"""A limit below this is taken for it: with many tools there may be no room at all beside them."""
 
 
 def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
@@ -247,9 +258,9 @@ def _holds(edit: Edit, *, after_cut: bool, after_compaction: bool, limit: int, t
         case Recalled(into=into):
             return after_cut and into is not None
         case Trimmed(limit=too_small):
-            return after_compaction and limit < _MUCH_LARGER * too_small
+            return after_compaction and limit < _MUCH_LARGER * max(too_small, _LEAST)
         case Pruned():
-            return all(limit < _MUCH_LARGER * tightest[number] for number in edit.ids)
+            return all(limit < _MUCH_LARGER * max(tightest[number], _LEAST) for number in edit.ids)
         case _:
             return True
 

@@ -1,18 +1,22 @@
 """Forgetting: messages and facts go for good, and so does everything that was made of their words.
 
-A fact that rests on a forgotten message goes with it. A recorded block that quotes it, a report that shows it
-and a summary that stands for it hold its words as well: the first two are taken out, of the last nothing is
-left but that there was one.
+A fact that rests on a forgotten message goes with it. A recorded block that quotes one of them, a report that shows
+it and a summary that was told of it hold its words as well: the first two are taken out, of the last nothing is
+left but that there was one. A summary takes over what the one before it said, so those after it go the same way.
+Every process that has read such a record before finds an edit that says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
 
+from holdfast.context.edits import Edit, Forgotten, to_json
+from holdfast.memory import block
 from holdfast.store.base import FactRow, Kind, Record, Scope, Select, Store
+from holdfast.text import digest
 
 __all__ = ["FORGOTTEN", "forget"]
 
@@ -21,6 +25,7 @@ FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and th
 _WORDS: Final = ("text", "summary")
 _OWN: Final[tuple[Kind, ...]] = ("record", "job")
 _WORDED: Final[tuple[Kind, ...]] = ("fact", "message")
+_EDIT: Final = "edit"
 
 
 def forget(
@@ -37,36 +42,67 @@ def forget(
             store.remove(Select(kind=kind, scope=scope, across=across))
         return sum(store.remove(Select(kind=kind, scope=scope, across=across)) for kind in _WORDED)
     gone = frozenset(ids or ())
-    _clean(store, gone, scope=scope, across=across)
-    keys = (*(fact_ids or ()), *_resting(store, gone, scope=scope, across=across))
+    facts = _facts(store, gone, fact_ids or (), scope=scope, across=across)
+    _clean(store, gone, facts, scope=scope, across=across)
+    keys = tuple(sorted({fact.id for fact in facts}))
     found = store.remove(Select(kind="fact", scope=scope, across=across, keys=keys)) if keys else 0
     if gone:
         found += store.remove(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone))))
     return found
 
 
-def _resting(store: Store, gone: AbstractSet[int], *, scope: Scope, across: bool) -> list[str]:
-    """The facts that rest on forgotten messages."""
-    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=across)) if gone else []
-    return sorted({row.id for row in rows if not gone.isdisjoint(row.evidence)})
+def _facts(store: Store, gone: AbstractSet[int], wanted: Sequence[str], *, scope: Scope, across: bool) -> list[FactRow]:
+    """The facts that go, every version of them: those named, and those that rest on forgotten messages."""
+    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=across))
+    keys = {*wanted, *(row.id for row in rows if not gone.isdisjoint(row.evidence))}
+    return [row for row in rows if row.id in keys]
 
 
-def _clean(store: Store, gone: AbstractSet[int], *, scope: Scope, across: bool) -> None:
-    """Take their words out of records."""
-    if not gone:
-        return
+def _clean(store: Store, gone: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope, across: bool) -> None:
+    """Take their words out of records, and say so to whoever has read those."""
+    lines = tuple(block.fact_line(block.Fact(type=fact.type, text=fact.content)) for fact in facts)
     records: list[Record] = store.fetch(Select(kind="record", scope=scope, across=across))
-    told = [record for record in records if _tells(record.data) and not gone.isdisjoint(_about(record.data))]
-    summaries = [record for record in told if "summary" in record.data.get("change", {})]
-    store.add([replace(record, data=_emptied(record.data)) for record in summaries])
-    others = tuple(record.id for record in told if record not in summaries)
+    told = [record for record in records if _tells(record.data) and _is_about(record.data, gone, lines)]
+    others = tuple(record.id for record in told if _summary(record) is None)
     if others:
         store.remove(Select(kind="record", scope=scope, across=across, ids=others))
+    emptied = [replace(record, data=_emptied(record.data)) for record in _taking_over(records, told)]
+    said = store.fetch(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone)))) if gone else []
+    touched = {row.scope for row in (*told, *said)}
+    store.add([*emptied, *(_notice(gone, facts, scope=each) for each in sorted(touched, key=repr))])
+
+
+def _taking_over(records: Sequence[Record], told: Sequence[Record]) -> Iterator[Record]:
+    """The summaries among what tells of the forgotten, and all that came after them in the same session."""
+    tainted: set[Scope] = set()
+    for record in records:
+        if _summary(record) is not None and (record in told or record.scope in tainted):
+            tainted.add(record.scope)
+            yield record
+
+
+def _notice(gone: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope) -> Record:
+    """The edit that says that something was forgotten."""
+    ids = tuple(sorted(gone))
+    edit = Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0)
+    key = digest(repr((ids, sorted(fact.id for fact in facts))))
+    return Record(scope=scope, kind=_EDIT, key=f"forgotten:{key}", data=to_json(edit))
+
+
+def _summary(record: Record) -> str | None:
+    found: str | None = record.data.get("change", {}).get("summary")
+    return found
+
+
+def _is_about(data: Mapping[str, Any], gone: AbstractSet[int], lines: Sequence[str]) -> bool:
+    quoted: str = data.get("change", {}).get("text", "")
+    return not gone.isdisjoint(_about(data)) or any(line in quoted for line in lines)
 
 
 def _about(data: Mapping[str, Any]) -> set[int]:
     """The archived messages that a record is about."""
-    return {*data.get("ids", ()), *(hit["message"] for hit in data.get("recalled", ()))}
+    asked = data.get("change", {}).get("asked", 0)
+    return {asked, *data.get("ids", ()), *(hit["message"] for hit in data.get("recalled", ()))}
 
 
 def _tells(data: Mapping[str, Any]) -> bool:

@@ -159,8 +159,10 @@ def _compatible(name: str, model: str, endpoint: Endpoint, window: int | None, e
     url = _address(other) or endpoint.url
     if not url:
         raise SettingsError(f"no address: set the environment variable {endpoint.address}", source=name)
-    needed = endpoint.keys and not other  # a server of one's own may need none
-    key = _key(name, endpoint.keys, environ) if needed else environ.get("OPENAI_API_KEY")
+    if endpoint.keys and not other:  # a server of one's own may need none
+        key: str | None = _key(name, endpoint.keys, environ)
+    else:  # OpenAI's key is for OpenAI's variables: no other service is shown it
+        key = environ.get("OPENAI_API_KEY") if endpoint.address == _OPENAI.address else None
     kind = ResponsesModel if endpoint.responses else OpenAIModel
     return Retrying(model=kind(model, name=name, api_key=key, base_url=url, context_tokens=window))
 

@@ -33,6 +33,15 @@ _PROVIDERS: Final = frozenset(
     {"embedding.provider", "long_term.embedding.provider", "memory_search.fallback", "memory_search.provider"}
 )
 _ON_THIS_MACHINE: Final = frozenset({"auto", "hash", "local", "none", "onnx", "static"})
+_MODELS: Final = frozenset(
+    {
+        "agent.fallback_models",
+        "agent.model",
+        "compaction.memory_flush.model",
+        "compaction.model",
+        "knowledge.model",
+    }
+)
 _PLACES: Final = frozenset(
     {
         "archive.path",
@@ -77,6 +86,8 @@ def _without(values: Mapping[str, object], refused: list[str]) -> dict[str, obje
 def _is_refused(key: str, value: object, folder: Path) -> bool:
     if key in _PROVIDERS:
         return value is not None and value not in _ON_THIS_MACHINE
+    if key in _MODELS:  # a service by its name is one that the user has a key for; an address may be anybody's
+        return any("://" in name for name in _places(value))
     if key in _PLACES:
         return not all(_is_inside(place, folder) for place in _places(value))
     return key in _NEVER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -14,6 +14,7 @@ from holdfast.messages import Message
 from holdfast.transcripts import journal
 from holdfast.transcripts.context import Context, rebuild_path
 from holdfast.transcripts.entry import Entry, Problem
+from holdfast.transcripts.forgetting import emptied
 from holdfast.transcripts.fork import forked
 from holdfast.transcripts.lines import read_lines
 from holdfast.transcripts.log import Log, stream_entries
@@ -259,6 +260,20 @@ class Session:
         records = forked(self.path(leaf), labels=self.labels, now=now, new_id=self._new_id)
         journal.create(path, [encode(header), *(encode(record, strict=False) for record in records)])
         return Session.open(path, clock=self._clock, new_id=self._new_id)
+
+    def forget(self, entries: Collection[str]) -> None:
+        """Take the words of entries out of the file for good, with what later summaries tell of them.
+
+        The entries stay, and say that they were forgotten. It is all that a session is ever written anew for.
+        """
+        with self._locked() as descriptor:
+            journal.replace(self.file, list(emptied(journal.read_from(descriptor, 0, number=1), entries)))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what others have written meanwhile."""
+        with self._locked():
+            pass
 
     # --- the file ---
 

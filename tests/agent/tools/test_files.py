@@ -177,6 +177,13 @@ class TestFlush:
         use(flush_tools(Bounds(root=tmp_path), note=self.NOTE), "write", path=self.NOTE, content="added")
         assert (tmp_path / self.NOTE).read_text("utf-8") == "mine\n\nadded\n"
 
+    def test_no_secret_gets_into_the_note(self, tmp_path: Path) -> None:
+        """Nobody looks on when it is written, so secrets are masked, where they are to be."""
+        content = "key AKIAQ3EGRLWM5N7PXJ2K"
+        for mask in (True, False):
+            use(flush_tools(Bounds(root=tmp_path), note=self.NOTE, mask=mask), "write", path=self.NOTE, content=content)
+        assert (tmp_path / self.NOTE).read_text("utf-8") == f"key [REDACTED:aws-access-key]\n\n{content}\n"
+
     def test_nothing_else_can_be_done(self, tmp_path: Path) -> None:
         """Other files cannot be written, and there is no other tool than reading."""
         box = flush_tools(Bounds(root=tmp_path), note=self.NOTE)

@@ -66,6 +66,6 @@ def agent_tools(
     return Toolbox(offers=offers, keep=keeper(engine, session=session, agent=agent))
 
 
-def flush_tools(bounds: Bounds, *, note: str) -> Toolbox:
+def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
     """What an agent may do in the turn before a compaction: read, and add to the day's note."""
-    return Toolbox(offers=append_only(bounds, note))
+    return Toolbox(offers=append_only(bounds, note, mask=mask))

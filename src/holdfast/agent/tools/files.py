@@ -13,6 +13,7 @@ from msgspec import Meta
 from holdfast.agent.paths import Bounds, append_bytes, locate, open_file, read_bytes, write_bytes
 from holdfast.agent.tools.offer import Answer, Arguments, Offer, offer
 from holdfast.errors import InputError
+from holdfast.redact import redact
 
 __all__ = ["MOST_BYTES", "MOST_LINES", "append_only", "file_tools", "page"]
 
@@ -66,15 +67,18 @@ def file_tools(bounds: Bounds) -> tuple[Offer, ...]:
     )
 
 
-def append_only(bounds: Bounds, note: str) -> tuple[Offer, ...]:
-    """`read`, and a `write` that can only add to one note: what an agent may do before its history is compacted."""
+def append_only(bounds: Bounds, note: str, *, mask: bool = True) -> tuple[Offer, ...]:
+    """`read`, and a `write` that can only add to one note: what an agent may do before its history is compacted.
+
+    Nobody looks on: with `mask`, secrets do not get into the note.
+    """
     return (
         file_tools(bounds)[0],
         offer(
             "write",
             f"Add text to the end of {note}, the only file that can be written now.",
             Write,
-            partial(_append, bounds, note),
+            partial(_append, bounds, note, mask),
         ),
     )
 
@@ -192,12 +196,13 @@ def _bytes(text: str) -> bytes:
         raise InputError("the text holds half of a character: write it again") from None
 
 
-def _append(bounds: Bounds, note: str, asked: Write, _cancel: Event) -> Answer:
+def _append(bounds: Bounds, note: str, mask: bool, asked: Write, _cancel: Event) -> Answer:  # noqa: FBT001 - bound above
     if locate(bounds, asked.path) != locate(bounds, note):
         raise InputError(f"only {note} can be written now, and only added to: write there")
     before = _end_of(bounds, note)
     gap = "" if not before else "\n" if before.endswith(b"\n") else "\n\n"
-    append_bytes(bounds, note, _bytes(f"{gap}{asked.content.rstrip()}\n"))
+    words = redact(asked.content) if mask else asked.content
+    append_bytes(bounds, note, _bytes(f"{gap}{words.rstrip()}\n"))
     return Answer(text=f"Added {len(asked.content):,} characters to {note}.")
 
 

@@ -1,0 +1,107 @@
+"""`holdfast chat` in a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import pexpect
+
+PROMPT = "› "
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
+_SECONDS = 60
+
+
+class Terminal:
+    """A child process behind a pseudo-terminal.
+
+    Args:
+        folder: Its home, its memory and its workspace are in there.
+        arguments: What follows `holdfast chat`.
+        size: Rows and columns.
+        environ: Further variables.
+    """
+
+    def __init__(
+        self, folder: Path, *arguments: str, size: tuple[int, int] = (30, 100), environ: dict[str, str] | None = None
+    ) -> None:
+        own = {
+            "HOME": str(folder),
+            "HOLDFAST_HOME": str(folder / "memory"),
+            "HOLDFAST_EMBEDDING__PROVIDER": "none",
+            "PATH": os.environ["PATH"],
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "PROMPT_TOOLKIT_NO_CPR": "1",  # nobody here could tell where the cursor is
+            **(environ or {}),
+        }
+        (folder / "work").mkdir(parents=True, exist_ok=True)
+        self.is_plain = "--plain" in arguments
+        command = ["-m", "holdfast", "chat", "--workspace", str(folder / "work"), *arguments]
+        self.child: Any = pexpect.spawn(
+            sys.executable,
+            command,
+            env=own,
+            cwd=str(folder),
+            dimensions=size,
+            encoding="utf-8",
+            codec_errors="replace",
+            timeout=_SECONDS,
+        )
+        self.child.delaybeforesend = None
+        self.seen: list[str] = []
+
+    def __enter__(self) -> Self:
+        if not self.is_plain:
+            self.wait(PROMPT)
+            self.wait("\x1b[?2004h")  # now it edits
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.close(force=True)
+
+    def wait(self, text: str) -> str:
+        """Wait until a text is on the screen; what came before it."""
+        self.child.expect_exact(text)
+        self.seen.append(self.child.before + self.child.after)
+        return readable(self.seen[-1])
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        self.child.send(line + ("\n" if self.is_plain else "\r"))
+
+    def say(self, line: str, *, until: str) -> str:
+        """Type a line, and wait for words of the answer and the next prompt."""
+        self.type(line)
+        before = self.wait(until)
+        return before + ("" if self.is_plain else self.wait(PROMPT))
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.child.sendintr()
+
+    def kill(self) -> None:
+        """End it as `kill -9` does."""
+        self.child.kill(signal.SIGKILL)
+        self.child.wait()
+
+    def leave(self) -> int:
+        """Ctrl-D, and its exit code."""
+        self.child.sendeof()
+        return self.end()
+
+    def end(self) -> int:
+        """Its exit code, waited for."""
+        self.child.expect(pexpect.EOF)
+        self.seen.append(self.child.before)
+        self.child.close()
+        return int(self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus)
+
+
+def readable(text: str) -> str:
+    """What was written, without what moves the cursor and colours."""
+    return _ESCAPES.sub("", text)

@@ -1,0 +1,126 @@
+"""What a person can do in the terminal, with a script for a model."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from e2e.pty import PROMPT, Terminal, readable
+from holdfast.transcripts import read
+
+ALT_ENTER = "\x1b\r"
+CALL = {"text": "I run it.", "calls": [{"name": "bash", "arguments": {"command": "echo ran >> log.txt"}}]}
+
+
+def script(folder: Path, *steps: object) -> str:
+    """The name of a model that answers so."""
+    file = folder / "script.jsonl"
+    file.write_text("\n".join(json.dumps({"text": step} if isinstance(step, str) else step) for step in steps), "utf-8")
+    return f"scripted:{file}"
+
+
+def messages(folder: Path) -> list[str]:
+    """What was said, as the transcript has it."""
+    (file,) = (folder / "memory" / "agents" / "main" / "sessions").glob("*.jsonl")
+    return [message.text for message in read(file).messages]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [([], "No model is set"), (["--model", "nobody/knows"], "no model is called that")],
+)
+def test_what_cannot_be_opened_ends_at_once(arguments: list[str], words: str, tmp_path: Path) -> None:
+    """Nothing has to be typed to hear why: the message comes by itself, with exit code 1."""
+    with Terminal(tmp_path, *arguments) as terminal:
+        assert terminal.end() == 1
+        assert words in readable("".join(terminal.seen))
+
+
+def test_typing(tmp_path: Path) -> None:
+    """Words are completed, lines are broken, pasted text stays whole, what was typed before comes back, masked."""
+    model = script(tmp_path, "First.", "Second.", "Third.", "Fourth.")
+    secret = "ghp_" + "x1Y2" * 9
+    with Terminal(tmp_path, "--model", model) as terminal:
+        terminal.child.send("/mem\t")
+        terminal.wait("ory")
+        terminal.child.send("se\t")
+        terminal.wait("arch")
+        terminal.say("port", until="Nothing found")
+        terminal.say(f"one{ALT_ENTER}two", until="First.")
+        terminal.say("\x1b[200~three\nfour\x1b[201~", until="Second.")
+        terminal.say(f"the token is {secret}", until="Third.")
+        terminal.child.send("\x1b[A")
+        terminal.wait("the token")
+        terminal.say("", until="Fourth.")
+        assert terminal.leave() == 0
+    said = messages(tmp_path)[::2]
+    assert said[:2] == ["one\ntwo", "three\nfour"]
+    assert said[2] == said[3]
+    assert secret not in (tmp_path / "memory" / "chat_history").read_text("utf-8")
+
+
+def test_hostile_text_moves_no_cursor(tmp_path: Path) -> None:
+    """Neither raw control characters nor entities that stand for them reach the terminal; HTML is shown."""
+    evil = "# A\x1b[2J\n\nb\x1b]0;owned\x07 &#x202e;c <script>d</script>\n\n```\n\x1b[Hcode\n```\n"
+    with Terminal(tmp_path, "--model", script(tmp_path, evil), environ={"NO_COLOR": "1"}) as terminal:
+        terminal.say("Hello.", until="</script>")
+        assert terminal.leave() == 0
+    raw = "".join(terminal.seen)
+    for wanted in ("\x1b[2J", "\x1b]0;owned", "\u202e", "\x07", "\x1b[H"):
+        assert wanted not in raw
+    assert "<script>d</script>" in readable(raw)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", raw)  # no colour
+
+
+def test_commands_are_asked_for(tmp_path: Path) -> None:
+    """A command runs with a yes, not with a no, and without asking after `always`."""
+    model = script(tmp_path, CALL, "No.", CALL, "Yes.", CALL, "Always.", CALL, "Again.")
+    with Terminal(tmp_path, "--model", model) as terminal:
+        for key, answer in (("n", "No."), ("y", "Yes."), ("a", "Always.")):
+            terminal.type("Run it.")
+            terminal.wait("[n]o ")
+            terminal.child.send(key)
+            terminal.wait(answer)
+            terminal.wait(PROMPT)
+        terminal.say("Run it.", until="Again.")
+        assert terminal.leave() == 0
+    assert (tmp_path / "work" / "log.txt").read_text() == "ran\n" * 3
+
+
+def test_leaving(tmp_path: Path) -> None:
+    """Ctrl-C breaks off an answer: what was heard is kept. Where nothing goes on, two of them leave."""
+    slow = {"pieces": ["Let me think.\n\n", "More."] + ["."] * 500, "delay": 0.1}
+    with Terminal(tmp_path, "--model", script(tmp_path, slow, {"hang": True})) as terminal:
+        terminal.type("Well?")
+        terminal.wait("More.")
+        terminal.interrupt()
+        terminal.wait("Broken off")
+        terminal.wait(PROMPT)
+        terminal.type("And?")
+        terminal.wait("thinking")
+        terminal.interrupt()
+        terminal.wait("Broken off")
+        terminal.wait(PROMPT)
+        terminal.type("/exit")
+        assert terminal.end() == 0
+    with Terminal(tmp_path, "--model", script(tmp_path, "Here."), size=(20, 30)) as terminal:
+        terminal.say("你还在吗？" * 12, until="Here.")
+        terminal.interrupt()
+        terminal.wait("again")
+        terminal.interrupt()
+        assert terminal.end() == 0
+    assert messages(tmp_path)[1].startswith("Let me think.")
+    assert messages(tmp_path)[-1] == "Here."
+
+
+def test_the_line_below_the_prompt_tells_all(tmp_path: Path) -> None:
+    """How full the window is, how often it was compacted, what was recalled; as much as fits."""
+    tells = {"PROMPT_TOOLKIT_NO_CPR": ""}
+    with Terminal(tmp_path, "--model", "echo", "--session", "weeks", environ=tells) as terminal:
+        terminal.child.send("\x1b[1;1R")  # where the cursor is: only then there is room for a line below
+        terminal.wait("ctx 0 %")
+        assert "recalled 0 · echo · weeks" in readable(terminal.wait("weeks"))
+        assert terminal.leave() == 0

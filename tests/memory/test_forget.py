@@ -1,0 +1,143 @@
+"""Forgetting: nothing that was made of the words stays, in whatever process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.memory.forget import FORGOTTEN
+from holdfast.messages import Message
+from holdfast.models.base import Prompt
+from holdfast.models.scripted import Scripted
+from holdfast.settings import Embedding, Settings
+from holdfast.store.base import Scope, Select
+from talk import reply, system, user
+
+QUIET = Settings(embedding=Embedding(provider="none"))
+LIMIT = 40_000
+
+
+def opened(path: Path, model: Scripted | None = None) -> Engine:
+    """An engine without a thread."""
+    return Engine.open(path, settings=QUIET, model=model, background=False)
+
+
+def talk(
+    turns: int, *, about: str = "modules", first: str = "We decided: the codename is zebraquartz."
+) -> list[Message]:
+    """A conversation of about 300 tokens a turn that begins with something to forget."""
+    said = [system(), user(first), reply("Noted.")]
+    for turn in range(turns):
+        said += [user(f"Step {turn} of {about}. " + f"detail{turn} " * 40), reply("Done. " + f"change{turn} " * 40)]
+    return said
+
+
+def number(engine: Engine, word: str) -> int:
+    """The archived message that says a word."""
+    rows = engine.memory.store.fetch(Select(kind="message", scope=Scope(session="s")))
+    return int(next(row.id for row in rows if word in row.message.text))
+
+
+def in_records(engine: Engine, word: str) -> bool:
+    """Whether any record of the session says a word."""
+    rows = engine.memory.store.fetch(Select(kind="record", scope=Scope(session="s")))
+    return any(word in json.dumps(row.data) for row in rows)
+
+
+def in_window(engine: Engine, messages: list[Message], word: str) -> bool:
+    """Whether the next window says a word."""
+    window = engine.assemble(messages, session="s", limit=LIMIT)
+    return any(word in message.text for message in window.messages)
+
+
+class TestSummaries:
+    def test_one_that_took_it_over_goes_too(self, tmp_path: Path) -> None:
+        """A later summary says what the first one said: both are emptied, and the message does not come back."""
+        with opened(tmp_path) as engine:
+            said = talk(60)
+            engine.compact(said, session="s", limit=LIMIT)
+            said += talk(40, about="tests", first="Go on.")[1:]
+            second = engine.compact(said, session="s", limit=LIMIT)
+            assert second.summary is not None
+            assert "zebraquartz" in second.summary.told
+            engine.forget(session="s", ids=[number(engine, "zebraquartz")])
+            assert not in_records(engine, "zebraquartz")
+            assert not in_window(engine, said, "zebraquartz")
+            assert in_window(engine, [*said, user("And now?")], FORGOTTEN)
+
+    def test_one_that_quotes_the_request_goes_too(self, tmp_path: Path) -> None:
+        """What the user asked for last stays in the window and is told in the summary as well."""
+        with opened(tmp_path) as engine:
+            said = [*talk(60), user("Now open the walruskey drawer.")]
+            engine.compact(said, session="s", limit=LIMIT)
+            assert in_records(engine, "walruskey")
+            engine.forget(session="s", ids=[number(engine, "walruskey")])
+            assert not in_records(engine, "walruskey")
+
+    def test_what_was_said_after_it_leaves_it_alone(self, tmp_path: Path) -> None:
+        """A summary that cannot know a message is not harmed."""
+        with opened(tmp_path) as engine:
+            said = talk(60)
+            engine.compact(said, session="s", limit=LIMIT)
+            engine.ingest([user("A walruskey.")], session="s")
+            engine.forget(session="s", ids=[number(engine, "walruskey")])
+            assert in_records(engine, "zebraquartz")
+
+
+class TestFacts:
+    @pytest.mark.parametrize("across", [False, True])
+    def test_a_block_that_tells_a_fact_goes_with_it(self, tmp_path: Path, across: bool) -> None:  # noqa: FBT001
+        """The fact is in no record and in no window, though the block was placed to stay."""
+        with opened(tmp_path) as engine:
+            fact = engine.remember("The vault code of the Lisbon office is giraffe", session="s")
+            said = [system(), user("What is the vault code of the Lisbon office?")]
+            assert in_window(engine, said, "giraffe")
+            engine.forget_facts([fact.id], session="s", across=across)
+            assert not in_records(engine, "giraffe")
+            assert not in_window(engine, [*said, reply("Hm."), user("Well?")], "giraffe")
+
+    def test_one_that_is_read_meanwhile_is_not_learned(self, tmp_path: Path) -> None:
+        """A message that is forgotten while a model reads it leaves no fact behind."""
+        with opened(tmp_path) as engine, opened(tmp_path) as other:
+            engine.ingest([user("Remember that the codename is zebraquartz.")], session="s")
+            found = number(engine, "zebraquartz")
+            fact = {"type": "decision", "content": "The codename is zebraquartz", "evidence": [found]}
+
+            def reads(_: Prompt) -> str:
+                other.forget(session="s", ids=[found])
+                return json.dumps({"facts": [fact | {"quote": "the codename is zebraquartz"}]})
+
+            engine.model = Scripted(reads)
+            engine.learn(session="s")
+            engine.work()
+            assert engine.facts(session="s") == []
+
+
+class TestGoingOn:
+    def test_another_process_hears_of_it(self, tmp_path: Path) -> None:
+        """One that had the summary in mind shows it no more."""
+        with opened(tmp_path) as engine, opened(tmp_path) as other:
+            said = talk(60)
+            engine.compact(said, session="s", limit=LIMIT)
+            assert in_window(other, said, "zebraquartz")
+            engine.forget(session="s", ids=[number(engine, "zebraquartz")])
+            assert not in_window(other, [*said, user("Go on.")], "zebraquartz")
+
+    def test_a_client_that_sends_it_again_is_not_blocked(self, tmp_path: Path) -> None:
+        """A session that was forgotten goes on with what is asked now, however long the history that comes along."""
+        with opened(tmp_path) as engine:
+            said = talk(300)
+            engine.assemble(said, session="s", limit=LIMIT)
+            engine.forget(session="s")
+            window = engine.assemble([*said, user("Go on.")], session="s", limit=LIMIT)
+        assert [message.text for message in window.messages] == ["You are careful.", "Go on."]
+
+    def test_what_is_asked_now_is_sent_though_it_was_forgotten_before(self, tmp_path: Path) -> None:
+        """The same words again are a question like any other."""
+        with opened(tmp_path) as engine:
+            engine.assemble([user("Which way?")], session="s", limit=LIMIT)
+            engine.forget(session="s")
+            assert in_window(engine, [user("Which way?")], "Which way?")

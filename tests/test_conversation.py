@@ -1,0 +1,179 @@
+"""What is remembered of a session between two requests, and what other processes do to it meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.errors import CompactionError, StorageError
+from holdfast.memory.memory import Memory
+from holdfast.memory.recall import Recall
+from holdfast.memory.request import Request
+from holdfast.messages import Message
+from holdfast.models.base import Prompt
+from holdfast.models.scripted import Scripted
+from holdfast.settings import Embedding, Pruning, Settings
+from talk import answer, call, reply, results, system, user
+
+QUIET = Settings(embedding=Embedding(provider="none"))
+LIMIT = 40_000
+HOUR = 3_600_000
+
+
+def opened(path: Path, settings: Settings = QUIET) -> Engine:
+    """An engine without a thread."""
+    return Engine.open(path, settings=settings, background=False)
+
+
+def talk(turns: int) -> list[Message]:
+    """A conversation of about 300 tokens a turn."""
+    said = [system(), user("The staging database listens on port 6543."), reply("Noted.")]
+    for turn in range(turns):
+        said += [user(f"Step {turn}. " + f"detail{turn} " * 40), reply("Done. " + f"change{turn} " * 40)]
+    return said
+
+
+def summaries(engine: Engine, messages: list[Message]) -> int:
+    """How many summaries the next window holds."""
+    return [item.kind for item in engine.assemble(messages, session="s", limit=LIMIT).items].count("summary")
+
+
+class TestTwoProcesses:
+    def test_an_edit_in_between_is_not_passed_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What another process records while a window is made is learned, and holds for the next one."""
+        recall = Memory.recall
+        with opened(tmp_path) as engine, opened(tmp_path) as other:
+            said = talk(120)
+            engine.assemble(said, session="s", limit=LIMIT)
+
+            def meanwhile(memory: Memory, request: Request) -> Recall:
+                monkeypatch.setattr(Memory, "recall", recall)
+                other.compact(said, session="s", limit=LIMIT)
+                return recall(memory, request)
+
+            monkeypatch.setattr(Memory, "recall", meanwhile)
+            said.append(user("Which port does the staging database listen on?"))
+            window = engine.assemble(said, session="s", limit=LIMIT)
+            assert [change.kind for change in window.report.changes] == ["recalled"]
+            assert engine.edits(session="s") == other.edits(session="s")
+            assert summaries(engine, [*said, reply("6543"), user("Thanks!")]) == 1
+
+    def test_a_summary_never_hides_what_another_one_tells(self, tmp_path: Path) -> None:
+        """Of two compactions at once the later one gives way: it knows less than what the other took out."""
+        with opened(tmp_path) as engine, opened(tmp_path) as other:
+            said = talk(60)
+            longer = [*said, *talk(30)[1:]]
+
+            def slow(_: Prompt) -> str:
+                if not other.edits(session="s"):
+                    other.compact(longer, session="s", limit=LIMIT)
+                return "## Goal\nRefactor.\n\n## Key facts\nThe port is 6543.\n"
+
+            engine.model = Scripted(slow)
+            with pytest.raises(CompactionError, match="another process"):
+                engine.compact(said, session="s", limit=LIMIT)
+            assert [edit.kind for edit in engine.edits(session="s")].count("compacted") == 1
+
+
+class TestGoingBack:
+    def test_a_summary_of_what_was_taken_back_is_not_shown(self, tmp_path: Path) -> None:
+        """A client that goes back to before a compaction gets its own words, not the summary of what it left."""
+        with opened(tmp_path) as engine:
+            said = talk(60)
+            engine.compact(said, session="s", limit=LIMIT)
+            assert summaries(engine, [*said, user("Go on.")]) == 1
+            back = [*said[:5], user("Something else.")]
+            window = engine.assemble(back, session="s", limit=LIMIT)
+            assert [message.text for message in window.messages] == [message.text for message in back]
+            assert summaries(engine, [*said, user("Go on.")]) == 1
+
+    def test_a_client_that_drops_old_messages_itself_keeps_it(self, tmp_path: Path) -> None:
+        """What stayed at the time of the summary is still sent: so it stands for what is missing."""
+        with opened(tmp_path) as engine:
+            said = talk(60)
+            engine.compact(said, session="s", limit=LIMIT)
+            assert summaries(engine, [*said[:3], *said[-6:], user("Go on.")]) == 1
+            assert summaries(engine, [*said[-6:], user("Go on.")]) == 1
+
+
+class TestPinning:
+    def test_a_result_comes_back_with_its_call(self, tmp_path: Path) -> None:
+        """What was pinned is sent, not only held: a result without its call would be dropped."""
+        said = [
+            system(),
+            user("Look."),
+            reply("", call("c1")),
+            results(answer("c1", "The door is green.")),
+            reply("Seen."),
+        ]
+        said += talk(60)[1:]
+        with opened(tmp_path) as engine:
+            engine.compact(said, session="s", limit=LIMIT)
+            found = engine.search("green door", session="s")[0].message
+            assert engine.pin([found], session="s") == 1
+            window = engine.assemble([*said, user("Go on.")], session="s", limit=LIMIT)
+            assert "The door is green." in str(window.messages)
+            engine.pin([found], session="s", pinned=False)
+            assert not any(item.pinned for item in engine.assemble(said, session="s", limit=LIMIT).items)
+
+
+class TestUndoing:
+    def test_what_came_back_does_not_come_back_again(self, tmp_path: Path) -> None:
+        """A cut is undone once; after a compaction there is nothing to undo."""
+        with opened(tmp_path) as engine:
+            engine.assemble(talk(120), session="s", limit=LIMIT)
+            assert engine.undo_trim(session="s") > 0
+            assert engine.undo_trim(session="s") == 0
+            engine.assemble([*talk(120), user("Go on.")], session="s", limit=LIMIT)
+            assert engine.undo_trim(session="s") > 0
+            engine.assemble(talk(120), session="s", limit=LIMIT)
+            engine.compact(session="s", limit=LIMIT)
+            assert engine.undo_trim(session="s") == 0
+
+
+def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> None:
+    """Where tools leave no room at all, what was trimmed still stays out: not every request is a cut."""
+    said, cuts = [system()], 0
+    for turn in range(50):
+        said.append(user(f"question {turn} about"))
+        with opened(tmp_path) as engine:
+            window = engine.assemble(said, session="s", limit=8_000, overhead=3_300)
+        cuts += [change.kind for change in window.report.changes].count("trimmed")
+        said.append(reply(f"answer {turn} of text"))
+    assert 0 < cuts < 5
+
+
+def test_a_cold_cache_is_known_after_a_restart(tmp_path: Path) -> None:
+    """With `cache-ttl`, what the last request of another process was made long ago is pruned."""
+    cold = Settings(embedding=Embedding(provider="none"), pruning=Pruning(mode="cache-ttl", ttl=timedelta(hours=1)))
+    said = [system(), user("go")]
+    for turn in range(12):
+        said += [
+            reply("Look.", call(f"c{turn}")),
+            results(answer(f"c{turn}", "y " * 6_000)),
+            reply("Seen."),
+            user("Go on."),
+        ]
+    pruned = []
+    for moment in (0, 3 * HOUR):
+        with opened(tmp_path, cold) as engine:
+            engine.memory.clock = partial(int, 1_790_000_000_000 + moment)
+            pruned.append(len(engine.assemble(said, session="s", limit=120_000).report.changes))
+    assert pruned[0] == 0 < pruned[1]
+
+
+def test_without_memory_the_tokens_are_still_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that passes unchanged is counted, so that what follows from its size is right."""
+
+    def full(*_: object) -> list[int]:
+        raise StorageError("the disk is full", path=tmp_path)
+
+    with opened(tmp_path) as engine:
+        monkeypatch.setattr(type(engine.memory.store), "add", full)
+        window = engine.assemble(talk(5), session="s", limit=LIMIT)
+    assert window.report.warnings
+    assert window.report.total_tokens > 1_000
