@@ -14,8 +14,9 @@ from holdfast.context.verify import check
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.memory.block import OPEN
-from holdfast.settings import Embedding, Settings
+from holdfast.settings import Embedding, Pruning, Settings
 from holdfast.store.base import FactRow, Scope
+from talk import answer, call, reply, results, user
 
 QUIET = Settings(embedding=Embedding(provider="none"))
 LIMIT = 40_000
@@ -157,6 +158,34 @@ class TestReport:
         engine.assemble([*talk, said("user", "go on, please")], session="s", limit=LIMIT)
         assert [turn["turn"] for turn in engine.timeline(session="s")] == [1, 2]
         assert engine.timeline(session="other") == []
+
+
+class TestBeyondWhatIsSeen:
+    def test_what_was_pruned_away_is_recalled(self, tmp_path: Path) -> None:
+        """A tool result of which only a stub is left can be recalled where the question is about the rest."""
+        pruned = Settings(
+            embedding=Embedding(provider="none"), pruning=Pruning(mode="aggressive", min_prunable_tool_chars=0)
+        )
+        filler = "".join(f"Nothing of note happened on day {day}, said the log. " for day in range(300))
+        log = f"{filler}The ladder of the gannet is tennag. {filler}"
+        talk = [user("Look."), reply("", call("c0", command="cat log")), results(answer("c0", log))]
+        for number in range(1, 6):
+            talk += [reply("", call(f"c{number}")), results(answer(f"c{number}", f"other {number} " * 2_500))]
+        talk += [reply("Seen."), user("What is the ladder of the gannet?")]
+        with Engine.open(tmp_path, settings=pruned, background=False) as engine:
+            window = engine.assemble(talk, session="s", limit=100_000)
+        assert any(change.kind == "pruned" for change in window.report.changes)
+        assert "tennag" in str(window.render()[-1])
+
+    def test_a_message_that_was_quoted_in_part_can_be_quoted_again(self, engine: Engine) -> None:
+        """What an earlier block shows of a long message does not hide the rest of it."""
+        filler = "".join(f"Nothing of note happened on day {day}, said the log. " for day in range(120))
+        told = f"The anthem of the kestrel is letsrek. {filler}The ladder of the gannet is tennag."
+        engine.ingest([said("assistant", told)], session="s")
+        talk = [said("user", "What is the anthem of the kestrel?")]
+        assert "letsrek" in str(engine.assemble(talk, session="s", limit=100_000).render())
+        talk += [said("assistant", "I see."), said("user", "What is the ladder of the gannet?")]
+        assert "tennag" in str(engine.assemble(talk, session="s", limit=100_000).render()[-1])
 
 
 class TestKeeping:

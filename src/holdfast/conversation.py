@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdfast import formats
 from holdfast.context import edits as editing
-from holdfast.context.edits import Compacted, Edit, Forgotten, Item, ItemKind, Recalled
+from holdfast.context.edits import Compacted, Edit, Forgotten, Item, ItemKind, Pruned, Recalled
 from holdfast.context.settled import Settled
 from holdfast.errors import HoldfastError
 from holdfast.memory import archive
@@ -196,7 +196,7 @@ class Conversation:
         lasting = tuple(item for item in items[len(self.system) :] if item.kind != "recall")
         self._shown = _Shown(lasting, history=len(self.history), edits=edits, limit=limit)
 
-    def whole(self, ids: Sequence[int]) -> tuple[int, ...]:
+    def paired(self, ids: Sequence[int]) -> tuple[int, ...]:
         """These messages with all that they cannot be sent without: a result with its call, and the other way round."""
         wanted = set(ids)
         for unit in units([item.message for item in self.history]):
@@ -205,14 +205,21 @@ class Conversation:
         return tuple(sorted(wanted - {0}))
 
     def quoted(self, items: Sequence[Item]) -> set[int]:
-        """The archived messages that a block in the window quotes."""
+        """The passages that a block in the window quotes."""
         blocks = {item.block.text for item in items if item.block}
+        changes = (edit.change for edit in self.edits)
         return {
             number
-            for edit in self.edits
-            if isinstance(edit.change, Recalled) and edit.change.text in blocks
-            for number in edit.ids
+            for change in changes
+            if isinstance(change, Recalled) and change.text in blocks
+            for number in change.passages
         }
+
+    def seen(self, items: Sequence[Item], new: Sequence[Edit]) -> set[int]:
+        """The archived messages that the window shows whole: of a shortened one, most can only be recalled."""
+        edits = (*self.edits, *new)
+        shortened = {number for edit in edits if isinstance(edit.change, Pruned) for number in edit.ids}
+        return {item.id for item in items} - shortened
 
     def learn_edits(self, memory: Memory) -> None:
         """Read the edits that were recorded since the last time, by whatever process."""

@@ -209,7 +209,15 @@ class Engine(Asking):
             )
         items, new = planned.items, planned.edits
         with turn.guard("recall"):
-            asked = request_of(self.settings, query, scope=talk.scope, now=now, automatic=True, facts=facts)
+            asked = request_of(
+                self.settings,
+                query,
+                scope=talk.scope,
+                now=now,
+                in_window=talk.seen(items, new),
+                automatic=True,
+                facts=facts,
+            )
             placed = self._recall(asked, items, limits, talk=talk, turn=turn)
             items, new = apply(items, placed) if placed else items, (*new, *placed)
         with turn.guard("record"):
@@ -242,13 +250,19 @@ class Engine(Asking):
 
     def _block(self, asked: Request, items: Sequence[Item], *, talk: Conversation, turn: Turn) -> Edit | None:
         """The edit that places the block for a question; None where memory says nothing."""
-        request = replace(asked, in_window={item.id for item in items} | talk.quoted(items))
+        request = replace(asked, quoted=talk.quoted(items))
         turn.recall = self.memory.recall(request)
         if not turn.recall.block and len(request.texts) > 1:  # what was said before may have led away from the question
             turn.recall = self.memory.recall(replace(request, texts=request.texts[-1:]))
-        quoted = sorted({hit.message for hit in turn.recall.hits})
-        position = self.settings.recall.position
-        return place(items, turn.recall.block, position=position, ids=quoted, count=self._count)
+        found = turn.recall
+        return place(
+            items,
+            found.block,
+            position=self.settings.recall.position,
+            ids=sorted({hit.message for hit in found.hits}),
+            passages=[hit.passage for hit in found.hits],
+            count=self._count,
+        )
 
     def _scores(self, query: Sequence[str], talk: Conversation, turn: Turn) -> dict[int, float]:
         """What each message has to do with the question; where memory cannot say, the oldest go first."""
@@ -367,7 +381,7 @@ class Engine(Asking):
         """Keep messages in every window of a session from here on (or no longer); those that had left come back."""
         scope = scope_of(session, whose)
         known = self.memory.pin(ids, scope=scope, pinned=pinned)
-        self._edit(scope, Pinned(on=pinned), self._conversation(scope).whole(ids), reason="asked for")
+        self._edit(scope, Pinned(on=pinned), self._conversation(scope).paired(ids), reason="asked for")
         return known
 
     def undo_trim(self, *, session: str, **whose: str) -> int:

@@ -147,10 +147,14 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag="recalled", tag_field="kind"):
-    """A block was placed: in the message with the number `into`, or in one of its own after the system prompt."""
+    """A block was placed: in the message with the number `into`, or in one of its own after the system prompt.
+
+    `passages` are those that it quotes.
+    """
 
     text: str
     into: int | None = None
+    passages: tuple[int, ...] = ()
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, tag="restored", tag_field="kind"):

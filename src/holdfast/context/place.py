@@ -64,17 +64,18 @@ def place(
     *,
     position: Position,
     ids: Iterable[int] = (),
+    passages: Iterable[int] = (),
     count: TokenCounter = count_text,
 ) -> Edit | None:
     """The edit that puts a block into a window; None where there is no block or no turn of the user to put it into.
 
-    `ids` are the archived messages that the block quotes.
+    `ids` are the archived messages that the block quotes, `passages` what of them.
     """
     newest = _newest(items) if position == "tail" else None
     if not text or (position == "tail" and newest is None):
         return None
     return Edit(
-        change=Recalled(text=text, into=newest.id if newest else None),
+        change=Recalled(text=text, into=newest.id if newest else None, passages=tuple(passages)),
         ids=tuple(ids),
         reason=f"recalled at the {position}",
         tokens_before=0,

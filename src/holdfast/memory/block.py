@@ -41,7 +41,7 @@ OPEN: Final = '<recalled-context source="holdfast">'
 CLOSE: Final = "</recalled-context>"
 
 _MINUTE: Final = 60_000
-_TAG: Final = re.compile(r"<(?=\s*/?\s*(?:recalled-context|knowledge|detail)\b)", re.IGNORECASE)
+_TAG: Final = re.compile(r"<(?=\s*/?\s*(?:recalled-context|(?:knowledge|detail)\b))", re.IGNORECASE)
 _ENDS: Final = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _LINE: Final = rf"(?<=[{_ENDS}])(?:[^\S{_ENDS}]|[\xad\u200b-\u200f\u2060\ufeff])*+"
 _MOMENT: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"

@@ -188,6 +188,8 @@ def _signals(request: Request, evidence: Evidence, embedder: Embedder | None) ->
     visible = request.bounds.within(evidence.visible, columns, now=request.now)
     if request.in_window:
         visible = visible & ~np.isin(columns["message"], np.array(list(request.in_window)))
+    if request.quoted:
+        visible = visible & ~np.isin(np.arange(len(visible)), np.array(list(request.quoted)))
     return Signals(
         columns=columns,
         visible=visible,

@@ -58,6 +58,7 @@ class Request:
         cap: The most tokens the whole block may have, tags and headers included.
         now: The moment of the question, in Unix milliseconds, for "two weeks ago".
         in_window: Archived messages that the model sees anyway.
+        quoted: Passages that it sees in an earlier block.
         gate: How much memory must have to do with the question at least, 0 to 1; None for what was measured.
         knowledge_share: The part of the cap that facts may take; what they leave goes to passages, and back.
         max_facts: The most facts in the block.
@@ -75,6 +76,7 @@ class Request:
     cap: int = 4000
     now: int | None = None
     in_window: Collection[int] = ()
+    quoted: Collection[int] = ()
     gate: float | None = None
     knowledge_share: float = 0.3
     max_facts: int = 10
