@@ -48,7 +48,7 @@ _MOMENT: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"
 _SPEAKER: Final = r"[^\]\n]{1,200}\][^\S\n]"
 _TYPES: Final = "|".join(get_args(FactType))
 _ENTRY: Final = re.compile(
-    rf"{_LINE}(?:(?=\[(?:{_MOMENT}|{_SPEAKER}))|[-*+•–—]\s{{0,9}}+(?=\[(?:{_TYPES})\]))", re.IGNORECASE
+    rf"{_LINE}(?:(?=\[(?:{_MOMENT}|{_SPEAKER}))|[^\w\\{_ENDS}]{{1,120}}?(?=\[(?:{_TYPES})\]))", re.IGNORECASE
 )
 """Where a line of a text begins like an entry of the block. Its first line has an entry's own header before it."""
 _BREAK: Final = re.compile(rf"\s*[{_ENDS}]\s*")
