@@ -224,7 +224,7 @@ class Conversation:
     def learn_edits(self, memory: Memory) -> None:
         """Read the edits that were recorded since the last time, by whatever process."""
         fresh = self._fetched(memory)
-        if self.edits and any(isinstance(edit.change, Forgotten) for edit in fresh):  # words of older ones are gone
+        if any(isinstance(edit.change, Forgotten) for edit in fresh):  # words of older ones are gone
             self.edits, self._last_record, self._shown = [], 0, None
             fresh = self._fetched(memory)
             gone = {number for edit in fresh if isinstance(edit.change, Forgotten) for number in edit.ids}

@@ -14,7 +14,7 @@ from rich.console import Console
 from desk import Desk
 from holdfast.agent.commands import COMMANDS, Done
 from holdfast.agent.loop import Agent
-from holdfast.cli.chat import interruptible
+from holdfast.cli.agent import interruptible
 from holdfast.cli.prompt import WORDS, Commands, Past
 from holdfast.cli.screen import Screen, shortened, status_line
 from holdfast.messages import Text, ToolCall, ToolResult

@@ -37,6 +37,7 @@ class Terminal:
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
             "PROMPT_TOOLKIT_NO_CPR": "1",  # nobody here could tell where the cursor is
+            **{name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")},
             **(environ or {}),
         }
         (folder / "work").mkdir(parents=True, exist_ok=True)

@@ -126,6 +126,14 @@ class TestGoingOn:
             engine.forget(session="s", ids=[number(engine, "zebraquartz")])
             assert not in_window(other, [*said, user("Go on.")], "zebraquartz")
 
+    def test_another_process_that_made_no_edit_hears_of_it_too(self, tmp_path: Path) -> None:
+        """A message that it has seen before leaves its windows."""
+        with opened(tmp_path) as engine, opened(tmp_path) as other:
+            said = talk(1)
+            assert in_window(other, said, "zebraquartz")
+            engine.forget(session="s", ids=[number(engine, "zebraquartz")])
+            assert not in_window(other, [*said, user("Go on.")], "zebraquartz")
+
     def test_a_client_that_sends_it_again_is_not_blocked(self, tmp_path: Path) -> None:
         """A session that was forgotten goes on with what is asked now, however long the history that comes along."""
         with opened(tmp_path) as engine:

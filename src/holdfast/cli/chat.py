@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from holdfast.cli.agent import Options, close, interruptible, open_agent
+
 if TYPE_CHECKING:  # what takes time to load is loaded while the user types
     from holdfast.agent.commands import Done
     from holdfast.agent.loop import Agent, Turn
-    from holdfast.agent.view import View
 
-__all__ = ["Options", "chat", "close", "interruptible", "open_agent"]
+__all__ = ["chat"]
 
-_HELP: Final = """\
-No model is set. Any of these gets you going:
-  export ANTHROPIC_API_KEY=...   (or OPENAI_API_KEY), then `holdfast chat`
-  a local server: `holdfast chat --model ollama/NAME`, or `--model http://localhost:8080/v1#NAME` for llama.cpp
-  no model at all: `holdfast demo` shows what it does; `holdfast chat --model echo` shows what would be sent"""
 _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line · Ctrl-D: leave"
-_KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-4-5", "OPENAI_API_KEY": "openai/gpt-5"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the command line says."""
-
-    model: str | None = None
-    session: str = "main"
-    agent: str = "main"
-    workspace: Path | None = None
-    home: Path | None = None
-    context_tokens: int | None = None
-    yes: bool = False
-    init: bool = False
 
 
 @click.command()
@@ -95,101 +75,6 @@ def _welcome() -> None:
     words = _WELCOME if len(_WELCOME) < os.get_terminal_size().columns else _WELCOME.partition(" · Alt")[0]
     click.echo(words if plain else f"\x1b[2m{words}\x1b[0m", color=True)
     click.echo("› ", nl=False)
-
-
-# --- opening -------------------------------------------------------------------
-
-
-def model_name(options: Options, configured: str | None) -> str:
-    """The model that the options, the settings or the keys in the environment name.
-
-    Raises:
-        ClickException: There is none; the message says how to get one.
-    """
-    found = options.model or configured or next((name for key, name in _KEYS.items() if os.environ.get(key)), None)
-    if found is None:
-        raise click.ClickException(_HELP)
-    return found
-
-
-def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
-    """The agent that the options ask for, on the conversation that it goes on with."""
-    import time  # noqa: PLC0415 - loaded beside the first screen
-    import uuid  # noqa: PLC0415 - as above
-
-    from holdfast import settings as configuration  # noqa: PLC0415 - as above
-    from holdfast.agent.loop import Agent  # noqa: PLC0415 - as above
-    from holdfast.agent.notes import Notes  # noqa: PLC0415 - as above
-    from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415 - as above
-    from holdfast.engine import Engine  # noqa: PLC0415 - as above
-    from holdfast.memory.memory import default_path  # noqa: PLC0415 - as above
-    from holdfast.models import open_model  # noqa: PLC0415 - as above
-
-    known = configuration.load(files=configuration.default_files(), **_overrides(options)).settings
-    model = open_model(model_name(options, known.agent.model), settings=known)
-    summariser = open_model(known.compaction.model, settings=known) if known.compaction.model else None
-    home = (options.home or default_path()).expanduser()
-    root = (options.workspace or Path(known.workspace.path or ".")).expanduser().resolve()
-    sessions = Sessions(
-        home=home,
-        clock=lambda: time.time_ns() // 1_000_000,
-        new_id=lambda: str(uuid.uuid4()),
-        agent=options.agent,
-    )
-    engine = Engine.open(home, settings=known, model=summariser)
-    notes = Notes(root, known, home / f"notes-{options.agent}.db", sessions=sessions.folder)
-    return Agent.open(
-        engine,
-        model,
-        sessions=sessions,
-        key=session_key(options.agent, options.session),
-        root=root,
-        notes=notes,
-        confirm=(lambda _: True) if options.yes else confirm,
-        view=view,
-    )
-
-
-def _overrides(options: Options) -> dict[str, Any]:
-    """What the command line says about settings. A folder that nobody named gets no files that nobody asked for."""
-    named = options.workspace is not None or options.init
-    return {
-        **({"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}),
-        **({} if named else {"workspace": {"skip_bootstrap": True}}),
-    }
-
-
-@contextmanager
-def interruptible(agent: Agent) -> Iterator[None]:
-    """Ctrl-C breaks off what the agent does; the conversation stays whole. A second one leaves.
-
-    Raises:
-        KeyboardInterrupt: There was a second one.
-    """
-    agent.cancel.clear()
-    leaving = False
-
-    def interrupt(*_: object) -> None:
-        nonlocal leaving
-        if agent.cancel.is_set():
-            leaving = True
-            raise KeyboardInterrupt
-        agent.cancel.set()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if leaving:  # a tool took it for the first
-        raise KeyboardInterrupt
-
-
-def close(agent: Agent) -> None:
-    """Let go of everything."""
-    if agent.notes is not None:
-        agent.notes.close()
-    agent.engine.close()
 
 
 # --- without a screen ----------------------------------------------------------

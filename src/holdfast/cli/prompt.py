@@ -100,14 +100,17 @@ class Commands(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
         """The words that may stand here."""
-        typed = document.text_before_cursor
-        name, space, rest = typed.partition(" ")
-        if not typed.startswith("/") or " " in rest or "\n" in typed:
-            return
-        for word in WORDS.get(name, ()) if space else WORDS:
-            if word.startswith(rest if space else name.lower()):
-                follows = " " if WORDS.get(word) or space else ""
-                yield Completion(f"{word}{follows}", start_position=-len(rest if space else name), display=word)
+        name, space, rest = document.text_before_cursor.partition(" ")
+        if not name.startswith("/") or " " in rest or "\n" in name + rest:
+            return ()
+        if space:
+            return _beginning(rest, WORDS.get(name, ()), end=" ")
+        return _beginning(name.lower(), (f"{word} " if words else word for word, words in WORDS.items()))
+
+
+def _beginning(typed: str, words: Iterable[str], *, end: str = "") -> Iterable[Completion]:
+    """The words that begin so."""
+    return [Completion(word + end, start_position=-len(typed)) for word in words if word.startswith(typed)]
 
 
 class Past(History):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.cli.chat import Options, close, interruptible, open_agent
+from holdfast.cli.agent import Options, close, interruptible, open_agent
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:
