@@ -14,6 +14,7 @@ from holdfast.context.verify import check
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.memory.block import OPEN
+from holdfast.messages import Message, Text
 from holdfast.settings import Embedding, Pruning, Settings
 from holdfast.store.base import FactRow, Scope
 from talk import answer, call, reply, results, user
@@ -158,6 +159,14 @@ class TestReport:
         engine.assemble([*talk, said("user", "go on, please")], session="s", limit=LIMIT)
         assert [turn["turn"] for turn in engine.timeline(session="s")] == [1, 2]
         assert engine.timeline(session="other") == []
+
+    def test_a_clock_that_is_absurdly_wrong_blocks_nothing(self, engine: Engine) -> None:
+        """A message from the far future is archived like any other, and questions about dates still work."""
+        engine.ingest(
+            [Message(role="user", parts=(Text(text="The vault word is zanzibar."),), timestamp=10**20)], session="s"
+        )
+        window = engine.assemble([said("user", "What was the vault word in March 2026?")], session="s", limit=LIMIT)
+        assert not window.report.warnings
 
 
 class TestBeyondWhatIsSeen:

@@ -66,6 +66,21 @@ def test_a_provider_that_counts_more_than_we_do_gets_less(tmp_path: Path) -> Non
     assert 3 * count_messages(found.window.messages) <= 60_000
 
 
+def test_a_provider_that_counts_the_reply_too_is_not_taken_for_one_that_miscounts(tmp_path: Path) -> None:
+    """The longest reply may be a part of what the provider says was asked for: then the window need not shrink."""
+    asked: list[int] = []
+
+    def first(prompt: Prompt) -> Answer:
+        asked.append(count_messages(prompt.messages))
+        if len(asked) == 1:
+            raise ModelOverflowError("too long", model="m", limit=60_000, requested=asked[0] + 4_096)
+        return "Fine."
+
+    with opened(tmp_path) as engine:
+        found = ask(engine, [*session(40), user("Go on.")], Ask(session="s", limit=60_000), model=Scripted(first))
+    assert found.window.report.raw_max_tokens == 60_000
+
+
 def test_one_giant_result_is_shortened_at_the_last(tmp_path: Path) -> None:
     """Where there is nothing to compact, the largest tool results shrink until it fits."""
     talk = [user("Read it."), reply("", call("c1")), results(answer("c1", "a line of the log\n" * 9_000))]

@@ -28,6 +28,7 @@ from holdfast.conversation import Conversation, Incoming
 from holdfast.errors import ModelError
 from holdfast.events import Hooks
 from holdfast.learner import jobs, learn
+from holdfast.memory.extract import Extraction
 from holdfast.memory.memory import Memory
 from holdfast.memory.recall import Recall
 from holdfast.memory.request import Request, request_of
@@ -53,7 +54,7 @@ class Engine(Asking):
 
     Args:
         memory: Where everything rests.
-        model: Who tells summaries and reads facts; without one both are done by rule.
+        model: Who tells summaries, and reads facts unless `reader` is set; without one both are done by rule.
         hooks: Who wants to know what happens.
         background: Whether a thread does the work that waits: vectors and facts.
     """
@@ -62,7 +63,8 @@ class Engine(Asking):
         self, memory: Memory, *, model: Model | None = None, hooks: Hooks | None = None, background: bool = False
     ) -> None:
         super().__init__(memory)
-        self.model = model
+        self.model: Model | None = model
+        self.reader: Model | None = None
         self.hooks = hooks or Hooks()
         self._count = _counter(memory.settings)
         self._conversations: dict[Scope, Conversation] = {}
@@ -102,7 +104,10 @@ class Engine(Asking):
     def work(self) -> int:
         """Do all work that waits, here and now; how many passages were embedded and jobs done is returned."""
         done = self.memory.embed()
-        while not self._closing.is_set() and learn(self.memory, self.model, cancel=self._closing) is not None:
+        while (
+            not self._closing.is_set()
+            and learn(self.memory, self.reader or self.model, cancel=self._closing) is not None
+        ):
             done += 1
         return done
 
@@ -111,10 +116,13 @@ class Engine(Asking):
         with alone(self.memory.store.path.with_suffix(".worker")) as mine:
             return mine and self._work_step()
 
+    def _learned(self) -> Extraction | None:
+        return learn(self.memory, self.reader or self.model, cancel=self._closing)
+
     def _work_step(self) -> bool:
         if self.memory.embed(limit=_EMBED_STEP):
             return True
-        found = learn(self.memory, self.model, cancel=self._closing)
+        found = self._learned()
         if found is not None and found.trouble and not self._closing.is_set():
             raise ModelError(found.trouble)
         return found is not None
@@ -273,7 +281,8 @@ class Engine(Asking):
 
     def _remembered(self, talk: Conversation, report: ContextReport, now: int) -> ContextReport:
         """Keep the report, so that any past turn can be shown. One that cannot be kept blocks nothing, and says so."""
-        row = Record(scope=talk.scope, kind=TURN, key=f"{report.turn:08d}", data=report.to_json(), time=now)
+        key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
+        row = Record(scope=talk.scope, kind=TURN, key=key, data=report.to_json(), time=now)
         keeping = Turn()
         with keeping.guard("report"):
             self.memory.store.add([row])
@@ -284,7 +293,7 @@ class Engine(Asking):
         if talk is None:
             talk = Conversation(scope)
             last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
-            talk.turn, talk.last_time = (int(last[-1].key), last[-1].time) if last else (0, None)
+            talk.turn, talk.last_time = (int(last[-1].key[:8]), last[-1].time) if last else (0, None)
         self._conversations[scope] = talk
         while len(self._conversations) > _SESSIONS:
             del self._conversations[next(iter(self._conversations))]

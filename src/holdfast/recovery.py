@@ -92,7 +92,7 @@ def ask(engine: Engine, messages: Sequence[Incoming], request: Ask, *, model: Mo
                 raise _given_up(error, model) from error
             compacted = _compacted(engine, request, limit)
             compactions += compacted
-            limit = _smaller(limit, error, window, again=bool(overflows) or not compacted)
+            limit = _smaller(limit, error, window, reply=request.max_tokens, again=bool(overflows) or not compacted)
             continue
         return Answer(window=window, reply=reply, compactions=tuple(compactions), overflows=overflows)
     raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
@@ -171,11 +171,15 @@ def _compacted(engine: Engine, request: Ask, limit: int) -> list[Compaction]:
     return [done]
 
 
-def _smaller(limit: int, error: ModelOverflowError, window: Window, *, again: bool) -> int:
-    """The limit for the next try: what the provider says it is, and less where it counts more than we do."""
+def _smaller(limit: int, error: ModelOverflowError, window: Window, *, reply: int, again: bool) -> int:
+    """The limit for the next try: what the provider says it is, and less where it counts more than we do.
+
+    Some providers count the longest reply as well.
+    """
     known = min(limit, error.limit) if error.limit else limit
-    if error.requested and error.requested > window.report.total_tokens:
-        return int(known * _MARGIN * window.report.total_tokens / error.requested)
+    ours = window.report.total_tokens + reply
+    if error.requested and error.requested > ours:
+        return int(known * _MARGIN * ours / error.requested)
     return int(known * _SMALLER) if again else known
 
 

@@ -18,7 +18,7 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message, Text
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.retry import Fallback, Retrying
+from holdfast.models.retry import ANEW, Fallback, Retrying
 from holdfast.models.scripted import Scripted
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
@@ -188,3 +188,42 @@ def test_nobody_else_is_asked_after_a_cancellation() -> None:
     with pytest.raises(ModelCancelledError):
         Fallback([Scripted([called_off]), second]).ask(HELLO, cancel=cancel)
     assert second.prompts == []
+
+
+@dataclass
+class Halting:
+    """A model that says something and then fails, until it does not."""
+
+    failures: int
+    name: str = "halting"
+    provider: str = "anthropic"
+    context_tokens: int = 1_000
+
+    def ask(
+        self,
+        _prompt: Prompt,
+        *,
+        timeout: float | None = None,
+        cancel: Event | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Say a word, and fail or end."""
+        del timeout, cancel
+        if on_text is not None:
+            on_text("Well, ")
+        if self.failures:
+            self.failures -= 1
+            raise ModelBusyError("cut off")
+        return Reply(message=Message(role="assistant", parts=(Text(text="Well, "),)))
+
+
+def test_who_listens_hears_that_a_reply_begins_anew() -> None:
+    """What was heard of a reply that broke off is told to count no more, whoever is asked next."""
+    heard: list[str] = []
+    time = Time()
+    Retrying(model=Halting(1), sleep=time.sleep, clock=time).ask(HELLO, on_text=heard.append)
+    assert heard == ["Well, ", ANEW, "Well, "]
+    heard.clear()
+    Fallback([Halting(1), Halting(0)]).ask(HELLO, on_text=heard.append)
+    assert heard == ["Well, ", ANEW, "Well, "]
+    assert Retrying(model=Halting(1), sleep=time.sleep, clock=time).ask(HELLO).text == "Well, "

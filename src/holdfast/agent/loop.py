@@ -14,6 +14,7 @@ from holdfast.errors import ModelCancelledError
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Reply
 from holdfast.models.prices import cost
+from holdfast.models.retry import ANEW
 from holdfast.recovery import Answer, Ask, ask
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_text
@@ -129,9 +130,12 @@ class Agent(Talk):
 
     def _asked(self) -> Answer | None:
         """The model's next answer; None where the user broke it off."""
-        held, said = flush.Held(), []
+        held = flush.Held()
+        said: list[str] = []
 
         def show(piece: str) -> None:
+            if piece == ANEW:
+                said.clear()
             said.append(piece)
             if shown := held.feed(piece):
                 self.view.text(shown)
@@ -151,7 +155,7 @@ class Agent(Talk):
         try:
             answer = ask(self.engine, self.messages(), request, model=self.model)
         except ModelCancelledError:
-            self._broke_off("".join(said))
+            self._broke_off("".join(said).removeprefix(ANEW))
             return None
         if shown := held.end():
             self.view.text(shown)

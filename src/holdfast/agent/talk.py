@@ -56,6 +56,7 @@ class Talk:
     Attributes:
         engine: Its memory.
         model: Who answers.
+        scribe: Who writes notes before a compaction; the same unless set.
         sessions: Where conversations rest.
         opened: The one that goes on.
         root: The workspace.
@@ -80,6 +81,7 @@ class Talk:
     tools: Toolbox = field(default_factory=Toolbox)
     window: Window | None = None
     cancel: Event = field(default_factory=Event)
+    scribe: Model | None = None
     _system: Message | None = None
     _overhead: int = 0
     _read_only_told: bool = False
@@ -366,7 +368,7 @@ class Talk:
         self.view.working("writing notes")
         try:
             window = self._assembled()
-            write_notes(window.messages, prompt, model=self.model, tools=tools, cancel=self.cancel)
+            write_notes(window.messages, prompt, model=self.scribe or self.model, tools=tools, cancel=self.cancel)
         except ModelCancelledError:
             pass  # the user's word, no fault of the model's
         except (ModelError, WindowError) as error:

@@ -67,7 +67,8 @@ def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
 
     known = configuration.load(files=configuration.default_files(), **_overrides(options)).settings
     model = open_model(model_name(options, known.agent.model), settings=known)
-    summariser = open_model(known.compaction.model, settings=known) if known.compaction.model else None
+    named = (known.compaction.model, known.knowledge.model, known.compaction.memory_flush.model)
+    summariser, reader, scribe = (open_model(name, settings=known) if name else None for name in named)
     home = (options.home or default_path()).expanduser()
     root = (options.workspace or Path(known.workspace.path or ".")).expanduser().resolve()
     sessions = Sessions(
@@ -77,8 +78,9 @@ def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
         agent=options.agent,
     )
     engine = Engine.open(home, settings=known, model=summariser)
+    engine.reader = reader
     notes = Notes(root, known, home / f"notes-{options.agent}.db", sessions=sessions.folder)
-    return Agent.open(
+    agent = Agent.open(
         engine,
         model,
         sessions=sessions,
@@ -88,6 +90,8 @@ def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
         confirm=(lambda _: True) if options.yes else confirm,
         view=view,
     )
+    agent.scribe = scribe
+    return agent
 
 
 def _overrides(options: Options) -> dict[str, Any]:

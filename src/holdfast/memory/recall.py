@@ -34,6 +34,8 @@ from holdfast.tokens import count_text
 
 __all__ = ["Hit", "Recall", "Request", "order_of", "question", "recall", "request_of", "search"]
 
+_LATEST: Final = 32_503_680_000_000
+"""The year 3000, in Unix milliseconds."""
 _BATCH: Final = 32
 _KNOWN: Final = 0.6
 """The share of windows that must have a vector; with fewer, those that have none would be at a loss."""
@@ -222,7 +224,7 @@ def _trust(request: Request, embedder: Embedder | None) -> float:
 
 def _dates(request: Request, evidence: Evidence) -> list[tuple[int, int]]:
     times = evidence.columns["time"]
-    known = times[times > 0]
+    known = times[(times > 0) & (times < _LATEST)]  # nobody's clock is that wrong
     if not len(known) or not request.texts:
         return []
     first, last = (datetime.fromtimestamp(int(moment) / 1000, UTC).year for moment in (known.min(), known.max()))

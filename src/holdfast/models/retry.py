@@ -13,7 +13,10 @@ from holdfast.errors import ModelBusyError, ModelCancelledError, ModelError, Mod
 from holdfast.models.base import Model, Prompt, Reply
 from holdfast.models.deadline import Clock, Deadline, check_cancelled
 
-__all__ = ["Fallback", "Retrying", "Sleep"]
+__all__ = ["ANEW", "Fallback", "Retrying", "Sleep"]
+
+ANEW: Final = "\n\n[The reply broke off and begins anew.]\n\n"
+"""What `on_text` is told where a reply that it was told a part of begins again."""
 
 Sleep = Callable[[float, Event | None], None]
 """Waits so many seconds, or until the event is set."""
@@ -30,13 +33,35 @@ def _sleep(seconds: float, cancel: Event | None) -> None:
         cancel.wait(seconds)
 
 
+@dataclass(slots=True)
+class _Heard:
+    """Whoever listens to a reply, and whether anything of it was heard."""
+
+    told: Callable[[str], None] | None
+    anything: bool = False
+
+    @property
+    def listener(self) -> Callable[[str], None] | None:
+        return None if self.told is None else self._hear
+
+    def _hear(self, piece: str) -> None:
+        self.anything = True
+        if self.told is not None:
+            self.told(piece)
+
+    def again(self) -> None:
+        """Say that what was heard counts no more."""
+        if self.anything and self.told is not None:
+            self.told(ANEW)
+        self.anything = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
     """A model that is asked again while it is busy or too slow.
 
     The waits double, less some chance, and are no shorter than the provider asks for. One that would end behind the
-    deadline is not begun: the error comes at once. A reply that broke off begins anew: `on_retry` is the place to
-    take back what `on_text` has shown of it.
+    deadline is not begun: the error comes at once. A reply that broke off begins anew; `on_text` is told so (`ANEW`).
 
     Attributes:
         model: Who is asked.
@@ -86,9 +111,10 @@ class Retrying:
         """Ask, again where that may help, and wait for the whole answer; see `Model.ask`."""
         deadline = Deadline.after(timeout, clock=self.clock)
         failed = 0
+        heard = _Heard(on_text)
         while True:
             try:
-                return self.model.ask(prompt, timeout=self._seconds(deadline), cancel=cancel, on_text=on_text)
+                return self.model.ask(prompt, timeout=self._seconds(deadline), cancel=cancel, on_text=heard.listener)
             except (ModelBusyError, ModelTimeoutError) as error:
                 failed += 1
                 wait = self._wait(failed, error)
@@ -98,6 +124,7 @@ class Retrying:
                     self.on_retry(error, failed, wait)
             self.sleep(wait, cancel)
             check_cancelled(cancel, self.name)
+            heard.again()
 
     def _seconds(self, deadline: Deadline) -> float | None:
         """For the next attempt."""
@@ -157,9 +184,11 @@ class Fallback:
         """
         deadline = Deadline.after(timeout)
         failed: list[ModelError] = []
+        heard = _Heard(on_text)
         for model in self.models:
+            heard.again()
             try:
-                return model.ask(prompt, timeout=deadline.left, cancel=cancel, on_text=on_text)
+                return model.ask(prompt, timeout=deadline.left, cancel=cancel, on_text=heard.listener)
             except (ModelBusyError, ModelTimeoutError, ModelRefusedError) as error:
                 failed.append(error)
             if cancel is not None and cancel.is_set():
