@@ -22,7 +22,6 @@ from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
 from holdfast.context.finish import finish
-from holdfast.context.place import allowance, cleared, place
 from holdfast.context.plan import decide
 from holdfast.conversation import Conversation, Incoming
 from holdfast.errors import ModelError
@@ -30,9 +29,9 @@ from holdfast.events import Hooks
 from holdfast.learner import jobs, learn
 from holdfast.memory.extract import Extraction
 from holdfast.memory.memory import Memory
-from holdfast.memory.recall import Recall
-from holdfast.memory.request import Request, request_of
+from holdfast.memory.request import request_of
 from holdfast.models.base import Model
+from holdfast.recalling import Recalling
 from holdfast.report import ContextReport
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Record, Scope, Select
@@ -43,7 +42,6 @@ from holdfast.worker import Worker, alone
 
 __all__ = ["Engine", "Window"]
 
-_LEAST_BLOCK: Final = 64
 _SESSIONS: Final = 64
 _EMBED_STEP: Final = 64
 """Passages that are embedded in the background at a time."""
@@ -226,7 +224,7 @@ class Engine(Asking):
                 automatic=True,
                 facts=facts,
             )
-            placed = self._recall(asked, items, limits, talk=talk, turn=turn)
+            placed = Recalling(self.memory, talk, turn, self._count).edits(asked, items, limits)
             items, new = apply(items, placed) if placed else items, (*new, *placed)
         with turn.guard("record"):
             known = len(talk.edits) + len(new)
@@ -234,43 +232,6 @@ class Engine(Asking):
             talk.show(items, edits=known, limit=limits.safe_limit)
         talk.last_time = now
         return items, new
-
-    def _recall(
-        self, asked: Request, items: tuple[Item, ...], limits: Budget, *, talk: Conversation, turn: Turn
-    ) -> tuple[Edit, ...]:
-        """The edits that place what memory says beyond what is seen; earlier blocks give way where there is no room."""
-        position = self.settings.recall.position
-        if not self.settings.recall.automatic:
-            turn.recall = Recall(reason="recall.automatic is off")
-            return ()
-        room_made = cleared(items, limits, position=position)
-        bare = apply(items, room_made) if room_made else items
-        room = allowance(items, limits, position=position)
-        most = allowance(bare, limits, position=position) if room_made else room
-        if most < _LEAST_BLOCK or not any(asked.texts):
-            turn.recall = Recall(reason="this question has its block already, or there is no room for one")
-            return ()
-        edit = self._block(replace(asked, cap=most), items, talk=talk, turn=turn)
-        if edit is not None and edit.tokens_after > room:
-            edit = self._block(replace(asked, cap=most), bare, talk=talk, turn=turn)
-            return (*room_made, edit) if edit is not None else ()
-        return () if edit is None else (edit,)
-
-    def _block(self, asked: Request, items: Sequence[Item], *, talk: Conversation, turn: Turn) -> Edit | None:
-        """The edit that places the block for a question; None where memory says nothing."""
-        request = replace(asked, quoted=talk.quoted(items))
-        turn.recall = self.memory.recall(request)
-        if not turn.recall.block and len(request.texts) > 1:  # what was said before may have led away from the question
-            turn.recall = self.memory.recall(replace(request, texts=request.texts[-1:]))
-        found = turn.recall
-        return place(
-            items,
-            found.block,
-            position=self.settings.recall.position,
-            ids=sorted({hit.message for hit in found.hits}),
-            passages=[hit.passage for hit in found.hits],
-            count=self._count,
-        )
 
     def _scores(self, query: Sequence[str], talk: Conversation, turn: Turn) -> dict[int, float]:
         """What each message has to do with the question; where memory cannot say, the oldest go first."""

@@ -1,0 +1,66 @@
+"""The block of a turn: what memory says beyond what is seen, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from holdfast.context.budget import Budget
+from holdfast.context.edits import Edit, Item, apply
+from holdfast.context.place import allowance, cleared, place
+from holdfast.conversation import Conversation
+from holdfast.memory.memory import Memory
+from holdfast.memory.recall import Recall
+from holdfast.memory.request import Request
+from holdfast.tokens import TokenCounter
+from holdfast.turn import Turn
+
+__all__ = ["Recalling"]
+
+_LEAST_BLOCK: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Recalling:
+    """Memory, asked for one turn of a session. What it says, and why where it says nothing, is kept with the turn."""
+
+    memory: Memory
+    talk: Conversation
+    turn: Turn
+    count: TokenCounter
+
+    def edits(self, asked: Request, items: tuple[Item, ...], limits: Budget) -> tuple[Edit, ...]:
+        """The edits that place what memory says beyond what is seen; earlier blocks give way where there is no room."""
+        recall = self.memory.settings.recall
+        if not recall.automatic:
+            self.turn.recall = Recall(reason="recall.automatic is off")
+            return ()
+        room_made = cleared(items, limits, position=recall.position)
+        bare = apply(items, room_made) if room_made else items
+        room = allowance(items, limits, position=recall.position)
+        most = allowance(bare, limits, position=recall.position) if room_made else room
+        if most < _LEAST_BLOCK or not any(asked.texts):
+            self.turn.recall = Recall(reason="this question has its block already, or there is no room for one")
+            return ()
+        edit = self._block(replace(asked, cap=most), items)
+        if edit is not None and edit.tokens_after > room:
+            edit = self._block(replace(asked, cap=most), bare)
+            return (*room_made, edit) if edit is not None else ()
+        return () if edit is None else (edit,)
+
+    def _block(self, asked: Request, items: Sequence[Item]) -> Edit | None:
+        """The edit that places the block for a question; None where memory says nothing."""
+        request = replace(asked, quoted=self.talk.quoted(items))
+        found = self.memory.recall(request)
+        if not found.block and len(request.texts) > 1:  # what was said before may have led away from the question
+            found = self.memory.recall(replace(request, texts=request.texts[-1:]))
+        self.turn.recall = found
+        return place(
+            items,
+            found.block,
+            position=self.memory.settings.recall.position,
+            ids=sorted({hit.message for hit in found.hits}),
+            passages=[hit.passage for hit in found.hits],
+            count=self.count,
+        )
