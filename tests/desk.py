@@ -67,6 +67,7 @@ class Desk:
     now: int = MORNING
     view: Watched = field(default_factory=Watched)
     allow: bool = True
+    memory: Path | None = None
 
     def clock(self) -> int:
         """The time."""
@@ -79,7 +80,7 @@ class Desk:
         numbers = itertools.count(self.now)
         (self.folder / "work").mkdir(exist_ok=True)
         return Agent.open(
-            Engine.open(self.folder / "memory", settings=self.settings, background=False),
+            Engine.open(self.memory or self.folder / "memory", settings=self.settings, background=False),
             model,
             sessions=Sessions(home=self.folder, clock=self.clock, new_id=lambda: f"{next(numbers):032x}"),
             key=session_key(),

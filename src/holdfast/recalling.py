@@ -55,7 +55,8 @@ class Recalling:
         found = self.memory.recall(request)
         if not found.block and len(request.texts) > 1:  # what was said before may have led away from the question
             found = self.memory.recall(replace(request, texts=request.texts[-1:]))
-        self.turn.recall = found
+        chosen = self.memory.settings.embedding.provider == "none"  # what was chosen is no trouble
+        self.turn.recall = replace(found, notes=()) if chosen else found
         return place(
             items,
             found.block,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from holdfast.agent.entry import SessionEntry, due, is_due
 from holdfast.errors import InputError, StorageError
 from holdfast.settings import Settings
+from holdfast.store.base import MessageRow
 from holdfast.transcripts import journal
 from holdfast.transcripts.records import iso_time
 from holdfast.transcripts.session import Session, newest_session
@@ -115,6 +116,16 @@ class Sessions:
         """Every file that a conversation is in: the one that goes on, and those that were put away."""
         files = self.folder.iterdir() if self.folder.is_dir() else ()
         return sorted(file for file in files if f"{file.name}.".startswith(f"{session_id}.jsonl."))
+
+    def forget(self, rows: Iterable[MessageRow]) -> None:
+        """Take the words of archived messages out of the transcripts of whatever conversation they were said in."""
+        said: dict[str, set[str]] = {}
+        for row in rows:
+            if row.message.id:
+                said.setdefault(row.scope.session, set()).add(row.message.id)
+        for session, entries in said.items():
+            for file in self.transcripts(session):
+                Session.open(file).forget(entries)
 
     def due(self, key: str, settings: Settings) -> str:
         """Why `open` would put a conversation away and begin another, if it would: `daily` or `idle`. It is cheap."""

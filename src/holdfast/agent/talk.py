@@ -44,7 +44,6 @@ from holdfast.store.base import MessageRow
 from holdfast.tokens import count_json
 from holdfast.transcripts.context import Context
 from holdfast.transcripts.records import messages_of
-from holdfast.transcripts.session import Session
 
 __all__ = ["Talk"]
 
@@ -235,9 +234,7 @@ class Talk:
         said: dict[str, list[MessageRow]] = {}
         for row in self.engine.get(ids, session=self.session, agent=self.agent):
             said.setdefault(row.scope.session, []).append(row)
-        for session, rows in said.items():
-            for file in self.sessions.transcripts(session):
-                Session.open(file).forget({row.message.id for row in rows if row.message.id})
+        self.sessions.forget(row for rows in said.values() for row in rows)
         self.opened.session.refresh()
         self.history, self.window = self._past(self.opened.session.context()), None
         return sum(

@@ -19,7 +19,7 @@ from holdfast.cli.show import as_data, print_message
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
 from holdfast.memory.recall import Hit
-from holdfast.store.base import FactRow
+from holdfast.store.base import FactRow, Scope, Select
 from holdfast.text import term_spans, terms
 
 __all__ = ["facts", "forget", "get", "import_", "recall", "remember", "search", "stats"]
@@ -187,6 +187,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
         if not yes:
             click.confirm(f"Forget {what} for good?", abort=True, err=True)
+        _forget_in_transcripts(memory, scope, numbers if ids else None, across=across and bool(ids))
         if ids:
             gone = memory.forget(scope=scope, across=across, ids=numbers, fact_ids=chosen)
         else:
@@ -195,6 +196,16 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         emit_json({"forgotten": gone})
     else:
         click.echo(f"{gone} forgotten.")
+
+
+def _forget_in_transcripts(memory: Memory, scope: Scope, numbers: list[int] | None, *, across: bool) -> None:
+    """Take words out of the session files of our own agent as well; those of other agents are theirs."""
+    from holdfast.agent.sessions import Sessions  # noqa: PLC0415 - only for this
+
+    ids = None if numbers is None else tuple(numbers)
+    rows = memory.store.fetch(Select(kind="message", scope=scope, across=across, ids=ids))
+    home = memory.store.path.parent
+    Sessions(home=home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent).forget(rows)
 
 
 def _named(ids: tuple[str, ...], known: list[str]) -> tuple[list[int], list[str]]:

@@ -219,9 +219,7 @@ class Memory:
         if request.seconds is not None:
             self._make_ready(request.scope)
         found = recalling.recall(self.store, request, embedder=self.embedder, timer=self.timer)
-        if self.embedder is not None or self.settings.embedding.provider == "none":
-            return found  # what was chosen is not missing
-        return replace(found, notes=(*self.choice.reasons, *found.notes))
+        return found if self.embedder is not None else replace(found, notes=(*self.choice.reasons, *found.notes))
 
     def _make_ready(self, scope: Scope) -> None:
         """Load the index before the first question with a deadline: that is not the question's fault."""
