@@ -33,6 +33,8 @@ bench: $(STAMP)
 	$(BIN)/holdfast bench read
 	$(BIN)/holdfast bench redaction
 	$(BIN)/holdfast bench store --segments 20000
+	$(BIN)/holdfast bench assemble
+	$(BIN)/holdfast bench chat
 	$(BIN)/holdfast bench crash --kills 500 --minutes 1
 	$(BIN)/holdfast bench fuzz --windows 1000000
 

@@ -34,7 +34,7 @@ _PANELS: Final = (
     _Panel("hybrid query, ms of processor time", {"p50": ("cpu", "query_ms_p50"), "p95": ("cpu", "query_ms_p95")}),
     _Panel("open to first answer, ms of processor time", {"open": ("cpu", "open_ms")}),
     _Panel("memory of the process that asks, MB", {"memory": ("rss_mb",)}),
-    _Panel("import by words, passages per s of processor time", {"import": ("cpu", "build_per_s")}),
+    _Panel("import by words, passages per s", {"import": ("cpu", "build_per_s")}),
 )
 
 
