@@ -139,7 +139,8 @@ class ContextReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON."""
-        return asdict(self)
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast import formats
-from holdfast.context.pairing import MISSING, repair
+from holdfast.bench.fuzz import _Talk
+from holdfast.context.pairing import MISSING, additions, additions_of, repair
 from holdfast.messages import Message, Text, ToolCall, ToolResult, units
 from strategies import WIRE, conversations
 
@@ -83,3 +86,16 @@ def test_words_are_never_lost(talk: list[Message]) -> None:
 def test_messages_of_every_format_are_put_in_order(name: str, data: st.DataObject) -> None:
     """As their readers read them."""
     assert in_order(repair(formats.read(data.draw(WIRE[name]), format=name)).messages)
+
+
+@given(talk=conversations())
+def test_what_may_be_added_to_anything(talk: list[Message]) -> None:
+    """The short way and the long way come to the same in any conversation, however little sense it makes."""
+    assert additions_of(talk) == additions(units(talk))
+
+
+@given(seed=st.integers(min_value=0))
+def test_what_may_be_added_is_counted_the_same_without_grouping(seed: int) -> None:
+    """The short way and the long way come to the same, whatever is broken about a conversation."""
+    talk = _Talk(Random(seed)).conversation()  # noqa: S311 - chance is all it is for
+    assert additions_of(talk) == additions(units(talk))

@@ -12,9 +12,19 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Final, NamedTuple
 
-from holdfast.messages import Message, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult, Unit
+from holdfast.messages import Message, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult, Unit, units
 
-__all__ = ["MISSING", "UNKNOWN", "Repair", "Repaired", "additions", "is_blank", "repair", "says_nothing"]
+__all__ = [
+    "MISSING",
+    "UNKNOWN",
+    "Repair",
+    "Repaired",
+    "additions",
+    "additions_of",
+    "is_blank",
+    "repair",
+    "says_nothing",
+]
 
 MISSING: Final = "[holdfast] The result of this call is missing from the history; this error was inserted in its place."
 """What a synthetic result says."""
@@ -83,6 +93,19 @@ def says_nothing(message: Message) -> bool:
 def additions(grouped: Iterable[Unit]) -> int:
     """The most tokens that may have to be added before units can be sent: missing results, a first word of the user."""
     return _MARGIN + _MISSING_TOKENS * sum(len(unit.pending) for unit in grouped)
+
+
+def additions_of(messages: Sequence[Message]) -> int:
+    """The same for a conversation; where every call is answered before the assistant goes on, without grouping it."""
+    waiting: set[str] = set()
+    for message in messages:
+        if message.role == "assistant" and not waiting:
+            waiting.update(call.id for call in message.calls)
+        elif message.role == "assistant" or message.calls:
+            return additions(units(messages))
+        elif waiting:
+            waiting.difference_update(result.call_id for result in message.results)
+    return additions(units(messages)) if waiting else _MARGIN
 
 
 # --- each message by itself --------------------------------------------------

@@ -7,8 +7,7 @@ from typing import Literal, TypeAlias
 
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, Recalled, Trimmed, newest_turn, tokens
-from holdfast.context.pairing import additions
-from holdfast.messages import units
+from holdfast.context.pairing import additions_of
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_text
 
 __all__ = ["Position", "allowance", "cleared", "place"]
@@ -23,7 +22,7 @@ def allowance(items: Sequence[Item], budget: Budget, *, position: Position) -> i
     It is never above the cap, nor above what is left of the window. At the tail all blocks that are still there
     count together, and a question that has one gets no second: asked again, it is answered the same.
     """
-    left = budget.prompt - tokens(items) - additions(units([item.message for item in items]))
+    left = budget.prompt - tokens(items) - additions_of([item.message for item in items])
     room = min(budget.recall, left)
     if position == "tail":
         if _newest(items) is None or _is_answered(items):

@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, Trimmed, tokens
-from holdfast.context.pairing import additions
+from holdfast.context.pairing import additions, additions_of
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, RedactedThinking, Text, Thinking, Unit, units
 from holdfast.settings import Trim
@@ -35,7 +35,7 @@ class _Span:
 
 def overflows(items: Sequence[Item], budget: Budget, *, settings: Trim) -> bool:
     """Tell whether a window has to be cut: then scores are worth having."""
-    return not _fits(items, units([item.message for item in items]), _usual(budget, settings), budget)
+    return not _fits(items, _usual(budget, settings), budget)
 
 
 def trim(
@@ -61,7 +61,7 @@ def trim(
     spans = _spans(items, grouped, settings.protected_recent)
     must = _cost(span for span in spans if span.protected)
     limit = _fitting(must, (_usual(budget, settings), budget.prompt, budget.ceiling if last_resort else budget.prompt))
-    if _fits(items, grouped, limit, budget):
+    if _fits(items, limit, budget):
         return ()
     relevant = bool(scores) and len(query.strip()) >= settings.min_query_chars
     target = max(limit - int(settings.hysteresis * budget.window), (must + limit) // 2)
@@ -80,10 +80,10 @@ def _usual(budget: Budget, settings: Trim) -> int:
     return budget.safe_limit if settings.enabled else budget.prompt
 
 
-def _fits(items: Sequence[Item], grouped: Sequence[Unit], limit: int, budget: Budget) -> bool:
+def _fits(items: Sequence[Item], limit: int, budget: Budget) -> bool:
     """Tell whether a window fits. Recalled blocks have room of their own beside the limit, as much as one may take."""
     live = min(budget.recall, sum(item.block.tokens for item in items if item.block))
-    total = tokens(items) + additions(grouped)
+    total = tokens(items) + additions_of([item.message for item in items])
     return total - live <= limit and total <= max(limit, budget.prompt)
 
 
