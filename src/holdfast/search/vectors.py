@@ -144,7 +144,7 @@ class Matrix:
         rows = self._rows(seen[:: max(1, len(seen) // SAMPLE)]).astype(np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         known = lengths > 0
-        # einsum, not a product of matrices: for so little the threads of a linear algebra library cost more than they do.
+        # einsum, not a product of matrices: for so little, the threads of linear algebra cost more than they do.
         total = np.einsum("i,ij->j", 1 / lengths[known], rows[known]) if known.any() else None
         mean = None if total is None else total / (np.count_nonzero(known) + FEW_WINDOWS)
         if visible is None:
