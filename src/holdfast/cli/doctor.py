@@ -23,7 +23,7 @@ from holdfast.memory.archive import passages_of
 from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
 from holdfast.settings.trust import REFUSED
-from holdfast.store.check import check
+from holdfast.store.check import Health, check
 from holdfast.store.folder import FolderStore
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
@@ -113,14 +113,18 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
     except HoldfastError as error:
         yield Finding("wrong", str(error))
         return
+    yield from _health(file, health)
+    for note in (*health.notes, *_missing(file, choice, sound=health.sound)):
+        yield Finding("note", note)
+
+
+def _health(file: Path, health: Health) -> Iterator[Finding]:
     counted = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
     yield Finding("ok" if health.sound else "note", f"{file}: {counted or 'empty'}")
     for damage in health.damage:
         yield Finding("wrong", f"{damage}: run `holdfast doctor --repair`")
     for trouble in health.index:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
-    for note in (*health.notes, *_missing(file, choice, sound=health.sound)):
-        yield Finding("note", note)
 
 
 def _folder(path: Path) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ def opens_memory(function: F) -> F:
         click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME."),
         click.option("--project", default="", help="Whose memory: the project."),
         click.option("--agent", default="main", show_default=True, help="Whose memory: the agent."),
-        click.option("--session", default=None, help="Only this session; default all of the agent's."),
+        click.option("--session", default=None, help="Only the session of this name; default all of the agent's."),
     )
     for option in reversed(options):
         function = option(function)

@@ -96,6 +96,11 @@ def _body(part: Part, *, full: bool) -> Styled:
 _STYLES: Final[dict[type, str]] = {Thinking: "italic dim", ToolCall: "bold", ToolResult: "dim", Opaque: "dim"}
 
 
+def _arguments(call: ToolCall) -> str:
+    given = call.arguments
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
 def _words(part: Part) -> str:
     match part:
         case Text() | Thinking():
@@ -103,10 +108,7 @@ def _words(part: Part) -> str:
         case RedactedThinking():
             return "[thinking that only the provider can read]"
         case ToolCall():
-            arguments = (
-                part.arguments if isinstance(part.arguments, str) else json.dumps(part.arguments, ensure_ascii=False)
-            )
-            return f"→ {part.name} {arguments}"
+            return f"→ {part.name} {_arguments(part)}"
         case ToolResult():
             return "\n".join(_words(block) for block in part.content) or "(no output)"
         case Image():

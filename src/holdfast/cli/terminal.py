@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loaded while the user types
 
 __all__ = ["converse"]
 
-_QUESTION: Final = "  Run it? [y]es, [a]lways in this session, [n]o "
+_QUESTION: Final = "  Run it? [y]es, [a]lways in this conversation, [n]o "
 _OPENING: Final = "opening …"
 
 

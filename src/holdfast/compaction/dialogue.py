@@ -24,7 +24,7 @@ _TAG: Final = re.compile(r"<([a-z][a-z0-9]{0,30}[-_][a-z0-9_-]{1,40})(?:\s[^>\n]
 _NOTE: Final = re.compile(
     r"\A\s*(?:Ran `[^\n]{1,2000}`\n|\(no content\)\s*\Z|\[Request interrupted|Caveat: The messages below|"
     r"This is a reminder that your todo list|Your todo list has changed|Note: \S+ was modified, either by|"
-    r"This session is being continued from a previous conversation|# AGENTS\.md instructions for )"
+    r"This \w+ is being continued from a previous conversation|# AGENTS\.md instructions for )"
 )
 _BRACKETED: Final = re.compile(r"\[System note:[^\]]{0,2000}\]\s*")
 _OWN_TAG: Final = re.compile(r"<(?=\s*/?\s*(?:conversation|previous-summary|partial-summary|summary)\b)", re.IGNORECASE)

@@ -71,12 +71,13 @@ def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHi
     frequency = Counter(term for words in said for term in words)
     weights = {term: _rarity(frequency[term], len(rows)) for term in asked}
     total = sum(weights.values()) or 1.0
-    hits: list[FactHit] = []
-    for row, words in zip(rows, said, strict=True):
-        matched = asked.keys() & words
-        score = sum(weights[term] for term in matched) / total
-        if row.pinned or (matched and score >= _least(len(asked))) or is_asked(row.subject, row.slot, question=query):
-            hits.append(FactHit(fact=row, score=score))
+    scores = [sum(weights[term] for term in asked.keys() & words) / total for words in said]
+    least = _least(len(asked))
+    hits = [
+        FactHit(fact=row, score=score)
+        for row, score in zip(rows, scores, strict=True)
+        if row.pinned or 0 < score >= least or is_asked(row.subject, row.slot, question=query)
+    ]
     return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
 
 

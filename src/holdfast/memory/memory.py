@@ -165,7 +165,7 @@ class Memory:
         fact_ids: Sequence[str] | None = None,
         across: bool = False,
     ) -> int:
-        """Forget messages, facts and what was made of them for good; with neither named, all of this session."""
+        """Forget messages, facts and what was made of them for good; with neither named, all of the scope."""
         return forgetting.forget(self.store, scope=scope, ids=ids, fact_ids=fact_ids, across=across)
 
     # --- reading -----------------------------------------------------------------

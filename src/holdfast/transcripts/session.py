@@ -306,7 +306,7 @@ class Session:
 
     def _require(self, entry_id: str) -> str:
         if entry_id not in self._log.tree:
-            raise TranscriptError(f"there is no entry {entry_id!r} in this session", path=self.file)
+            raise TranscriptError(f"there is no entry {entry_id!r} in the file", path=self.file)
         return entry_id
 
 

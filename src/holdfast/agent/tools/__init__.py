@@ -15,6 +15,7 @@ from holdfast.agent.tools.notes import note_tools
 from holdfast.agent.tools.offer import Answer, Arguments, Offer, offer
 from holdfast.agent.tools.toolbox import Keep, Toolbox, called_off
 from holdfast.engine import Engine
+from holdfast.settings import Settings
 
 __all__ = [
     "Answer",
@@ -52,18 +53,30 @@ def agent_tools(
         confirm: Asks the user before a command runs; without it there is no shell.
         agent: Whose memory it is.
     """
-    settings = engine.settings
-    access = settings.workspace.access
-    offers: tuple[Offer, ...] = () if access == "none" else file_tools(bounds)
-    if confirm is not None and access == "rw" and bounds.writable:
-        offers += (bash_tool(bounds.root, confirm=confirm),)
-    family = settings.slots.memory in _FAMILIES
-    if family and notes is not None and settings.memory_search.enabled and access != "none":
-        offers += note_tools(notes)
-    if family and settings.long_term.enabled:
-        offers += memory_tools(Memories(engine, agent))
-    offers += (archive_tool(engine, session=session, agent=agent),)
+    offers = (
+        *_workspace_tools(bounds, engine.settings, confirm),
+        *_memory_tools(engine, notes, agent),
+        archive_tool(engine, session=session, agent=agent),
+    )
     return Toolbox(offers=offers, keep=keeper(engine, session=session, agent=agent))
+
+
+def _workspace_tools(bounds: Bounds, settings: Settings, confirm: Confirm | None) -> tuple[Offer, ...]:
+    access = settings.workspace.access
+    files = () if access == "none" else file_tools(bounds)
+    may_run = confirm is not None and access == "rw" and bounds.writable
+    return (*files, bash_tool(bounds.root, confirm=confirm)) if confirm and may_run else files
+
+
+def _memory_tools(engine: Engine, notes: Notes | None, agent: str) -> tuple[Offer, ...]:
+    settings = engine.settings
+    if settings.slots.memory not in _FAMILIES:
+        return ()
+    searched = notes is not None and settings.memory_search.enabled and settings.workspace.access != "none"
+    return (
+        *(note_tools(notes) if notes is not None and searched else ()),
+        *(memory_tools(Memories(engine, agent)) if settings.long_term.enabled else ()),
+    )
 
 
 def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
