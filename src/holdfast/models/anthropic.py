@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Event
 from typing import Any, Final
 
-from holdfast.context.windows import context_tokens
 from holdfast.errors import MissingExtraError
 from holdfast.formats import render_request
 from holdfast.formats.anthropic import read_block, read_usage
 from holdfast.formats.wire import Json, decode_arguments, kind_of, object_arguments
 from holdfast.messages import Message, Part, Text, ToolCall
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.vendor import Vendor, ask, plain, replied, tls
+from holdfast.models.vendor import Vendor, VendorModel, plain, replied, tls
 
 __all__ = ["AnthropicModel", "request_body"]
 
@@ -31,7 +29,7 @@ _STOPS: Final = {
 _OPTIONAL: Final = {"output_config": re.compile(r"output_(?:config|format)|schema|structured", re.IGNORECASE)}
 
 
-class AnthropicModel:
+class AnthropicModel(VendorModel):
     """A model of Anthropic, or of whoever speaks its Messages API.
 
     Args:
@@ -60,7 +58,8 @@ class AnthropicModel:
             import httpx2  # noqa: PLC0415 - comes with it
         except ImportError:
             raise MissingExtraError("a model of Anthropic", extra="anthropic") from None
-        self._model = model
+        self._model, self._provider = model, _PROVIDER
+        self._name = f"anthropic/{model}"
         self._context_tokens = context_tokens
         self._caching = caching
         self._extra = dict(extra or {})
@@ -90,37 +89,12 @@ class AnthropicModel:
             optional=_OPTIONAL,
         )
 
-    @property
-    def name(self) -> str:
-        """What a user calls it by."""
-        return f"anthropic/{self._model}"
-
-    @property
-    def provider(self) -> str:
-        """Whose rules its windows keep."""
-        return _PROVIDER
-
-    @property
-    def context_tokens(self) -> int:
-        """How many tokens its window holds."""
-        return context_tokens(self._model, override=self._context_tokens)
-
-    def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Reply:
-        """Ask, and wait for the whole answer; see `Model.ask`."""
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
         body = request_body(prompt, model=self._model, caching=self._caching)
         if prompt.schema is not None:
             schema = self._schema(dict(prompt.schema))
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-        if self._extra:
-            body["extra_body"] = self._extra
-        return ask(self._vendor, body, timeout=timeout, cancel=cancel, on_text=on_text)
+        return body
 
 
 # --- what goes out -----------------------------------------------------------

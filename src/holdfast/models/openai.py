@@ -7,16 +7,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Event
 from typing import Any, Final
 
-from holdfast.context.windows import context_tokens
 from holdfast.formats import read, render_request
 from holdfast.formats.openai_chat import read_usage
 from holdfast.formats.wire import Json, encode_arguments
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.openai_client import OWN_URL, connected, is_strict
-from holdfast.models.vendor import ask, replied
+from holdfast.models.vendor import VendorModel, replied
 
 __all__ = ["OpenAIModel", "request_body"]
 
@@ -39,7 +37,7 @@ def _new_id() -> str:
     return f"call_{uuid.uuid4().hex[:24]}"
 
 
-class OpenAIModel:
+class OpenAIModel(VendorModel):
     """A model behind an endpoint that speaks Chat Completions.
 
     Args:
@@ -63,7 +61,7 @@ class OpenAIModel:
         extra: Mapping[str, Any] | None = None,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
-        self._model = model
+        self._model, self._provider = model, _PROVIDER
         self._name = name or f"openai/{model}"
         self._own = base_url is None or base_url.rstrip("/") == OWN_URL
         self._context_tokens = context_tokens
@@ -77,34 +75,8 @@ class OpenAIModel:
             base_url=base_url,
         )
 
-    @property
-    def name(self) -> str:
-        """What a user calls it by."""
-        return self._name
-
-    @property
-    def provider(self) -> str:
-        """Whose rules its windows keep."""
-        return _PROVIDER
-
-    @property
-    def context_tokens(self) -> int:
-        """How many tokens its window holds."""
-        return context_tokens(self._model, override=self._context_tokens)
-
-    def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Reply:
-        """Ask, and wait for the whole answer; see `Model.ask`."""
-        body = request_body(prompt, model=self._model, own=self._own)
-        if self._extra:
-            body["extra_body"] = self._extra
-        return ask(self._vendor, body, timeout=timeout, cancel=cancel, on_text=on_text)
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
+        return request_body(prompt, model=self._model, own=self._own)
 
 
 # --- what goes out -----------------------------------------------------------

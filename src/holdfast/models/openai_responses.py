@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from threading import Event
+from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.context.windows import context_tokens
 from holdfast.formats import read, render_request
 from holdfast.formats.wire import Json, number
 from holdfast.messages import Message, Part, RedactedThinking, Text, Usage
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.openai_client import connected, is_strict
-from holdfast.models.vendor import ask, replied
+from holdfast.models.vendor import VendorModel, replied
 
 __all__ = ["ResponsesModel", "request_body"]
 
@@ -26,7 +24,7 @@ _OPTIONAL: Final = {
 _ENDINGS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
-class ResponsesModel:
+class ResponsesModel(VendorModel):
     """A model behind an endpoint that speaks OpenAI's Responses.
 
     Args:
@@ -48,7 +46,7 @@ class ResponsesModel:
         context_tokens: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        self._model = model
+        self._model, self._provider = model, _PROVIDER
         self._name = name or f"openai-responses/{model}"
         self._context_tokens = context_tokens
         self._extra = dict(extra or {})
@@ -61,34 +59,8 @@ class ResponsesModel:
             base_url=base_url,
         )
 
-    @property
-    def name(self) -> str:
-        """What a user calls it by."""
-        return self._name
-
-    @property
-    def provider(self) -> str:
-        """Whose rules its windows keep."""
-        return _PROVIDER
-
-    @property
-    def context_tokens(self) -> int:
-        """How many tokens its window holds."""
-        return context_tokens(self._model, override=self._context_tokens)
-
-    def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Reply:
-        """Ask, and wait for the whole answer; see `Model.ask`."""
-        body = request_body(prompt, model=self._model)
-        if self._extra:
-            body["extra_body"] = self._extra
-        return ask(self._vendor, body, timeout=timeout, cancel=cancel, on_text=on_text)
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
+        return request_body(prompt, model=self._model)
 
 
 def request_body(prompt: Prompt, *, model: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from functools import cache
 from threading import Event
 from typing import Any, Final, Protocol
 
+from holdfast.context.windows import context_tokens
 from holdfast.errors import (
     FormatError,
     ModelBusyError,
@@ -23,12 +24,12 @@ from holdfast.errors import (
 )
 from holdfast.formats.wire import Json
 from holdfast.messages import Message
-from holdfast.models.base import Reply
+from holdfast.models.base import Prompt, Reply
 from holdfast.models.call import stream
 from holdfast.models.deadline import Deadline
 from holdfast.models.failures import failure
 
-__all__ = ["Draft", "Vendor", "ask", "plain", "replied", "tls"]
+__all__ = ["Draft", "Vendor", "VendorModel", "ask", "plain", "replied", "tls"]
 
 _REFUSALS: Final = frozenset({400, 404, 415, 422, 501})
 _FULL: Final = "model_context_window_exceeded"
@@ -65,6 +66,49 @@ class Vendor:
     broken: tuple[type[Exception], ...]
     refusals: tuple[type[Exception], ...]
     optional: Mapping[str, re.Pattern[str]]
+
+
+class VendorModel:
+    """A model behind an SDK: what all of them say of themselves. Those that follow differ in the bodies they send."""
+
+    _name: str
+    _provider: str
+    _model: str
+    _context_tokens: int | None
+    _vendor: Vendor
+    _extra: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What a user calls it by."""
+        return self._name
+
+    @property
+    def provider(self) -> str:
+        """Whose rules its windows keep."""
+        return self._provider
+
+    @property
+    def context_tokens(self) -> int:
+        """How many tokens its window holds."""
+        return context_tokens(self._model, override=self._context_tokens)
+
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: float | None = None,
+        cancel: Event | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Ask, and wait for the whole answer; see `Model.ask`."""
+        body = self._body(prompt)
+        if self._extra:
+            body["extra_body"] = self._extra
+        return ask(self._vendor, body, timeout=timeout, cancel=cancel, on_text=on_text)
+
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
+        raise NotImplementedError
 
 
 def ask(
