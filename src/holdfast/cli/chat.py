@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from holdfast.cli.agent import Options, close, interruptible, open_agent
+from holdfast.cli.keys import silent
 
 if TYPE_CHECKING:  # what takes time to load is loaded while the user types
     from holdfast.agent.commands import Done
@@ -44,29 +43,11 @@ def chat(*, plain: bool, said: str | None, as_json: bool, **options: Any) -> Non
     if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
         _lines(given)
         return
-    with _silent_keys():
+    with silent():
         _welcome()
         from holdfast.cli.terminal import converse  # noqa: PLC0415 - the first screen does not wait for it
 
         converse(given)
-
-
-@contextmanager
-def _silent_keys() -> Iterator[None]:
-    """What is typed while no prompt is there, such as during an answer, waits for the next one and is not shown."""
-    try:
-        import termios  # noqa: PLC0415 - not every system has it
-    except ImportError:
-        yield
-        return
-    before = termios.tcgetattr(sys.stdin)
-    silent = termios.tcgetattr(sys.stdin)
-    silent[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _welcome() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from holdfast.cli.agent import Options, close, interruptible, open_agent
+from holdfast.cli.keys import audible
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:
@@ -48,7 +49,8 @@ def converse(options: Options) -> None:
                 break
     finally:
         if opening.agent is not None:
-            close(opening.agent)
+            with audible():
+                close(opening.agent)
 
 
 # --- opening ---------------------------------------------------------------------
@@ -169,10 +171,11 @@ def _read(session: PromptSession[str], opening: _Opening) -> str | None:
 
 def _heard(opening: _Opening, line: str) -> bool:
     """Do or say a line, and tell whether the conversation is over."""
-    agent, screen = opening.ready()
+    with audible():
+        agent, screen = opening.ready()
     from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded by now
 
-    with interruptible(agent):
+    with interruptible(agent), audible():
         screen.begin()
         try:
             if is_command(line):
