@@ -36,10 +36,13 @@ class MemoryIndex:
 
     def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
         """The posting list of each term, with its weight; empty for a term that stands nowhere."""
-        numbers = term_ids(list(terms)).tolist()
-        return [(self._postings(number), weight) for number, weight in zip(numbers, terms.values(), strict=True)]
+        numbers = term_ids(list(terms))
+        runs = [*self._runs, self._pending.lists(numbers, self.columns)]
+        return [
+            (self._postings(number, runs), weight)
+            for number, weight in zip(numbers.tolist(), terms.values(), strict=True)
+        ]
 
-    def _postings(self, term: int) -> Postings:
-        lists = [*(run.of(term) for run in self._runs), self._pending.postings(term, self.columns)]
-        windows, counts = map(np.concatenate, zip(*lists, strict=True))
+    def _postings(self, term: int, runs: Iterable[Lists]) -> Postings:
+        windows, counts = map(np.concatenate, zip(*(run.of(term) for run in runs), strict=True))
         return Postings.of((windows, counts), self.columns)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.search.columns import Columns
-from holdfast.search.postings import Occurrences
+from holdfast.search.postings import Lists, gather
 
 __all__ = ["Pending", "Terms"]
 
@@ -47,8 +47,8 @@ class Pending:
             self._gathered = windows, np.concatenate(self._terms or [np.zeros(0, np.int64)])
         return self._gathered
 
-    def postings(self, term: int, columns: Columns) -> Occurrences:
-        """The posting list of a term."""
-        windows, terms = self.gathered(columns)
-        hits, counts = np.unique(windows[terms == term], return_counts=True)
-        return hits, np.minimum(counts, 255).astype(np.uint8)
+    def lists(self, terms: Terms, columns: Columns) -> Lists:
+        """The posting lists of these terms: all occurrences are looked through once."""
+        windows, all_terms = self.gathered(columns)
+        hits = np.flatnonzero(np.isin(all_terms, terms))
+        return gather(windows[hits], all_terms[hits])

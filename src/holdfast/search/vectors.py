@@ -61,6 +61,7 @@ class Matrix:
         self.dimension = dimension
         self._many = many
         self._pages: dict[int, Bytes] = {}
+        self._lengths: dict[int, Floats] = {}
         self._rough: dict[int, Bytes] = {}
         self._known_mean: tuple[int, Floats | None] = (-1, None)
 
@@ -72,6 +73,7 @@ class Matrix:
             if number not in self._pages:
                 self._pages[number] = np.zeros((PAGE, self.dimension), np.int8)
             part = rows[: PAGE - offset]
+            self._lengths.pop(number, None)
             self._rough.pop(number, None)
             self._pages[number][offset : offset + len(part)] = part
             first, rows = first + len(part), rows[len(part) :]
@@ -90,16 +92,26 @@ class Matrix:
 
     def _cosine_of_all(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         alike = np.zeros(windows, np.float32)
+        length = np.float32(np.linalg.norm(wanted.astype(np.float32)))
         for number, page in self._pages.items():
             part = alike[number * PAGE : (number + 1) * PAGE]
+            rows, lengths = page[: len(part)], self._lengths_of(number)[: len(part)] * length
             seen = None if visible is None else visible[number * PAGE : (number + 1) * PAGE]
-            if seen is None:
-                part[:] = _cosine(wanted, page[: len(part)])
-            elif np.count_nonzero(seen) < FEW * len(part):
-                part[seen] = _cosine(wanted, page[: len(part)][seen])
+            if seen is not None and np.count_nonzero(seen) < FEW * len(part):
+                part[seen] = _products(wanted, rows[seen]) / lengths[seen]
             else:
-                part[:] = _cosine(wanted, page[: len(part)]) * seen
+                np.divide(_products(wanted, rows), lengths, out=part)
+                if seen is not None:
+                    part *= seen
         return alike
+
+    def _lengths_of(self, number: int) -> Floats:
+        """The lengths of a page's vectors, 1 at least: reckoned once, where every question needs them."""
+        if number not in self._lengths:
+            page = self._pages[number]
+            squares = np.asarray(simsimd.sqeuclidean(page, np.zeros_like(page)), np.float32)
+            self._lengths[number] = np.sqrt(np.maximum(squares, 1))
+        return self._lengths[number]
 
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare groups first, then every window of the best groups."""
@@ -168,6 +180,14 @@ def _grouped(page: Bytes) -> Bytes:
     for place in range(2, GROUP):
         grouped += quarters[place::GROUP]
     return grouped
+
+
+def _products(wanted: Bytes, rows: Bytes) -> Floats:
+    """The product of a vector with each row."""
+    if not len(rows):
+        return np.zeros(0, np.float32)
+    found: Floats = np.asarray(simsimd.cdist(wanted, rows, "dot", out_dtype="f32"))[0]
+    return found
 
 
 def _cosine(wanted: Bytes, rows: Bytes) -> Floats:

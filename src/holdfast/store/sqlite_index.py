@@ -112,8 +112,10 @@ class Index:
 
         In a large store only those terms are read that tell most and can be looked at in time.
         """
-        weights = dict(zip(term_ids(list(terms)).tolist(), terms.values(), strict=True))
-        fresh = {term: Postings.of(self._pending.postings(term, self.columns), self.columns) for term in weights}
+        numbers = term_ids(list(terms))
+        weights = dict(zip(numbers.tolist(), terms.values(), strict=True))
+        pending = self._pending.lists(numbers, self.columns)
+        fresh = {term: Postings.of(pending.of(term), self.columns) for term in weights}
         cheap = len(weights) * self.columns.windows <= MOST_POSTINGS
         longest = EVERYTHING if cheap else PAGE
         sought = {
