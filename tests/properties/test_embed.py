@@ -20,7 +20,9 @@ from holdfast.search.embed import CachedEmbedder, Embedder, HashEmbedder, Remote
 from holdfast.search.embed.base import batches
 from holdfast.search.embed.weights import read_weights
 
-unhurried = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+unhurried = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
 ANY = st.text(alphabet=st.characters(exclude_categories=()), max_size=40)
 SAID = st.lists(st.sampled_from([*WORDS, "Cat", "😀", "한국", "\ud800", "\ud83d\ude00", "\x00", "…"])).map(" ".join)

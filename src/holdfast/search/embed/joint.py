@@ -41,5 +41,6 @@ class JointEmbedder:
         """The models' vectors side by side, at length 1. A model that has no vector for a text adds nothing to it."""
         parts = [embedder.embed(texts, kind=kind) for embedder in self._embedders]
         known = np.stack([part.any(axis=1) for part in parts]).sum(axis=0)
-        rows: Floats = (np.concatenate(parts, axis=1) / np.sqrt(np.maximum(known, 1))[:, None]).astype(np.float32)
+        rows: Floats = np.concatenate(parts, axis=1, dtype=np.float32)
+        rows /= np.sqrt(np.maximum(known, 1))[:, None]
         return rows

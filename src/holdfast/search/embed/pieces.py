@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache, partial
+from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from holdfast.errors import EmbeddingError, MissingExtraError
+from holdfast.search.embed.chunks import Tokenize, by_chunks
+from holdfast.search.embed.weights import Ints
 
 __all__ = ["Tokenize", "longest_pieces", "open_tokenizer", "tokenizer_ids"]
 
-Tokenize: TypeAlias = Callable[[str], Sequence[int]]
+TEXTS_BEFORE_CHUNKS: Final = 128
+"""So many texts are encoded as they are: to learn how they may be cut takes as long as hundreds of them."""
 
 _WORD: Final = re.compile(r"\w+")
 _WORD_START: Final = "▁"
@@ -42,11 +46,20 @@ def tokenizer_ids(path: Path, *, extra: str) -> Tokenize:
     tokenizer = open_tokenizer(path, provider="static", extra=extra)
     unknown = _unknown(tokenizer, path)
 
-    def tokenize(text: str) -> Sequence[int]:
+    def encode(text: str) -> Sequence[int]:
         # One by one in this thread: a batch would start threads that a later fork warns about, and
         # switching them off is possible for the whole process only.
         ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         return ids if unknown not in ids else [token for token in ids if token != unknown]
+
+    @cache
+    def chunked() -> Tokenize:
+        return by_chunks(encode, json.loads(tokenizer.to_str()))
+
+    texts = count()
+
+    def tokenize(text: str) -> Sequence[int] | Ints:
+        return encode(text) if next(texts) < TEXTS_BEFORE_CHUNKS else chunked()(text)
 
     return tokenize
 

@@ -135,7 +135,7 @@ class StaticEmbedder:
 
     def tokens(self, text: str) -> Ints:
         """The tokens of a text that have a vector, the first 1,024."""
-        ids = np.array(self._tokenize(clean(text)[:LONGEST_CHARS]), np.int64)
+        ids = np.asarray(self._tokenize(clean(text)[:LONGEST_CHARS]), np.int64)
         return ids[ids < self.weights.tokens][:LONGEST_TOKENS]
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:  # noqa: ARG002 - questions and passages are one

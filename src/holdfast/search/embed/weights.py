@@ -51,7 +51,7 @@ class Weights:
 
     def total(self, tokens: Ints) -> Floats:
         """The sum of the vectors of some tokens. One text at a time: that stays in the processor's cache."""
-        vectors = self.table[tokens if self.rows is None else self.rows[tokens]]
+        vectors = self.table.take(tokens if self.rows is None else self.rows[tokens], axis=0)
         wide = np.asarray(vectors, np.float32)
         total: Floats = wide.sum(axis=0) if self.scale is None else self.scale[tokens] @ wide
         return total
