@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.search.bm25 import score
+from holdfast.search.bm25 import Corpus, score
 from holdfast.search.columns import Columns, PassageRow
 from holdfast.search.fuse import Signals
 from holdfast.search.postings import Postings, gather, term_id
@@ -57,5 +57,5 @@ def signals(
     asked = Counter(terms(question))
     postings = [(Postings.of(lists.of(term_id(term)), columns), float(weight)) for term, weight in asked.items()]
     vectors = None if cosine is None else np.array(cosine, np.float32)
-    keywords = score(postings, columns, visible=visible)
+    keywords = score(postings, Corpus.of(columns, visible))
     return Signals(columns=columns, visible=visible, keywords=keywords, cosine=vectors, **more)

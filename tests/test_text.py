@@ -48,6 +48,19 @@ class TestWords:
         assert len(terms("हिन्दी में")) == 2
         assert len(terms("שָׁלוֹם مَرْحَبًا")) == 2
 
+    @pytest.mark.parametrize(
+        "sign", ["\u2014", "\u2026", "\u201c", "\u2192", "\U0001f600", "\u200d", "\ud800", "\u00a0", "\x1f"]
+    )
+    def test_signs_part_words_and_say_nothing(self, sign: str) -> None:
+        """A dash, a quote or an emoji counts as a blank, in any script."""
+        for left, right in (("caches", "a.b-c/"), ("caf\u00e9", "./x"), ("\u8bc1\u4e66", "\u5230\u671f")):
+            assert terms(f"{left}{sign}{right}") == terms(left) + terms(right) == terms(f"{left} {right}")
+
+    def test_separators_count_inside_of_words_only(self) -> None:
+        """A full stop at the end of a sentence is no part of its last word."""
+        assert terms("-see src/a_b.py.") == terms("see src/a_b.py") == ["see", "src/a_b.py", "src", "py"]
+        assert terms("x1..y2 .-x1-/y2") == terms("x1 y2 x1 y2")
+
     def test_separators_alone_are_no_terms(self) -> None:
         """Rules and underlines say nothing."""
         assert terms("_ __ --- ... /// .-/_ ` ~ 。、「」・") == []
@@ -237,12 +250,20 @@ class TestHostileInput:
 
         assert expand_cache_size() == before
 
+    def test_a_full_memory_of_words_starts_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many words there are, few are remembered, and all have their terms."""
+        monkeypatch.setattr("holdfast.text._REMEMBERED", 10)
+        words = [f"zq{number}x" for number in range(50)]
+
+        assert terms(" ".join(words)) == [term for word in words for term in expand(word)]
+        assert expand_cache_size() <= 10
+
 
 def expand_cache_size() -> int:
     """How many tokens are remembered."""
     from holdfast import text  # noqa: PLC0415
 
-    return text._expanded.cache_info().currsize
+    return len(text._EXPANSIONS)
 
 
 class TestHeadAndTail:

@@ -47,27 +47,31 @@ _MARKS: Final = (
 )
 _WORD: Final = rf"[^\W{_UNSEGMENTED}]+(?:[{_MARKS}]+[^\W{_UNSEGMENTED}]*)*"
 _TOKEN: Final = re.compile(rf"[{_UNSEGMENTED}]+|{_WORD}(?:[.\-/\uff0e\uff0d\uff0f]{_WORD})*")
-_ASCII_TOKEN: Final = re.compile(r"\w+(?:[.\-/]\w+)*", re.ASCII)  # what the pattern above finds in plain ASCII
+# What no token holds.
+_SIGNS: Final = re.compile(rf"[^\x00-\x7f\w{_UNSEGMENTED}{_MARKS}\uff0e\uff0d\uff0f]+")
+_ASCII_BLANKED: Final = re.sub(r"[^\w.\-/]", " ", "".join(map(chr, range(128))))
 _UNSEGMENTED_CHARACTER: Final = re.compile(rf"[{_UNSEGMENTED}]")
+_ONE_HUMP: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _HUMP: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SEPARATOR: Final = re.compile(r"[._\-/]+")
 _CYRILLIC: Final = re.compile("[\u0400-\u04ff]")
 
 _LONGEST_TERM: Final = 64
+_REMEMBERED: Final = 1 << 17
 _FEW_PARTS: Final = 8
 _USUAL_PART: Final = 3
 
 
 def terms(text: str) -> list[str]:
     """The search terms of a text, in order, repeated as often as they stand there."""
-    if text.isascii():
-        tokens = _ASCII_TOKEN.findall(text)
-        are_short = max(map(len, tokens), default=0) <= _LONGEST_TERM
-        return list(chain.from_iterable(map(_expanded if are_short else expand, tokens)))
+    plain = text if text.isascii() else _SIGNS.sub(" ", text)  # often a dash or a quote is all that is not ASCII
+    if plain.isascii():
+        pieces = plain.translate(_ASCII_BLANKED).split()
+        return list(chain.from_iterable(map(_EXPANSIONS.__getitem__, pieces)))
     found: list[str] = []
-    for token in _TOKEN.findall(text):
+    for token in _TOKEN.findall(plain):
         if token < _FIRST_UNSEGMENTED or not is_unsegmented(token):
-            found += expand(token)
+            found += _EXPANSIONS[token]
         else:
             found += _ngrams(token)
     return found
@@ -90,12 +94,15 @@ def is_unsegmented(character: str) -> bool:
 
 def _ngrams(run: str) -> list[str]:
     """Each character, and with its neighbour."""
-    characters = run
     if not unicodedata.is_normalized("NFKC", run):
-        characters = "".join(character for character, _, _ in _characters(run))
-    found = [""] * max(0, 2 * len(characters) - 1)
-    found[::2] = characters
-    found[1::2] = map("".join, pairwise(characters))
+        run = "".join(character for character, _, _ in _characters(run))
+    found: list[str] = []
+    before = ""
+    for character in run:
+        if before:
+            found.append(before + character)
+        found.append(character)
+        before = character
     return found
 
 
@@ -121,19 +128,39 @@ def _characters(run: str) -> Iterator[tuple[str, int, int]]:
 
 def expand(token: str) -> tuple[str, ...]:
     """The terms of one word or identifier: its stem, or the whole of it and the stems of its parts."""
-    return _expanded(token) if len(token) <= _LONGEST_TERM else _expand(token)
+    return _EXPANSIONS[token]
 
 
 def _expand(token: str) -> tuple[str, ...]:
+    if _ONE_HUMP.fullmatch(token):
+        return _stemmed(token)
     token = _fold(token)
     parts = _parts(token)
     if parts == [token]:
         return _stemmed(token)
-    whole = (token.casefold(),) if parts and len(token) <= _LONGEST_TERM else ()
-    return whole + tuple(stem for part in parts if len(part) > 1 for stem in _stemmed(part))
+    is_short = len(token) <= _LONGEST_TERM
+    whole = (token.casefold(),) if parts and is_short else ()
+    stems = map(_stemmed_part if is_short else _stemmed, (part for part in parts if len(part) > 1))
+    return whole + tuple(chain.from_iterable(stems))
 
 
-_expanded = lru_cache(maxsize=1 << 17)(_expand)
+class _Expansions(dict[str, tuple[str, ...]]):
+    """Pieces of text (words, and separators around them) and their terms, each reckoned once.
+
+    A plain dictionary: every word of an import is looked up here.
+    """
+
+    def __missing__(self, piece: str) -> tuple[str, ...]:
+        tokens = _TOKEN.findall(piece)
+        found = _expand(piece) if tokens == [piece] else tuple(chain.from_iterable(map(self.__getitem__, tokens)))
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        if len(piece) <= _LONGEST_TERM:
+            self[piece] = found
+        return found
+
+
+_EXPANSIONS: Final = _Expansions()
 
 
 def _fold(token: str) -> str:
@@ -158,8 +185,11 @@ def _stemmed(word: str) -> tuple[str, ...]:
     word = word.casefold()
     if word in STOP_WORDS:
         return ()
-    language = "russian" if _CYRILLIC.match(word) else "english"
+    language = "russian" if not word.isascii() and _CYRILLIC.match(word) else "english"
     return (_stemmer(language, get_ident()).stemWord(word[:_LONGEST_TERM]),)
+
+
+_stemmed_part = lru_cache(maxsize=1 << 14)(_stemmed)  # identifiers differ, the words that they are made of do not
 
 
 @lru_cache(maxsize=64)
@@ -167,7 +197,7 @@ def _stemmer(language: str, _thread: int) -> Stemmer.Stemmer:
     """A stemmer for one thread: they have inner state."""
     import Stemmer  # noqa: PLC0415 - a compiled part that a reader of settings never needs
 
-    return Stemmer.Stemmer(language)
+    return Stemmer.Stemmer(language, 0)  # without a memory of its own: `_Expansions` is one
 
 
 def digest(text: str) -> str:

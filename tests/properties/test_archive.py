@@ -11,6 +11,7 @@ from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Select
 from holdfast.store.sqlite import SqliteStore
+from holdfast.text import term_spans, terms
 from stores import SCOPE
 from strategies import messages, texts
 
@@ -77,3 +78,19 @@ def test_passages_cover_what_can_be_found(text: str) -> None:
         assert passage.text == text[passage.start : passage.start + len(passage.text)]
         assert "".join(passage.text[start:stop] for start, stop in passage.windows) == passage.text
         assert len(passage.terms) == len(passage.windows)
+
+
+@given(
+    text=st.lists(texts() | st.text("aB1_.-/ \n\u2014\u8bc1\u4e66\u3002e\u0301", max_size=300), max_size=8).map(
+        "".join
+    ),
+    name=st.sampled_from(["", "Ann"]),
+)
+@settings(deadline=None)
+def test_windows_have_the_terms_of_their_words(text: str, name: str) -> None:
+    """Each window is found by what stands in it, cut as it is, and by who said it."""
+    for passage in archive.cut(text, speaker=name):
+        words = [passage.text[start:stop] for start, stop in passage.windows]
+        assert [list(found) for found in passage.terms] == [terms(part) + terms(name) for part in words]
+        spans = [[term for _, _, found in term_spans(part) for term in found] for part in words]
+        assert [list(found) for found in passage.terms] == [found + terms(name) for found in spans]

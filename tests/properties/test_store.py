@@ -177,7 +177,9 @@ def test_any_providers_message_survives_the_archive(data: st.DataObject, name: s
 
 
 @given(said=st.lists(messages(), max_size=4))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 def test_any_messages_survive_a_store(said: list[Message], tmp_path_factory: pytest.TempPathFactory) -> None:
     """I1, I6: every message is in the store as it was given; giving it again adds nothing."""
     path = tmp_path_factory.mktemp("store") / "store.db"

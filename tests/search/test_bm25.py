@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from holdfast.search import bm25
-from holdfast.search.bm25 import K1, B, Keywords, affordable, score, telling
+from holdfast.search.bm25 import K1, B, Corpus, Keywords, affordable, score, telling
 from holdfast.search.columns import Bools, Columns, PassageRow
 from holdfast.search.memory_index import SEALED, MemoryIndex
 
@@ -30,7 +30,7 @@ def index_of(texts: list[str], *, scopes: list[int] | None = None) -> MemoryInde
 def ask(index: MemoryIndex, *words: str, visible: Bools | None = None) -> Keywords:
     """What these words find."""
     seen = index.columns["alive"] if visible is None else visible
-    return score(index.postings(dict.fromkeys(words, 1.0)), index.columns, visible=seen)
+    return score(index.postings(dict.fromkeys(words, 1.0)), Corpus.of(index.columns, seen))
 
 
 def plainly(texts: list[str], *words: str) -> list[float]:

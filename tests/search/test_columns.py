@@ -22,7 +22,7 @@ def filled(count: int) -> Columns:
     """So many passages; the n-th has one, two or three windows."""
     columns = Columns()
     for number in range(count):
-        columns.append(row(number, windows=(5,) * (1 + number % 3), previous=number - 3))
+        columns.append(row(number, windows=(5,) * (1 + number % 3), previous=max(-1, number - 3)))
     return columns
 
 
@@ -44,7 +44,7 @@ def test_blocks_make_the_same_columns() -> None:
     for start in range(0, 50, 10):
         part = Columns()
         for number in range(start, start + 10):
-            part.append(row(number, windows=(5,) * (1 + number % 3), previous=number - 3))
+            part.append(row(number, windows=(5,) * (1 + number % 3), previous=max(-1, number - 3)))
         blocks.extend(decode(encode(part)))
     assert encode(blocks) == encode(whole)
     assert blocks.window_range(49) == whole.window_range(49)
@@ -74,9 +74,15 @@ def test_a_snapshot_does_not_grow() -> None:
 
 def test_the_next_passage_of_a_session_is_known() -> None:
     """What follows is the other way round of what came before."""
-    columns = filled(8)
-    after = columns.following()
-    assert after.tolist() == [3, 4, 5, 6, 7, -1, -1, -1]
+    columns = filled(5)
+    before = columns.snapshot()
+    for number in (5, 6, 7):
+        columns.append(row(number, previous=max(-1, number - 3)))
+    numbers = np.arange(8)
+    assert columns.beside(numbers, "following").tolist() == [3, 4, 5, 6, 7, -1, -1, -1]
+    assert columns.beside(numbers, "previous").tolist() == [-1, -1, -1, 0, 1, 2, 3, 4]
+    assert columns.beside(np.array([-1, 0]), "following").tolist() == [-1, 3]
+    assert before.beside(np.arange(5), "following").tolist() == [3, 4, -1, -1, -1]
 
 
 def test_a_buried_passage_is_not_alive() -> None:
@@ -91,5 +97,5 @@ def test_no_columns_are_fine() -> None:
     columns = Columns()
     columns.extend(decode(encode(Columns())))
     assert (columns.passages, columns.windows) == (0, 0)
-    assert columns.following().tolist() == []
+    assert columns.beside(np.zeros(0, np.int64), "following").tolist() == []
     assert columns["time"].dtype == np.int64

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from holdfast.search import fuse
 from holdfast.search.centre import Centre
 from holdfast.search.fuse import Fusion, Order, Recipe, Weighted, rank
 from signals import DAY, Said, signals
@@ -131,6 +132,23 @@ def test_every_hit_says_why() -> None:
     assert parts.vector == pytest.approx(1)
     assert parts.cosine == pytest.approx(0.5)
     assert 0 < parts.share <= 1
+
+
+def test_in_a_large_archive_only_what_may_be_best_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best passages, and those beside them, are the same in the same order as if all were weighed."""
+    talk = [Said(f"filler {n}", session=n % 7, human=n % 2 == 0) for n in range(5000)]
+    for n in range(0, 5000, 50):
+        talk[n] = Said("cat " * (1 + n % 4) + "word " * (n % 11), session=n % 7, human=n % 3 == 0)
+    cosine = [((n * 7919) % 1000) / 2000 for n in range(5000)]
+    centre = Centre(0.3, 0.1, np.arange(0, 5000, 3), np.full(1667, 0.2, np.float32))
+    known = signals(talk, "the cat", cosine=cosine, centre=centre, dates=[(0, 1)])
+    whole = rank(known)
+    monkeypatch.setattr(fuse, "SHORTLIST", 500)
+    short = rank(known)
+    assert len(short.passages) < len(whole.passages) == 5000
+    assert short.order[:200].tolist() == whole.order[:200].tolist()
+    assert short.score(short.order[:200]).tolist() == pytest.approx(whole.score(whole.order[:200]).tolist())
+    assert all(short.parts(n) == whole.parts(n) for n in short.order[:20].tolist())
 
 
 def test_short_quotes_come_first_where_room_is_scarce() -> None:

@@ -1,10 +1,11 @@
 """Posting lists of many terms: made, merged, cut, put to rest and read back."""
 
 from collections import Counter
+from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.search.columns import Columns, PassageRow
@@ -164,3 +165,30 @@ def test_terms_have_stable_numbers() -> None:
     assert len(set(term_ids([a + b for a in "ab證书0" for b in "ab證书0"] + ["", "a", "aba"]).tolist())) == 28
     assert term_ids([]).tolist() == []
     assert term_id("\ud800") != term_id("\ud801")
+
+
+def plain_term_id(term: str) -> int:
+    """The number of a term, reckoned plainly."""
+    base, wrap = 0x9E3779B97F4A7C15, (1 << 64) - 1
+    number = sum((ord(character) + 1) * pow(base, place, 1 << 64) for place, character in enumerate(term, 1)) & wrap
+    number = (number ^ number >> 32) * 0xD6E8FEB86659FD93 & wrap
+    number ^= number >> 32
+    return number - (1 << 64) if number >> 63 else number
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=12), max_size=20))
+@settings(max_examples=25)
+def test_terms_are_numbered_as_if_alone(terms: list[str]) -> None:
+    """The number of a term is a polynomial of its characters, however many are reckoned with it."""
+    numbers = [plain_term_id(term) for term in terms]
+    assert term_ids(terms).tolist() == numbers
+    many = 9_000 // max(1, len(terms))
+    assert term_ids(terms * many).tolist() == numbers * many
+
+
+@given(PAIRS, st.randoms())
+def test_the_order_of_occurrences_does_not_matter(pairs: list[tuple[int, int]], chance: Random) -> None:
+    """Lists are in order whatever comes first."""
+    chance.shuffle(pairs)
+    lists = gather(np.array([w for w, _ in pairs], np.uint32), np.array([t for _, t in pairs], np.int64))
+    assert plain(lists) == counted(pairs)

@@ -91,11 +91,11 @@ def test_any_scale_gives_the_same_bytes() -> None:
 
 
 class TestVeryMany:
-    def test_the_best_are_found_among_groups(self) -> None:
+    def test_the_best_are_found_by_their_signs(self) -> None:
         """Of very many windows those most like the question are found, with the cosine they have anyway."""
         topics = np.repeat(some(600, seed=3), 8, axis=0)  # neighbours speak of the same
         rows = topics + 0.5 * some(4800, seed=4)
-        rough, exact_one = Matrix(32, many=100), Matrix(32)
+        rough, exact_one = Matrix(32, many=100, looked_into=400), Matrix(32)
         for matrix in (rough, exact_one):
             matrix.put(0, quantise(rows))
         hits = 0
@@ -108,9 +108,23 @@ class TestVeryMany:
             assert np.count_nonzero(found) < 4795 / 10
         assert hits >= 0.95 * 8 * len(topics[::480])
 
+    def test_how_many_have_a_vector_is_known_all_the_same(self) -> None:
+        """That most windows were not compared does not mean that they have no vector."""
+        matrix = Matrix(32, many=100, looked_into=50)
+        rows = quantise(some(4000, seed=5))
+        rows[3000:] = 0
+        matrix.put(0, rows)
+        query = some(1, seed=7)[0]
+        for visible in (None, np.arange(4000) % 2 == 0):
+            cosine = matrix.cosine(query, windows=4000, visible=visible)
+            centre = matrix.centre(query, cosine, visible=visible)
+            assert np.count_nonzero(cosine) <= 50
+            assert centre is not None
+            assert centre.known == pytest.approx(0.75, abs=0.02)
+
     def test_what_may_not_be_seen_is_left_out(self) -> None:
         """Windows out of sight have cosine 0; where few may be seen, each of those is compared."""
-        matrix = Matrix(32, many=1000)
+        matrix = Matrix(32, many=1000, looked_into=500)
         rows = some(4000, seed=5)
         matrix.put(0, quantise(rows))
         most = np.arange(4000) % 10 > 0
@@ -120,7 +134,7 @@ class TestVeryMany:
 
     def test_new_vectors_count_at_once(self) -> None:
         """A vector that replaces another is found in its place."""
-        matrix = Matrix(32, many=100)
+        matrix = Matrix(32, many=100, looked_into=50)
         rows = some(400, seed=6)
         matrix.put(0, quantise(rows))
         query = some(1, seed=7)[0]

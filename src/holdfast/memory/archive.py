@@ -105,5 +105,5 @@ def _passage(text: str, passage: Passage, named: tuple[str, ...]) -> PassageText
         start=start,
         text=text[start : passage.stop],
         windows=tuple((first - start, last - start) for first, last in passage.windows),
-        terms=tuple((*terms(text[first:last]), *named) for first, last in passage.windows),
+        terms=tuple(tuple(terms(text[first:last])) + named for first, last in passage.windows),
     )

@@ -22,16 +22,15 @@ _MOST: Final = 400
 def with_neighbours(ranking: Ranking, signals: Signals, *, reach: int) -> Ranking:
     """The ranking with the passages up to `reach` before and after each hit in the same session, under the hit."""
     columns = signals.columns
-    before, after = np.append(columns["previous"], -1), np.append(columns.following(), -1)
-    hits = np.zeros(len(before), np.float32)
-    hits[ranking.order] = ranking.scores[ranking.order]
-    scores = hits.copy()
-    first, last = before, after
+    hits = np.zeros(columns.passages + 1, np.float32)  # -1 is none, and stands one behind the last
+    hits[ranking.order] = ranking.score(ranking.order)
+    scores = hits[:-1].copy()
+    first = last = np.arange(columns.passages)
     for distance in range(1, reach + 1):
+        first, last = columns.beside(first, "previous"), columns.beside(last, "following")
         near = np.maximum(hits[first], hits[last]) * np.float32(max(0.0, 1 - _LESS * distance))
         np.maximum(scores, near, out=scores)
-        first, last = before[first], after[last]
-    taken = np.where(signals.visible, scores[:-1], np.float32(0))
+    taken = np.where(signals.visible, scores, np.float32(0))
     found = np.flatnonzero(taken > 0)
     order = found[np.argsort(-taken[found], kind="stable")][:_MOST]
     gained = np.where(taken > hits[:-1], taken - hits[:-1], np.float32(0))

@@ -178,7 +178,7 @@ def _usable(evidence: Evidence) -> tuple[Evidence, str]:
         return evidence, ""
     visible, columns = evidence.visible, evidence.columns
     windows = columns.windows if visible.all() else int(np.count_nonzero(visible[columns["passage"]]))
-    known = int(np.count_nonzero(evidence.cosine))
+    known = 0 if evidence.centre is None else round(evidence.centre.known * windows)
     if known and (known >= _KNOWN * windows or windows - known < _FEW):
         return evidence, ""
     note = f"{known:,} of {windows:,} windows have vectors of this model yet: by words alone" if windows else ""
@@ -208,7 +208,7 @@ def _varied(store: Store, request: Request, found: _Found, weight: float) -> _Fo
     """The first passages in an order in which none says what another said before it."""
     first = found.ranking.order[:_VARIED].tolist()
     found.texts.update((passage.number, passage) for passage in _texts(store, request, first))
-    items = {Item(score=float(found.ranking.scores[n]), text=found.texts[n].text): n for n in first if n in found.texts}
+    items = {Item(score=float(found.ranking.score(n)), text=found.texts[n].text): n for n in first if n in found.texts}
     order = [items[item] for item in mmr(list(items), relevance_weight=weight)]
     rest = found.ranking.order[_VARIED:]
     return replace(found, ranking=replace(found.ranking, order=np.concatenate([np.array(order, np.int64), rest])))
@@ -335,8 +335,8 @@ def _compose(
     kept_facts: Sequence[FactHit], quotes: Sequence[Quote], *, request: Request, found: _Found, silence: Recall
 ) -> Recall:
     """The block of what was chosen. What the cap cannot hold after all goes, least relevant first."""
-    columns, scores = found.signals.columns, found.ranking.scores
-    chosen = sorted(quotes, key=lambda quote: scores[quote.passage])
+    columns, ranking = found.signals.columns, found.ranking
+    chosen = sorted(quotes, key=lambda quote: float(ranking.score(quote.passage)))
     lines = [_line(hit) for hit in kept_facts]
     while True:
         details = {quote.passage: _detail(found.texts[quote.passage], columns, text=quote.text) for quote in chosen}
@@ -364,7 +364,7 @@ def _hit(passage: PassageText, text: str, ranking: Ranking) -> Hit:
         text=text,
         speaker=passage.speaker,
         time=passage.time,
-        score=float(ranking.scores[passage.number]),
+        score=float(ranking.score(passage.number)),
         parts=ranking.parts(passage.number),
     )
 

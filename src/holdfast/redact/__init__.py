@@ -49,17 +49,14 @@ def redact_value(value: JSON) -> JSON:
     while todo:  # a loop, since hostile JSON nests deeper than calls may
         copy, above = todo.pop()
         for key, child in list(copy.items() if isinstance(copy, dict) else enumerate(copy)):
-            name = _name(copy, key, above)
             if isinstance(child, str):
-                copy[key] = _redact_named(name, child)
-                changed = changed or copy[key] is not child
-            elif isinstance(child, dict):
-                copy[key] = _with_safe_keys(child)
-                changed = changed or copy[key].keys() != child.keys()
-                todo.append((copy[key], name))
-            elif isinstance(child, list):
-                copy[key] = child.copy()
-                todo.append((copy[key], name))
+                safe = _redact_named(_name(copy, key, above), child)
+                if safe is not child:
+                    copy[key], changed = safe, True
+            elif isinstance(child, dict | list):
+                copy[key] = _with_safe_keys(child) if isinstance(child, dict) else child.copy()
+                changed = changed or (isinstance(child, dict) and copy[key].keys() != child.keys())
+                todo.append((copy[key], _name(copy, key, above)))
     return root[0] if changed else value
 
 
@@ -101,6 +98,8 @@ def _name(copy: Any, key: str | int, above: str) -> str:
 
 def _with_safe_keys(mapping: dict[str, Any]) -> dict[str, Any]:
     """A copy with secrets in its keys masked. Keys that become the same are kept apart by a number."""
+    if all(len(key) < _LONG_KEY for key in mapping):
+        return mapping.copy()
     copy: dict[str, Any] = {}
     for key, value in mapping.items():
         safe = redact(key) if len(key) >= _LONG_KEY else key

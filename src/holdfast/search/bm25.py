@@ -19,14 +19,14 @@ import numpy.typing as npt
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.postings import Postings
 
-__all__ = ["K1", "B", "Keywords", "affordable", "score", "telling"]
+__all__ = ["K1", "B", "Corpus", "Keywords", "affordable", "score", "telling"]
 
 K1: Final = 1.5
 B: Final = 0.75
 MOST_TERMS: Final = 48
 """A longer question is asked by its rarest terms."""
 
-MOST_POSTINGS: Final = 1_000_000
+MOST_POSTINGS: Final = 500_000
 """So many windows are looked at for one question, those of its rarest terms first: in a large store, common ones cost
 more than they tell."""
 
@@ -34,8 +34,17 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Corpus:
-    """What may be seen, and its sizes."""
+class Corpus:
+    """What may be seen, and its sizes.
+
+    Attributes:
+        columns: All passages and windows.
+        visible: Which passages may be seen.
+        whole: Whether that is all that there is: what is forgotten is in no posting list.
+        total: How many passages may be seen.
+        average: How many terms they have on average.
+        session_lengths: How many terms of each session may be seen, by scope number.
+    """
 
     columns: Columns
     visible: Bools
@@ -43,6 +52,20 @@ class _Corpus:
     total: int
     average: float
     session_lengths: Doubles
+
+    @classmethod
+    def of(cls, columns: Columns, visible: Bools) -> Corpus:
+        """The corpus that is visible."""
+        total = int(np.count_nonzero(visible))
+        lengths = columns["length"] if total == columns.passages else columns["length"] * visible
+        return cls(
+            columns=columns,
+            visible=visible,
+            whole=total == int(np.count_nonzero(columns["alive"])),
+            total=total,
+            average=max(1.0, float(lengths.sum()) / max(1, total)),
+            session_lengths=np.bincount(columns["scope"], weights=lengths).astype(np.float64),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +98,12 @@ class Keywords:
         return found
 
 
-def score(postings: Sequence[tuple[Postings, float]], columns: Columns, *, visible: Bools) -> Keywords:
+def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keywords:
     """Score everything visible against the terms of a question, each with its weight.
 
     A term that stands nowhere adds to no score, but it weighs as the rarest of all in the share.
     """
-    corpus = _corpus(columns, visible)
+    columns = corpus.columns
     seen = [(_seen(one, corpus), weight) for one, weight in _asked(postings, corpus)]
     weights = np.array([weight for _, weight in seen])
     idf = weights * [_idf(len(one.passages), corpus.total) for one, _ in seen]
@@ -118,34 +141,20 @@ def affordable(sizes: Sequence[int]) -> list[int]:
     ]
 
 
-def _corpus(columns: Columns, visible: Bools) -> _Corpus:
-    total = int(np.count_nonzero(visible))
-    whole = total == int(np.count_nonzero(columns["alive"]))  # what is forgotten is in no posting list
-    lengths = columns["length"] if total == columns.passages else columns["length"] * visible
-    return _Corpus(
-        columns=columns,
-        visible=visible,
-        whole=whole,
-        total=total,
-        average=max(1.0, float(lengths.sum()) / max(1, total)),
-        session_lengths=np.bincount(columns["scope"], weights=lengths).astype(np.float64),
-    )
-
-
-def _asked(postings: Sequence[tuple[Postings, float]], corpus: _Corpus) -> Sequence[tuple[Postings, float]]:
+def _asked(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
     if len(postings) <= MOST_TERMS:
         return postings
     return [postings[number] for number in telling([_size(one, corpus) for one, _ in postings])]
 
 
-def _size(postings: Postings, corpus: _Corpus) -> int:
+def _size(postings: Postings, corpus: Corpus) -> int:
     """In how many windows that may be seen a term stands."""
     if corpus.whole:
         return len(postings.windows)
     return int(np.count_nonzero(corpus.visible.take(corpus.columns["passage"].take(postings.windows))))
 
 
-def _seen(postings: Postings, corpus: _Corpus) -> Postings:
+def _seen(postings: Postings, corpus: Corpus) -> Postings:
     """Postings without the passages that may not be seen. Their windows stay: nobody asks for them."""
     if corpus.whole:
         return postings
@@ -154,7 +163,7 @@ def _seen(postings: Postings, corpus: _Corpus) -> Postings:
 
 
 def _sessions(
-    passages: npt.NDArray[np.intp], times: Floats, *, weights: Doubles, counted: Sequence[int], corpus: _Corpus
+    passages: npt.NDArray[np.intp], times: Floats, *, weights: Doubles, counted: Sequence[int], corpus: Corpus
 ) -> Floats:
     """BM25 of whole sessions: what a term is worth is told by the sessions that it stands in."""
     lengths = corpus.session_lengths

@@ -31,12 +31,14 @@ class Centre:
         question: The cosine of the question with it.
         windows: The windows that were looked at.
         cosines: The cosine of each of them with it.
+        known: The share of the visible windows that have a vector, by the same sample.
     """
 
     length: float
     question: float
     windows: npt.NDArray[np.int64]
     cosines: Floats
+    known: float = 1.0
 
 
 def centred(cosine: Floats, centre: Centre) -> Floats:

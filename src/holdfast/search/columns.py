@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ PASSAGE_TYPES: Final[dict[str, Any]] = {
     "alive": np.bool_,
     "first_window": np.int32,
 }
+DERIVED_TYPES: Final[dict[str, Any]] = {"following": np.int32}
+"""Not kept on disk: the passage after each in the same session. In a snapshot it may point behind the last."""
 WINDOW_TYPES: Final[dict[str, Any]] = {"passage": np.int32, "window_length": np.int32}
 
 
@@ -64,7 +66,7 @@ class Columns:
         self.passages = 0
         self.windows = 0
         self._arrays: dict[str, npt.NDArray[Any]] = {
-            name: np.zeros(1024, dtype=kind) for name, kind in (PASSAGE_TYPES | WINDOW_TYPES).items()
+            name: np.zeros(1024, dtype=kind) for name, kind in (PASSAGE_TYPES | DERIVED_TYPES | WINDOW_TYPES).items()
         }
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
@@ -74,29 +76,36 @@ class Columns:
     def append(self, row: PassageRow) -> int:
         """Add a passage and its windows; its number is returned."""
         number, first = self.passages, self.windows
-        self._reserve(PASSAGE_TYPES, number + 1)
+        self._reserve(PASSAGE_TYPES | DERIVED_TYPES, number + 1)
         self._reserve(WINDOW_TYPES, first + len(row.window_lengths))
         length = sum(row.window_lengths)
         values = (row.message, row.scope, row.time, length, row.size, row.previous, row.human, True, first)
         for name, value in zip(PASSAGE_TYPES, values, strict=True):
             self._arrays[name][number] = value
+        self._link(np.array([row.previous]), number)
         stop = first + len(row.window_lengths)
         self._arrays["passage"][first:stop] = number
         self._arrays["window_length"][first:stop] = row.window_lengths
         self.passages, self.windows = number + 1, stop
         return number
 
-    def extend(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def extend(self, *stretches: Mapping[str, npt.NDArray[Any]]) -> None:
         """Add many passages at once, as `decode` gives them."""
-        passages, windows = len(arrays["message"]), len(arrays["passage"])
-        self._reserve(PASSAGE_TYPES, self.passages + passages)
+        passages, windows = (sum(len(arrays[name]) for arrays in stretches) for name in ("message", "passage"))
+        self._reserve(PASSAGE_TYPES | DERIVED_TYPES, self.passages + passages)
         self._reserve(WINDOW_TYPES, self.windows + windows)
+        for arrays in stretches:
+            self._add(arrays)
+
+    def _add(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Add passages for which there is room."""
         shift = {"first_window": self.windows, "passage": self.passages}
         for name, values in arrays.items():
             start = self.windows if name in WINDOW_TYPES else self.passages
             self._arrays[name][start : start + len(values)] = values + shift[name] if name in shift else values
-        self.passages += passages
-        self.windows += windows
+        self._link(arrays["previous"], self.passages)
+        self.passages += len(arrays["message"])
+        self.windows += len(arrays["passage"])
 
     def truncate(self, passages: int) -> None:
         """Keep only the first passages."""
@@ -118,13 +127,16 @@ class Columns:
         stop = int(first[number + 1]) if number + 1 < self.passages else self.windows
         return range(int(first[number]), stop)
 
-    def following(self) -> npt.NDArray[np.int32]:
-        """For each passage the one after it in the same session, or -1."""
-        after = np.full(self.passages, -1, dtype=np.int32)
-        previous = self["previous"]
-        has = previous >= 0
-        after[previous[has]] = np.flatnonzero(has)
-        return after
+    def beside(self, numbers: Ints, side: Literal["previous", "following"]) -> Ints:
+        """The passages right before or after some in the same session; -1 where there is none, and for -1."""
+        found = self[side].take(np.maximum(numbers, 0)).astype(np.int64)
+        return np.where((numbers >= 0) & (found < self.passages), found, -1)
+
+    def _link(self, previous: npt.NDArray[Any], first: int) -> None:
+        """Let passages, numbered from `first` on, follow those before them."""
+        self._arrays["following"][first : first + len(previous)] = -1
+        has = np.flatnonzero((previous >= 0) & (previous < first + len(previous)))  # a stretch points outside of it
+        self._arrays["following"][previous[has]] = first + has
 
     def _reserve(self, kinds: Mapping[str, Any], size: int) -> None:
         grown: dict[str, npt.NDArray[Any]] = {}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from holdfast.search.bm25 import Keywords
 from holdfast.search.centre import Centre, centred
-from holdfast.search.columns import Bools, Columns, Floats
+from holdfast.search.columns import Bools, Columns, Floats, Ints
 from holdfast.search.dates import Range
 from holdfast.search.highest import highest
 
@@ -27,6 +27,9 @@ LONGEST_QUOTE: Final = 340
 HEADER: Final = 31
 TYPICAL_QUOTE: Final = 200
 """Characters of a quote and its header, as far as they can be known before the text is read."""
+
+SHORTLIST: Final = 4096
+"""So many passages, and those around them, are weighed in full."""
 
 _DAY: Final = 86_400_000
 _RRF: Final = 60
@@ -144,36 +147,52 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Passages by rank, their scores, and the arrays that the scores were made of."""
+    """Passages by rank, and why they stand there.
 
-    order: npt.NDArray[np.int64]
+    Attributes:
+        order: The best passages, best first.
+        passages: All that were weighed, in rising order: in a large archive only those that may be among the best.
+        scores: The score of each of those.
+        stages: What the scores were made of, in the same places.
+    """
+
+    order: Ints
+    passages: Ints
     scores: Floats
     stages: dict[str, Floats]
 
-    def for_quoting(self, columns: Columns, *, brevity: float, best: int) -> npt.NDArray[np.int64]:
+    def score(self, passages: npt.ArrayLike) -> Floats:
+        """The scores of some passages that were weighed."""
+        return self.scores[np.searchsorted(self.passages, passages)]
+
+    def for_quoting(self, columns: Columns, *, brevity: float, best: int) -> Ints:
         """The best passages, then the others in the order in which they are worth their room."""
         first, others = self.order[:best], self.order[best:]
         cost = (np.minimum(columns["size"][others], LONGEST_QUOTE) + HEADER) / TYPICAL_QUOTE
-        return np.concatenate([first, others[np.argsort(-self.scores[others] * cost**-brevity, kind="stable")]])
+        return np.concatenate([first, others[np.argsort(-self.score(others) * cost**-brevity, kind="stable")]])
 
     def parts(self, passage: int) -> Parts:
         """Why this passage stands where it stands."""
-        return Parts(**{name: float(values[passage]) for name, values in self.stages.items()})
+        place = int(np.searchsorted(self.passages, passage))
+        return Parts(**{name: float(values[place]) for name, values in self.stages.items()})
 
 
 def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen
     """Order the visible passages. Those that have nothing to do with the question are left out."""
-    alike = signals.alike()
-    nothing = np.zeros_like(alike)
+    words, alike = _relative(signals.keywords.passages * signals.visible), signals.alike()
+    first = _first(words, alike, signals, order.recipe) if order.fusion == "recipe" else words
+    passages = _shortlist(first, signals.columns) if order.fusion == "recipe" else np.arange(len(words))
+    nothing = np.zeros(len(passages), np.float32)
+    cosine = alike.take(passages)
     stages = {
-        "keyword": _relative(signals.keywords.passages * signals.visible),
-        "vector": _relative(alike),
-        "share": signals.keywords.share,
-        "cosine": alike,
+        "keyword": words.take(passages),
+        "vector": _relative(cosine),
+        "share": signals.keywords.share.take(passages),
+        "cosine": cosine,
         "neighbours": nothing,
         "session": nothing,
         "date": nothing,
-        "decay": np.ones_like(alike),
+        "decay": np.ones_like(nothing),
     }
     match order.fusion:
         case "weighted":
@@ -181,58 +200,64 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
         case "rrf":
             scores = _reciprocal(stages)
         case "recipe":
-            scores = _recipe(signals, stages, order.recipe)
-    return Ranking(order=_best(scores * signals.visible, limit), scores=scores, stages=stages)
+            scores = _recipe(first, signals, passages=passages, stages=stages, recipe=order.recipe)
+    scores = scores * signals.visible.take(passages)
+    return Ranking(order=passages[_best(scores, limit)], passages=passages, scores=scores, stages=stages)
 
 
 # --- the recipe ------------------------------------------------------------------
 
 
-def _recipe(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -> Floats:
+def _first(words: Floats, alike: Floats, signals: Signals, recipe: Recipe) -> Floats:
+    """Words and vectors, each relative to the best, a person's with more weight."""
+    first = words
+    if signals.cosine is not None:
+        vector = np.float32(recipe.vector * signals.trust)
+        first = words * (1 - vector)
+        first += alike * (vector / (alike.max(initial=0) or np.float32(1)))
+    first = _relative(first)
+    return np.multiply(first, np.float32(recipe.human), out=first.copy(), where=signals.columns["human"])
+
+
+def _shortlist(first: Floats, columns: Columns) -> Ints:
+    """The passages that may be among the best: those with the highest scores, and those around them."""
+    if len(first) <= SHORTLIST:
+        return np.arange(len(first))
+    best = highest(first, SHORTLIST)
+    promising = np.zeros(len(first) + 1, np.bool_)  # -1 is none, and stands one behind the last
+    promising[best] = True
+    for name in ("previous", "following"):
+        beside = columns.beside(best, name)
+        promising[beside] = promising[columns.beside(beside, name)] = True
+    return np.flatnonzero(promising[:-1])
+
+
+def _recipe(first: Floats, signals: Signals, *, passages: Ints, stages: dict[str, Floats], recipe: Recipe) -> Floats:
     columns = signals.columns
-    human = columns["human"]
-    first = _relative(_first(signals, stages, recipe))
-    first = np.multiply(first, np.float32(recipe.human), out=first.copy(), where=human)
-    stages["neighbours"] = _neighbours(first, columns, recipe)
-    stages["neighbours"] *= human & signals.visible
-    scores = _relative(first + stages["neighbours"])
-    if columns.passages:
+    takes_over = (columns["human"] & signals.visible).take(passages)
+    stages["neighbours"] = _neighbours(first, passages, columns, recipe) * takes_over
+    scores = _relative(first.take(passages) + stages["neighbours"])
+    if len(passages):
         session = np.float32(recipe.session) * _relative(signals.keywords.sessions)
-        stages["session"] = session.take(columns["scope"])
-        stages["session"] *= scores > 0
+        stages["session"] = session.take(columns["scope"].take(passages)) * (scores > 0)
     scores = scores + stages["session"]
     if signals.dates:
-        stages["date"] = _dated(scores, columns["time"], signals.dates) * np.float32(recipe.date)
+        stages["date"] = _dated(scores, columns["time"].take(passages), signals.dates) * np.float32(recipe.date)
         scores = scores + stages["date"] * scores.max(initial=0)
     return scores
 
 
-def _first(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -> Floats:
-    """Words and vectors, each relative to the best."""
-    if signals.cosine is None:
-        return stages["keyword"]
-    vector = np.float32(recipe.vector * signals.trust)
-    first: Floats = (1 - vector) * stages["keyword"] + vector * stages["vector"]
-    return first
-
-
-def _neighbours(scores: Floats, columns: Columns, recipe: Recipe) -> Floats:
+def _neighbours(first: Floats, passages: Ints, columns: Columns, recipe: Recipe) -> Floats:
     """What each passage takes over from those around it in the same session."""
-    near, far = _around(scores, columns["previous"].astype(np.intp))
-    taken = np.float32(recipe.near) * near + np.float32(recipe.far) * far
-    share = np.minimum(1, np.float32(recipe.reach) / np.maximum(1, columns["size"]).astype(np.float32))
-    scaled: Floats = taken * share
+    taken = np.zeros(len(passages), np.float32)
+    known = np.append(first, np.float32(0))  # -1 is none, and stands one behind the last
+    for name in ("previous", "following"):
+        beside = columns.beside(passages, name)
+        taken += np.float32(recipe.near) * known.take(beside)
+        taken += np.float32(recipe.far) * known.take(columns.beside(beside, name))
+    sizes = np.maximum(1, columns["size"].take(passages)).astype(np.float32)
+    scaled: Floats = taken * np.minimum(1, np.float32(recipe.reach) / sizes)
     return scaled
-
-
-def _around(scores: Floats, previous: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """The scores right beside each passage, and those two away. Index -1, "none", is one behind the last."""
-    before = np.append(scores, np.float32(0)).take(previous)
-    two_before = np.append(before, np.float32(0)).take(previous)
-    after, two_after = np.zeros((2, len(scores) + 1), np.float32)
-    after[previous] = scores
-    two_after[previous] = after[:-1]
-    return before + after[:-1], two_before + two_after[:-1]
 
 
 def _dated(scores: Floats, times: npt.NDArray[np.int64], dates: Sequence[Range]) -> Floats:
@@ -279,7 +304,7 @@ def _relative(values: Floats) -> Floats:
     return values / largest if largest > 0 else values
 
 
-def _best(scores: Floats, limit: int) -> npt.NDArray[np.int64]:
+def _best(scores: Floats, limit: int) -> Ints:
     """The passages with the highest scores, best first; the older one first where two are equal."""
     chosen = highest(scores, limit)
     chosen = chosen[scores[chosen] > 0]

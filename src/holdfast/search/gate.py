@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from holdfast.search.columns import Floats
 from holdfast.search.fuse import Signals
 
 __all__ = ["LEAST", "LEAST_BY_SIGNS", "LEAST_BY_WORDS", "least", "relevance"]
@@ -40,8 +41,24 @@ def relevance(signals: Signals) -> float:
     share = float((signals.keywords.share * signals.visible).max(initial=0))
     if signals.cosine is None:
         return share
-    cosine = signals.cosine * signals.visible[signals.columns["passage"]]
-    count = min(_WINDOWS, len(cosine))
-    best = np.maximum(np.partition(cosine, len(cosine) - count)[-count:], 0) if count else np.zeros(1, np.float32)
+    best = _best(signals.cosine, signals)
     meant = max(float(best.mean()) * (_FREE + (1 - _FREE) * share), float(best.max()) * share)
     return signals.trust * meant + (1 - signals.trust) * share
+
+
+def _best(cosine: Floats, signals: Signals) -> Floats:
+    """The likeness of the few visible windows that are most like the question, 0 at least."""
+    owners = signals.columns["passage"]
+    if signals.centre is not None:  # the best of all windows, unless too many of them are out of sight by now
+        windows = signals.centre.windows
+        seen = windows[signals.visible.take(owners.take(windows))]
+        if len(seen) >= _WINDOWS:
+            return _highest(cosine[seen])
+    return _highest(cosine * signals.visible.take(owners))
+
+
+def _highest(values: Floats) -> Floats:
+    count = min(_WINDOWS, len(values))
+    if not count:
+        return np.zeros(1, np.float32)
+    return np.maximum(np.partition(values, len(values) - count)[-count:], 0)

@@ -37,5 +37,5 @@ def _promising(values: Floats, count: int) -> npt.NDArray[np.int64] | None:
     about = len(sample) - int(expected + 4 * math.sqrt(expected) + 4)
     if about <= 0:
         return None
-    places = np.flatnonzero(values > np.partition(sample, about)[about])
+    places = np.flatnonzero(values >= np.partition(sample, about)[about])
     return places if len(places) >= count else None

@@ -61,7 +61,8 @@ def windows(text: str) -> list[tuple[int, int]]:
         return [(0, len(text))] if text else []
     found: list[tuple[int, int]] = []
     start = end = 0
-    for cut in [*(match.end() for match in SENTENCE_END.finditer(text)), len(text)]:
+    ends = [match.end() for match in SENTENCE_END.finditer(text)]
+    for cut in (*ends, len(text)):
         if cut - start > WINDOW and end > start:
             found.append((start, end))
             start = end

@@ -43,8 +43,11 @@ _PER_TERM: Final = 12
 _PER_WINDOW: Final = 5
 _MOST: Final = 255
 _BASE: Final = np.uint64(0x9E3779B97F4A7C15)
+_INVERSE: Final = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 _STIR: Final = np.uint64(0xD6E8FEB86659FD93)
 _HALF: Final = np.uint64(32)
+_TOGETHER: Final = 8192  # terms that are reckoned together: what they take fits into the processor's cache
+_WINDOW_BITS: Final = 32
 _NUMBER, _NUMBERS = Struct("<I"), Struct("<II")
 
 Windows: TypeAlias = npt.NDArray[np.uint32]
@@ -56,16 +59,22 @@ Occurrences: TypeAlias = tuple[Windows, Counts]
 def term_ids(terms: Sequence[str]) -> npt.NDArray[np.int64]:
     """A stable 64-bit number for each term, so that no index needs a dictionary.
 
-    A polynomial of its characters, stirred: all terms of a text are reckoned together.
+    A polynomial of its characters, stirred. Many terms are reckoned together.
     """
+    parts = [_reckoned(terms[start : start + _TOGETHER]) for start in range(0, len(terms), _TOGETHER)]
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def _reckoned(terms: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Powers run on from one term to the next; an odd base allows to divide what stood before a term out again."""
     lengths = np.fromiter(map(len, terms), np.int64, len(terms))
     stops = lengths.cumsum()
     starts = stops - lengths
     characters = np.frombuffer("".join(terms).encode("utf-32-le", "surrogatepass"), np.uint32)
-    powers = _powers(1 << int(lengths.max(initial=1) - 1).bit_length())
+    size = 1 << len(characters).bit_length()
     sums = np.zeros(len(characters) + 1, np.uint64)
-    np.cumsum((characters + np.uint32(1)) * powers[np.arange(len(characters)) - starts.repeat(lengths)], out=sums[1:])
-    numbers = sums[stops] - sums[starts]
+    np.cumsum((characters + np.uint32(1)) * _powers(_BASE, size)[1 : len(sums)], out=sums[1:])
+    numbers = (sums[stops] - sums[starts]) * _powers(_INVERSE, size)[starts]
     numbers ^= numbers >> _HALF
     numbers *= _STIR
     numbers ^= numbers >> _HALF
@@ -74,8 +83,11 @@ def term_ids(terms: Sequence[str]) -> npt.NDArray[np.int64]:
 
 
 @lru_cache(maxsize=32)
-def _powers(count: int) -> npt.NDArray[np.uint64]:
-    return np.full(count, _BASE).cumprod(dtype=np.uint64)
+def _powers(base: np.uint64, count: int) -> npt.NDArray[np.uint64]:
+    """The powers of a number from the zeroth on."""
+    powers = np.full(count, base)
+    powers[0] = 1
+    return powers.cumprod(dtype=np.uint64)
 
 
 def term_id(term: str) -> int:
@@ -162,14 +174,17 @@ class Lists:
 
 
 def gather(windows: Windows, terms: npt.NDArray[np.int64]) -> Lists:
-    """Turn occurrences (window and term of each, windows in rising order) into posting lists."""
-    order = np.argsort(terms, kind="stable")
-    terms, windows = terms[order], windows[order]
+    """Turn occurrences (window and term of each) into posting lists."""
+    # Two sorts that need not keep the order of equals are faster than one that has to.
+    order = np.argsort(terms)
+    terms = terms[order]
     new_term = _changes(terms)
-    first = np.flatnonzero(new_term | _changes(windows))
+    pairs = np.sort(new_term.cumsum() << _WINDOW_BITS | windows[order])
+    first = np.flatnonzero(_changes(pairs))
     counts = np.minimum(np.diff(first, append=len(terms)), _MOST).astype(np.uint8)
     starts = np.flatnonzero(new_term[first])
-    return Lists(terms[first[starts]], np.append(starts[1:], len(first))[: len(starts)], windows[first], counts)
+    stops = np.append(starts[1:], len(first))[: len(starts)]
+    return Lists(terms[first[starts]], stops, pairs[first].astype(np.uint32), counts)
 
 
 def _changes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:

@@ -6,8 +6,10 @@ care for length, a quarter of the memory is enough, and the order of the results
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +22,18 @@ from holdfast.search.highest import highest
 __all__ = ["Bytes", "Matrix", "quantise"]
 
 Bytes = npt.NDArray[np.int8]
+Signs = npt.NDArray[np.uint8]
+Derived = TypeVar("Derived", Floats, Signs)
 
-PAGE: Final = 8192
+PAGE: Final = 8_192
 """Windows in one piece of a matrix: it grows without being copied."""
 FEW: Final = 0.5
 """Where fewer of a page may be seen, only those are compared."""
 
-MANY: Final = 1_000_000
+MANY: Final = 250_000
 """From so many windows on a scan of all would take too long."""
-GROUP: Final = 4
-"""Windows of a group. They stand beside each other, most of them in one passage."""
-LOOKED_INTO: Final = 24
-"""One in so many groups, the best, is looked into."""
+LOOKED_INTO: Final = 40_000
+"""So many of them, those whose signs are most like the question's, are compared byte by byte."""
 
 SAMPLE: Final = 1024
 """Windows, evenly spaced, that tell what all of them have in common."""
@@ -51,19 +53,27 @@ def quantise(vectors: Floats) -> Bytes:
     return rounded
 
 
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """The mean of some vectors, and the share of the windows that have one."""
+
+    vector: Floats
+    known: float
+
+
 class Matrix:
     """The vectors of one embedding space, by window number; windows without a vector are rows of zeros.
 
-    From `many` windows on, a question is compared with groups of neighbours first.
+    From `many` windows on, the signs of the vectors tell which `looked_into` of them a question is compared with.
     """
 
-    def __init__(self, dimension: int, *, many: int = MANY) -> None:
+    def __init__(self, dimension: int, *, many: int = MANY, looked_into: int = LOOKED_INTO) -> None:
         self.dimension = dimension
-        self._many = many
+        self._many, self._looked_into = many, looked_into
         self._pages: dict[int, Bytes] = {}
         self._lengths: dict[int, Floats] = {}
-        self._rough: dict[int, Bytes] = {}
-        self._known_mean: tuple[int, Floats | None] = (-1, None)
+        self._signs: dict[int, Signs] = {}
+        self._known_mean: tuple[int, _Mean | None] = (-1, None)
 
     def put(self, first: int, rows: Bytes) -> None:
         """Set the vectors of the windows from `first` on."""
@@ -73,15 +83,15 @@ class Matrix:
             if number not in self._pages:
                 self._pages[number] = np.zeros((PAGE, self.dimension), np.int8)
             part = rows[: PAGE - offset]
-            self._lengths.pop(number, None)
-            self._rough.pop(number, None)
+            _shorten(self._lengths, number, offset)
+            _shorten(self._signs, number, offset)
             self._pages[number][offset : offset + len(part)] = part
             first, rows = first + len(part), rows[len(part) :]
 
     def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:
         """How alike the query is to each of the first `windows` windows; 0 without a vector, or out of sight.
 
-        Of very many windows only those are compared whose neighbourhood is like the query; the others have 0 too.
+        Of very many windows only the most promising are compared; the others have 0 too.
         """
         wanted = quantise(query[None, :].astype(np.float32))
         if not wanted.any():
@@ -92,10 +102,11 @@ class Matrix:
 
     def _cosine_of_all(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         alike = np.zeros(windows, np.float32)
-        length = np.float32(np.linalg.norm(wanted.astype(np.float32)))
+        length = _lengths(wanted)[0]
         for number, page in self._pages.items():
             part = alike[number * PAGE : (number + 1) * PAGE]
-            rows, lengths = page[: len(part)], self._lengths_of(number)[: len(part)] * length
+            rows = page[: len(part)]
+            lengths = _grown(self._lengths, number, rows, _lengths) * length
             seen = None if visible is None else visible[number * PAGE : (number + 1) * PAGE]
             if seen is not None and np.count_nonzero(seen) < FEW * len(part):
                 part[seen] = _products(wanted, rows[seen]) / lengths[seen]
@@ -105,27 +116,17 @@ class Matrix:
                     part *= seen
         return alike
 
-    def _lengths_of(self, number: int) -> Floats:
-        """The lengths of a page's vectors, 1 at least: reckoned once, where every question needs them."""
-        if number not in self._lengths:
-            page = self._pages[number]
-            squares = np.asarray(simsimd.sqeuclidean(page, np.zeros_like(page)), np.float32)
-            self._lengths[number] = np.sqrt(np.maximum(squares, 1))
-        return self._lengths[number]
-
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
-        """Compare groups first, then every window of the best groups."""
-        rough = np.zeros(-(-windows // GROUP), np.float32)
+        """Compare signs first, then every window of which most are the query's."""
+        signs = _signs(wanted)
+        shared = np.zeros(windows, np.float32)
         for number, page in self._pages.items():
-            if number not in self._rough:
-                self._rough[number] = _grouped(page)
-            part = rough[number * PAGE // GROUP : (number + 1) * PAGE // GROUP]
-            part[:] = _cosine(wanted, self._rough[number][: len(part)])
-        groups = highest(rough, len(rough) // LOOKED_INTO)
-        chosen = (groups[:, None] * GROUP + np.arange(GROUP)).ravel()
-        chosen = chosen[: np.searchsorted(chosen, windows)]
+            part = shared[number * PAGE : (number + 1) * PAGE]
+            held = _grown(self._signs, number, page[: len(part)], _signs)
+            np.subtract(self.dimension, _different(signs, held), out=part)
         if visible is not None:
-            chosen = chosen[visible[chosen]]
+            shared *= visible
+        chosen = highest(shared, self._looked_into)
         alike = np.zeros(windows, np.float32)
         alike[chosen] = _cosine(wanted, self._rows(chosen))
         return alike
@@ -138,14 +139,15 @@ class Matrix:
         mean = self._mean(len(cosine), visible)
         if mean is None:
             return None
-        length = float(np.linalg.norm(mean))
-        asked = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
+        length = float(np.linalg.norm(mean.vector))
+        asked = float(query @ mean.vector) / max(1e-9, length * float(np.linalg.norm(query)))
         best = highest(cosine, LOOKED_AT)
         if visible is not None and len(cosine) <= LOOKED_AT:
             best = np.flatnonzero(visible)
-        return Centre(length, asked, best, _cosine(quantise(mean[None, :]), self._rows(best)))
+        cosines = _cosine(quantise(mean.vector[None, :]), self._rows(best))
+        return Centre(length, asked, best, cosines, mean.known)
 
-    def _mean(self, windows: int, visible: Bools | None) -> Floats | None:
+    def _mean(self, windows: int, visible: Bools | None) -> _Mean | None:
         """The mean of an even sample of the visible windows; None where none has a vector.
 
         That of all windows is kept until there are others.
@@ -157,8 +159,9 @@ class Matrix:
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         known = lengths > 0
         # einsum, not a product of matrices: for so little, the threads of linear algebra cost more than they do.
-        total = np.einsum("i,ij->j", 1 / lengths[known], rows[known]) if known.any() else None
-        mean = None if total is None else total / (np.count_nonzero(known) + FEW_WINDOWS)
+        total = np.einsum("i,ij->j", 1 / lengths[known], rows[known])
+        count = int(np.count_nonzero(known))
+        mean = _Mean(total / (count + FEW_WINDOWS), count / len(known)) if count else None
         if visible is None:
             self._known_mean = windows, mean
         return mean
@@ -173,13 +176,40 @@ class Matrix:
         return rows
 
 
-def _grouped(page: Bytes) -> Bytes:
-    """The sum of each group of windows, as far as a byte can say it."""
-    quarters = page >> 2
-    grouped: Bytes = quarters[0::GROUP] + quarters[1::GROUP]
-    for place in range(2, GROUP):
-        grouped += quarters[place::GROUP]
-    return grouped
+def _grown(known: dict[int, Derived], number: int, rows: Bytes, derive: Callable[[Bytes], Derived]) -> Derived:
+    """What is derived of the rows of a page: only of those that are new, since a page mostly grows."""
+    held = known.get(number)
+    if held is None:
+        known[number] = derive(rows)
+    elif len(held) < len(rows):
+        known[number] = np.concatenate([held, derive(rows[len(held) :])])
+    return known[number][: len(rows)]
+
+
+def _shorten(known: dict[int, Derived], number: int, length: int) -> None:
+    """Forget what was derived of the rows of a page from there on."""
+    if number in known:
+        known[number] = known[number][:length]
+
+
+def _lengths(rows: Bytes) -> Floats:
+    """The length of each vector, 1 at least."""
+    squares = np.asarray(simsimd.sqeuclidean(rows, np.zeros_like(rows)), np.float32) if len(rows) else np.zeros(0)
+    lengths: Floats = np.sqrt(np.maximum(squares, 1)).astype(np.float32)
+    return lengths
+
+
+def _signs(rows: Bytes) -> Signs:
+    """Whether each part of each vector is above 0, a bit for each."""
+    return np.packbits(rows > 0, axis=1)
+
+
+def _different(signs: Signs, rows: Signs) -> Floats:
+    """How many signs of each row are not the wanted ones."""
+    if not len(rows):
+        return np.zeros(0, np.float32)
+    found: Floats = np.asarray(simsimd.cdist(signs, rows, "hamming", dtype="bin8", out_dtype="f32"))[0]
+    return found
 
 
 def _products(wanted: Bytes, rows: Bytes) -> Floats:

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from holdfast.errors import InputError, StorageError
 from holdfast.messages import Message
-from holdfast.search.bm25 import score
+from holdfast.search.bm25 import Corpus, score
 from holdfast.search.centre import Centre
 from holdfast.search.columns import Bools, Floats
 from holdfast.search.embed.base import Space
@@ -308,7 +308,7 @@ class FilesStore:
             index = self._indexed()
             columns = index.inner.columns.snapshot()
             visible = index.visible(lambda scope: _may_see(scope, question.scope, across=question.across))
-            keywords = score(index.postings(question.terms), columns, visible=visible)
+            keywords = score(index.postings(question.terms), Corpus.of(columns, visible))
             cosine, centre = self._likeness(question, visible[columns["passage"]])
             return Evidence(columns, visible, keywords, cosine, tuple(index.scopes), centre)
 

@@ -9,8 +9,9 @@ what is archived can be found in the same moment, and a rollback undoes it all.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from holdfast.store.codec import text_bytes
 __all__ = [
     "SEALED",
     "Place",
+    "Placed",
     "count",
     "decode_windows",
     "insert",
@@ -59,41 +61,59 @@ class Place:
     speaker: str
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A new passage, where it belongs, and its text, where the message does not say it."""
+
+    passage: PassageText
+    place: Place
+    text: bytes | None
+
+
 _INSERT: Final = """
-INSERT INTO passages(number, message, scope, time, previous, human, speaker, start, windows, text) VALUES (
-    (SELECT coalesce(max(number) + 1, 0) FROM passages), :message, :scope, :time,
-    (SELECT coalesce(max(number), -1) FROM passages WHERE scope = :scope), :human, :speaker, :start, :windows, :text
-)
+INSERT INTO passages(number, message, scope, time, previous, human, speaker, start, windows, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def insert(connection: sqlite3.Connection, passage: PassageText, place: Place, *, text: bytes | None) -> int:
-    """Add a passage; its number is returned. `seal` must follow in the same transaction."""
-    values = {
-        "message": place.message,
-        "scope": place.scope,
-        "time": place.time,
-        "human": place.human,
-        "speaker": text_bytes(place.speaker),
-        "start": passage.start,
-        "windows": _encode_windows(passage),
-        "text": text,
-    }
-    number = int(connection.execute(_INSERT, values).lastrowid or 0)
-    _await_sealing(connection, number, passage)
-    return number
+def insert(connection: sqlite3.Connection, new: Sequence[Placed]) -> None:
+    """Add passages, numbered on from the last; `seal` must follow in the same transaction."""
+    if not new:
+        return
+    first = count(connection)
+    latest = {scope: _latest(connection, scope) for scope in {one.place.scope for one in new}}
+    rows: list[tuple[object, ...]] = []
+    for number, one in enumerate(new, first):
+        place, passage = one.place, one.passage
+        about = (place.message, place.scope, place.time, latest[place.scope], place.human, text_bytes(place.speaker))
+        rows.append((number, *about, passage.start, _encode_windows(passage), one.text))
+        latest[place.scope] = number
+    connection.executemany(_INSERT, rows)
+    _await_sealing(connection, first, [one.passage for one in new])
+
+
+def _latest(connection: sqlite3.Connection, scope: int) -> int:
+    """The number of the last passage of a scope; -1 where there is none."""
+    query = "SELECT coalesce(max(number), -1) FROM passages WHERE scope = ?"
+    return int(connection.execute(query, (scope,)).fetchone()[0])
 
 
 def post_again(connection: sqlite3.Connection, passage: PassageText) -> None:
     """Put a passage that is there already into an index that was emptied, with the terms it has now."""
     update = "UPDATE passages SET windows = ? WHERE number = ?"
     connection.execute(update, (_encode_windows(passage), passage.number))
-    _await_sealing(connection, passage.number, passage)
+    _await_sealing(connection, passage.number, [passage])
 
 
-def _await_sealing(connection: sqlite3.Connection, number: int, passage: PassageText) -> None:
-    terms = term_ids(list(chain.from_iterable(passage.terms)))
-    connection.execute("INSERT INTO pending(number, terms) VALUES (?, ?)", (number, terms.tobytes()))
+def _await_sealing(connection: sqlite3.Connection, first: int, passages: Sequence[PassageText]) -> None:
+    """Keep the terms of passages, numbered from `first` on, until they are sealed."""
+    by_window = chain.from_iterable(passage.terms for passage in passages)
+    terms = term_ids(list(chain.from_iterable(by_window)))
+    stops = accumulate((sum(map(len, passage.terms)) for passage in passages), initial=0)
+    connection.executemany(
+        "INSERT INTO pending(number, terms) VALUES (?, ?)",
+        ((number, terms[start:stop].tobytes()) for number, (start, stop) in enumerate(pairwise(stops), first)),
+    )
 
 
 def _encode_windows(passage: PassageText) -> bytes:

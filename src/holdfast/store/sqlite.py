@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -39,6 +40,7 @@ from holdfast.store.base import (
 from holdfast.store.codec import encode_message, pack_text, text_bytes, words
 from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.schema import migrate
+from holdfast.store.sealing import Placed
 from holdfast.store.sqlite_index import Index
 
 __all__ = ["SqliteStore", "insert_passages"]
@@ -88,15 +90,20 @@ class SqliteStore:
     def add(self, rows: Sequence[Row], /) -> list[int]:
         """Keep rows, all or none, durable when this returns."""
         with self._write_lock, explained(self.path), write_transaction(self._writer):
-            numbers = [self._add(row) for row in rows]
+            numbers: list[int] = []
+            for _, some in groupby(rows, type):
+                new: list[Placed] = []
+                numbers += [self._add(row, new) for row in some]
+                sealing.insert(self._writer, new)
             sealing.seal(self._writer)
             self._seal_vectors(rows)
         return numbers
 
-    def _add(self, row: Row) -> int:
+    def _add(self, row: Row, new: list[Placed]) -> int:
+        """Keep a row; what can be found of a message is left in `new`, to be added with that of others."""
         match row:
             case MessageRow(id=0):
-                return self._add_message(row)
+                return self._add_message(row, new)
             case MessageRow():
                 return self._set_flags(row)
             case VectorRow():
@@ -115,7 +122,7 @@ class SqliteStore:
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
         return int(self._writer.execute(statement, values).lastrowid or 0)
 
-    def _add_message(self, row: MessageRow) -> int:
+    def _add_message(self, row: MessageRow, new: list[Placed]) -> int:
         scope = self._scope(row.scope)
         digest = bytes.fromhex(row.message.digest)
         if forgetting.is_forgotten(self._writer, scope, digest):
@@ -128,7 +135,7 @@ class SqliteStore:
             "INSERT INTO messages(scope, digest, nonce, flags, body) VALUES (?, ?, ?, ?, ?)",
             (*key, _flags(row), encode_message(row.message)),
         )
-        insert_passages(self._writer, row.message, row.passages, scope=scope, number=number)
+        new += _placed(row.message, row.passages, scope=scope, number=number)
         return number
 
     def _set_flags(self, row: MessageRow) -> int:
@@ -195,13 +202,10 @@ class SqliteStore:
     def _match(self, question: Question) -> Evidence:
         self._index.refresh()
         self._learn_scopes()
-        columns = self._index.columns.snapshot()
-        visible = columns["alive"] & self._may_see(question)[columns["scope"]]
-        whole = bool(np.array_equal(visible, columns["alive"]))
-        postings = self._index.postings(question.terms)
-        keywords = score(postings, columns, visible=visible)
-        cosine, centre = self._likeness(question, None if whole else visible)
-        return Evidence(columns, visible, keywords, cosine, tuple(self._scopes), centre)
+        corpus = self._index.corpus(self._may_see(question))
+        keywords = score(self._index.postings(question.terms), corpus)
+        cosine, centre = self._likeness(question, None if corpus.whole else corpus.visible)
+        return Evidence(corpus.columns, corpus.visible, keywords, cosine, tuple(self._scopes), centre)
 
     def _may_see(self, question: Question) -> Bools:
         scope, across = question.scope, question.across
@@ -290,6 +294,10 @@ def insert_passages(
     connection: sqlite3.Connection, message: Message, passages: Sequence[PassageText], *, scope: int, number: int
 ) -> None:
     """Add what can be found of a message; `seal` must follow in the same transaction."""
+    sealing.insert(connection, _placed(message, passages, scope=scope, number=number))
+
+
+def _placed(message: Message, passages: Sequence[PassageText], *, scope: int, number: int) -> list[Placed]:
     place = sealing.Place(
         message=number,
         scope=scope,
@@ -298,8 +306,7 @@ def insert_passages(
         speaker=message.name or message.role,
     )
     said = words(message) if passages else ""
-    for passage in passages:
-        sealing.insert(connection, passage, place, text=_own_text(passage, said))
+    return [Placed(passage, place, _own_text(passage, said)) for passage in passages]
 
 
 def _own_text(passage: PassageText, said: str) -> bytes | None:

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import MOST_POSTINGS, affordable, telling
-from holdfast.search.columns import Columns
+from holdfast.search.bm25 import MOST_POSTINGS, Corpus, affordable, telling
+from holdfast.search.columns import Bools, Columns
 from holdfast.search.embed.base import Space
 from holdfast.search.pending import Pending
 from holdfast.search.postings import PAGE, Postings, term_ids
@@ -74,6 +74,7 @@ class Index:
         self._pending = Pending()
         self._remembered = _Remembered()
         self._loaded: dict[int, _Loaded] = {}
+        self._whole: Corpus | None = None
         self._rewritten = -1
 
     def refresh(self) -> None:
@@ -95,8 +96,7 @@ class Index:
         # Passages that were read one by one are read again, as a part of their block.
         self.columns.truncate(known)
         query = "SELECT data FROM blocks WHERE first >= ? ORDER BY first"
-        for (data,) in self._connection.execute(query, (known,)):
-            self.columns.extend(columnar.decode(data))
+        self.columns.extend(*(columnar.decode(data) for (data,) in self._connection.execute(query, (known,))))
         self._pending = Pending(stop)
         self._remembered = _Remembered()
 
@@ -106,6 +106,16 @@ class Index:
             self._pending.pad(number)
             self._pending.append(np.frombuffer(data, np.int64))
         self._pending.pad(self.columns.passages)
+
+    def corpus(self, scopes: Bools) -> Corpus:
+        """What a reader may see who may see these scopes. Of one who may see all, it is reckoned once."""
+        if self._whole is None or self._whole.columns.passages < self.columns.passages:
+            columns = self.columns.snapshot()
+            self._whole = Corpus.of(columns, columns["alive"])
+        if scopes.all():
+            return self._whole
+        columns = self._whole.columns
+        return Corpus.of(columns, columns["alive"] & scopes.take(columns["scope"]))
 
     def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
         """The postings of terms, with their weights; empty for a term that stands nowhere.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.agent.notes.table import Row
-from holdfast.search.bm25 import Keywords, score
+from holdfast.search.bm25 import Corpus, Keywords, score
 from holdfast.search.columns import Floats, PassageRow
 from holdfast.search.memory_index import MemoryIndex
 from holdfast.search.mmr import Item, mmr
@@ -135,7 +135,7 @@ def _fused(index: Index, share: Floats, vector: Floats | None, *, hybrid: Hybrid
 def _keywords(index: Index, query: str) -> Keywords:
     asked = Counter(terms(query))
     postings = index.words.postings({term: float(count) for term, count in asked.items()})
-    return score(postings, index.words.columns, visible=index.words.columns["alive"])
+    return score(postings, Corpus.of(index.words.columns, index.words.columns["alive"]))
 
 
 def _varied(found: Sequence[Match], weight: float) -> list[Match]:
