@@ -10,6 +10,7 @@ from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply
 from holdfast.context.place import allowance, cleared, place
 from holdfast.conversation import Conversation
+from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.memory import Memory
 from holdfast.memory.recall import Recall
 from holdfast.memory.request import Request
@@ -36,18 +37,29 @@ class Recalling:
         if not recall.automatic:
             self.turn.recall = Recall(reason="recall.automatic is off")
             return ()
-        room_made = cleared(items, limits, position=recall.position)
-        bare = apply(items, room_made) if room_made else items
-        room = allowance(items, limits, position=recall.position)
-        most = allowance(bare, limits, position=recall.position) if room_made else room
-        if most < _LEAST_BLOCK or not any(asked.texts):
+        room = allowance(items, limits, position=recall.position) if any(asked.texts) else 0
+        room_made = cleared(items, limits, position=recall.position) if any(asked.texts) else ()
+        if room_made:
+            bare = apply(items, room_made)
+            most = allowance(bare, limits, position=recall.position)
+            edit = self._block(replace(asked, cap=most), bare)
+            if edit is None or self._is_news(items):
+                return (*room_made, edit) if edit else ()
+        if room < _LEAST_BLOCK:
             self.turn.recall = Recall(reason="this question has its block already, or there is no room for one")
             return ()
-        edit = self._block(replace(asked, cap=most), items)
-        if edit is not None and edit.tokens_after > room:
-            edit = self._block(replace(asked, cap=most), bare)
-            return (*room_made, edit) if edit is not None else ()
+        edit = self._block(replace(asked, cap=room), items)
         return () if edit is None else (edit,)
+
+    def _is_news(self, items: Sequence[Item]) -> bool:
+        """Whether the best of what was just found, or half of it, is in no earlier block that is still seen."""
+        found, seen = self.turn.recall, self.talk.quoted(items)
+        blocks = "\n".join(item.block.text for item in items if item.block)
+        if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in found.facts):
+            return True
+        new = [hit for hit in found.hits if hit.passage not in seen]
+        best = max(found.hits, key=lambda hit: hit.score, default=None)
+        return best in new or 2 * len(new) >= max(1, len(found.hits))
 
     def _block(self, asked: Request, items: Sequence[Item]) -> Edit | None:
         """The edit that places the block for a question; None where memory says nothing."""
