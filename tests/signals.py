@@ -55,7 +55,8 @@ def signals(
     visible = np.ones(len(passages), np.bool_)
     visible[list(hidden)] = False
     asked = Counter(terms(question))
-    postings = [(Postings.of(lists.of(term_id(term)), columns), float(weight)) for term, weight in asked.items()]
+    found_lists = Postings.of([lists.of(term_id(term)) for term in asked], columns)
+    postings = list(zip(found_lists, map(float, asked.values()), strict=True))
     vectors = None if cosine is None else np.array(cosine, np.float32)
     keywords = score(postings, Corpus.of(columns, visible))
     return Signals(columns=columns, visible=visible, keywords=keywords, cosine=vectors, **more)

@@ -54,6 +54,7 @@ def remote(
         "key": Secret(KEY),
         "base_url": f"{server.url}/v1/",
         "patience": Patience(sleep=noted.append, chance=lambda: 1.0),
+        "query_seconds": 60,  # by the real clock: a busy machine is no slow server
     }
     return RemoteEmbedder(provider, **given | changes)
 

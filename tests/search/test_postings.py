@@ -144,9 +144,10 @@ class TestPostings:
         for lengths in [(2, 2), (1,), (3, 3)]:
             row = PassageRow(message=1, scope=0, time=0, previous=-1, human=True, size=9, window_lengths=lengths)
             columns.append(row)
-        early = Postings.of((np.array([0, 1, 2], np.uint32), np.array([1, 2, 1], np.uint8)), columns)
-        late = Postings.of((np.array([4], np.uint32), np.array([3], np.uint8)), columns)
-        none = Postings.of((np.zeros(0, np.uint32), np.zeros(0, np.uint8)), columns)
+        first = (np.array([0, 1, 2], np.uint32), np.array([1, 2, 1], np.uint8))
+        second = (np.array([4], np.uint32), np.array([3], np.uint8))
+        nothing = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+        early, none, late = Postings.of([first, nothing, second], columns)
         assert (early.passages.tolist(), early.times.tolist()) == ([0, 1], [3, 1])
         both = early.then(late)
         assert (both.passages.tolist(), both.times.tolist(), both.windows.tolist()) == (

@@ -37,7 +37,7 @@ _BATCH: Final = 500
 _EMBED_BATCH: Final = 2000
 _QUERIES: Final = 200
 _APPENDS: Final = 200
-_EMBEDDED: Final = 1000
+_EMBEDDED: Final = 2000
 _FTS5: Final = 2000
 _MOMENT: Final = 1_700_000_000_000
 

@@ -26,7 +26,7 @@ B: Final = 0.75
 MOST_TERMS: Final = 48
 """A longer question is asked by its rarest terms."""
 
-MOST_POSTINGS: Final = 500_000
+MOST_POSTINGS: Final = 300_000
 """So many windows are looked at for one question, those of its rarest terms first: in a large store, common ones cost
 more than they tell."""
 

@@ -28,7 +28,7 @@ HEADER: Final = 31
 TYPICAL_QUOTE: Final = 200
 """Characters of a quote and its header, as far as they can be known before the text is read."""
 
-SHORTLIST: Final = 4096
+SHORTLIST: Final = 2048
 """So many passages, and those around them, are weighed in full."""
 
 _DAY: Final = 86_400_000

@@ -8,15 +8,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.search.columns import Floats
-
 __all__ = ["highest"]
 
 _SAMPLE: Final = 16_384
 """So many values, evenly spaced, tell from where on to look."""
 
 
-def highest(values: Floats, count: int) -> npt.NDArray[np.int64]:
+def highest(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64]:
     """Where the `count` highest values stand, in rising order of place."""
     if len(values) <= count:
         return np.arange(len(values))
@@ -27,7 +25,7 @@ def highest(values: Floats, count: int) -> npt.NDArray[np.int64]:
     return places[np.sort(np.argpartition(few, len(few) - count)[len(few) - count :])]
 
 
-def _promising(values: Floats, count: int) -> npt.NDArray[np.int64] | None:
+def _promising(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64] | None:
     """Where values stand among which the highest must be, told by an even sample; None where that is no help."""
     step = len(values) // _SAMPLE
     if step <= 1:

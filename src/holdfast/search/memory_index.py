@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.search.columns import Columns, PassageRow
 from holdfast.search.pending import Pending
-from holdfast.search.postings import Lists, Postings, gather, term_ids
+from holdfast.search.postings import Lists, Occurrences, Postings, gather, term_ids
 
 __all__ = ["MemoryIndex"]
 
@@ -38,11 +38,11 @@ class MemoryIndex:
         """The posting list of each term, with its weight; empty for a term that stands nowhere."""
         numbers = term_ids(list(terms))
         runs = [*self._runs, self._pending.lists(numbers, self.columns)]
-        return [
-            (self._postings(number, runs), weight)
-            for number, weight in zip(numbers.tolist(), terms.values(), strict=True)
-        ]
+        lists = [_joined(runs, number) for number in numbers.tolist()]
+        return list(zip(Postings.of(lists, self.columns), terms.values(), strict=True))
 
-    def _postings(self, term: int, runs: Iterable[Lists]) -> Postings:
-        windows, counts = map(np.concatenate, zip(*(run.of(term) for run in runs), strict=True))
-        return Postings.of((windows, counts), self.columns)
+
+def _joined(runs: Iterable[Lists], term: int) -> Occurrences:
+    """The list of a term in runs that follow each other."""
+    windows, counts = map(np.concatenate, zip(*(run.of(term) for run in runs), strict=True))
+    return windows, counts

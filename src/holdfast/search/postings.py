@@ -112,21 +112,31 @@ class Postings:
     times: Floats
 
     @classmethod
-    def of(cls, occurrences: Occurrences, columns: Columns) -> Postings:
-        """The postings of a term, from the windows that it stands in."""
-        windows, counts = occurrences
-        if not len(windows):
-            return cls(windows, counts, np.zeros(0, np.intp), np.zeros(0, np.float32))
+    def of(cls, lists: Sequence[Occurrences], columns: Columns) -> list[Postings]:
+        """The postings of terms, from the windows that each stands in: all together, since most are short."""
+        windows = np.concatenate([np.zeros(0, np.uint32), *(held for held, _ in lists)])
+        counts = np.concatenate([np.zeros(0, np.uint8), *(counted for _, counted in lists)])
+        stops = np.cumsum([len(held) for held, _ in lists], dtype=np.int64)
         owners = columns["passage"].take(windows)
-        first = np.flatnonzero(_changes(owners))
-        before = counts.cumsum(dtype=np.uint32)[first] - counts[first]
-        times = np.append(before[1:], before[:1] + counts.sum(dtype=np.uint32)) - before
-        return cls(windows, counts, owners[first].astype(np.intp), times.astype(np.float32))
+        changes = np.append(_changes(owners), True)
+        changes[stops] = True
+        first = np.flatnonzero(changes[:-1])
+        times = np.add.reduceat(counts, first, dtype=np.uint32).astype(np.float32)
+        passages = owners[first].astype(np.intp)
+        found, start, begin = [], 0, 0
+        for stop, end in zip(stops.tolist(), np.searchsorted(first, stops).tolist(), strict=True):
+            found.append(cls(windows[start:stop], counts[start:stop], passages[begin:end], times[begin:end]))
+            start, begin = stop, end
+        return found
 
     @property
     def nbytes(self) -> int:
         """The memory it takes."""
         return self.windows.nbytes + self.counts.nbytes + self.passages.nbytes + self.times.nbytes
+
+    def copy(self) -> Postings:
+        """The same in arrays of its own: a part of a larger one would keep the whole of it in memory."""
+        return Postings(self.windows.copy(), self.counts.copy(), self.passages.copy(), self.times.copy())
 
     def then(self, later: Postings) -> Postings:
         """These and those of later passages."""

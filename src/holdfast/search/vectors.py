@@ -22,7 +22,7 @@ from holdfast.search.highest import highest
 __all__ = ["Bytes", "Matrix", "quantise"]
 
 Bytes = npt.NDArray[np.int8]
-Signs = npt.NDArray[np.uint8]
+Signs = npt.NDArray[np.uint64]
 Derived = TypeVar("Derived", Floats, Signs)
 
 PAGE: Final = 8_192
@@ -30,10 +30,11 @@ PAGE: Final = 8_192
 FEW: Final = 0.5
 """Where fewer of a page may be seen, only those are compared."""
 
-MANY: Final = 250_000
-"""From so many windows on a scan of all would take too long."""
-LOOKED_INTO: Final = 40_000
-"""So many of them, those whose signs are most like the question's, are compared byte by byte."""
+MANY: Final = 131_072
+"""From so many windows on the signs of a vector tell which windows it is compared with byte by byte."""
+LOOKED_INTO: Final = 8_192
+"""So many are, those that share most signs with it; or one in `ONE_IN`, if that is more."""
+ONE_IN: Final = 96
 
 SAMPLE: Final = 1024
 """Windows, evenly spaced, that tell what all of them have in common."""
@@ -119,14 +120,13 @@ class Matrix:
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare signs first, then every window of which most are the query's."""
         signs = _signs(wanted)
-        shared = np.zeros(windows, np.float32)
+        shared = np.zeros(windows, np.uint16)
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
-            held = _grown(self._signs, number, page[: len(part)], _signs)
-            np.subtract(self.dimension, _different(signs, held), out=part)
+            part[:] = _shared(signs, _grown(self._signs, number, page[: len(part)], _signs))
         if visible is not None:
             shared *= visible
-        chosen = highest(shared, self._looked_into)
+        chosen = highest(shared, max(self._looked_into, windows // ONE_IN))
         alike = np.zeros(windows, np.float32)
         alike[chosen] = _cosine(wanted, self._rows(chosen))
         return alike
@@ -181,15 +181,15 @@ def _grown(known: dict[int, Derived], number: int, rows: Bytes, derive: Callable
     held = known.get(number)
     if held is None:
         known[number] = derive(rows)
-    elif len(held) < len(rows):
-        known[number] = np.concatenate([held, derive(rows[len(held) :])])
-    return known[number][: len(rows)]
+    elif (length := held.shape[-1]) < len(rows):
+        known[number] = np.concatenate([held, derive(rows[length:])], axis=-1)
+    return known[number][..., : len(rows)]
 
 
 def _shorten(known: dict[int, Derived], number: int, length: int) -> None:
     """Forget what was derived of the rows of a page from there on."""
     if number in known:
-        known[number] = known[number][:length]
+        known[number] = known[number][..., :length]
 
 
 def _lengths(rows: Bytes) -> Floats:
@@ -200,16 +200,18 @@ def _lengths(rows: Bytes) -> Floats:
 
 
 def _signs(rows: Bytes) -> Signs:
-    """Whether each part of each vector is above 0, a bit for each."""
-    return np.packbits(rows > 0, axis=1)
+    """Whether each part of each vector is above 0: a row for each 64 parts, a word in it for each vector."""
+    bits = np.packbits(rows > 0, axis=1)
+    words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
+    return np.ascontiguousarray(words.T)
 
 
-def _different(signs: Signs, rows: Signs) -> Floats:
-    """How many signs of each row are not the wanted ones."""
-    if not len(rows):
-        return np.zeros(0, np.float32)
-    found: Floats = np.asarray(simsimd.cdist(signs, rows, "hamming", dtype="bin8", out_dtype="f32"))[0]
-    return found
+def _shared(wanted: Signs, signs: Signs) -> npt.NDArray[np.uint16]:
+    """How many signs of each vector are the wanted ones."""
+    total = np.zeros(signs.shape[1], np.uint16)
+    for word, words in zip(~wanted[:, 0], signs, strict=True):
+        total += np.bitwise_count(words ^ word)
+    return total
 
 
 def _products(wanted: Bytes, rows: Bytes) -> Floats:

@@ -1,8 +1,10 @@
-"""Posting lists in a SQLite store: looking up a term in every run."""
+"""Posting lists in a SQLite store: looking up terms in every run."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,10 +20,11 @@ EVERYTHING: Final = 2**31
 NOWHERE: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
 _SEEK: Final = """
-WITH place(run, page) AS MATERIALIZED (
-    SELECT first, (SELECT max(term) FROM postings WHERE run = first AND term <= :term) FROM runs
+WITH place(wanted, run, page) AS MATERIALIZED (
+    SELECT value, first, (SELECT max(term) FROM postings WHERE run = first AND term <= value)
+    FROM json_each(:terms) CROSS JOIN runs
 )
-SELECT postings.run, term, length(data), CASE WHEN length(data) <= :longest THEN data END
+SELECT wanted, postings.run, term, length(data), CASE WHEN length(data) <= :longest THEN data END
 FROM place CROSS JOIN postings ON postings.run = place.run AND term = page
 """
 
@@ -40,15 +43,16 @@ class Sought:
         return sum(len(windows) for windows, _ in self.lists.values()) + sum(self.unread.values())
 
 
-def seek(connection: sqlite3.Connection, term: int, *, longest: int = PAGE) -> Sought:
-    """Look for a term in every run, and read its lists, but for those in pages longer than that."""
-    found = Sought(term)
-    for run, first, length, data in connection.execute(_SEEK, {"term": term, "longest": longest}):
+def seek(connection: sqlite3.Connection, terms: Sequence[int], *, longest: int = PAGE) -> dict[int, Sought]:
+    """Look for terms in every run, and read their lists, but for those in pages longer than that."""
+    found = {term: Sought(term) for term in terms}
+    values = {"terms": json.dumps(terms), "longest": longest}
+    for term, run, first, length, data in connection.execute(_SEEK, values):
         if data is not None:
             if held := find(data, term):
-                found.lists[run] = held
+                found[term].lists[run] = held
         elif first == term:
-            found.unread[run] = windows_of_one(length)
+            found[term].unread[run] = windows_of_one(length)
     return found
 
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import MOST_POSTINGS, Corpus, affordable, telling
+from holdfast.search.bm25 import Corpus, affordable, telling
 from holdfast.search.columns import Bools, Columns
 from holdfast.search.embed.base import Space
 from holdfast.search.pending import Pending
-from holdfast.search.postings import PAGE, Postings, term_ids
+from holdfast.search.postings import PAGE, Lists, Postings, term_ids
 from holdfast.search.vectors import Matrix
 from holdfast.store import posting_table, vector_table
 from holdfast.store.posting_table import EVERYTHING, Sought
@@ -28,6 +28,9 @@ __all__ = ["Index"]
 
 REMEMBERED: Final = 24 << 20
 """Bytes of posting lists that are kept in memory, those asked for last: questions of one talk share their words."""
+
+CHEAP: Final = 1_000_000
+"""Where the terms of a question cannot stand in more windows than this, all of their lists are read at once."""
 
 
 class _Remembered:
@@ -124,33 +127,26 @@ class Index:
         """
         numbers = term_ids(list(terms))
         weights = dict(zip(numbers.tolist(), terms.values(), strict=True))
-        pending = self._pending.lists(numbers, self.columns)
-        fresh = {term: Postings.of(pending.of(term), self.columns) for term in weights}
-        cheap = len(weights) * self.columns.windows <= MOST_POSTINGS
-        longest = EVERYTHING if cheap else PAGE
-        sought = {
-            term: posting_table.seek(self._connection, term, longest=longest)
-            for term in weights
-            if term not in self._remembered
-        }
-        chosen = list(weights) if cheap else self._worth_reading(fresh, sought)
-        return [(self._sealed(term, sought.get(term)).then(fresh[term]), weights[term]) for term in chosen]
+        cheap = len(weights) * self.columns.windows <= CHEAP
+        missing = [term for term in weights if term not in self._remembered]
+        sought = posting_table.seek(self._connection, missing, longest=EVERYTHING if cheap else PAGE)
+        fresh = self._pending.lists(numbers, self.columns)
+        chosen = list(weights) if cheap else self._worth_reading(list(weights), sought, fresh)
+        sealed = {term: self._remembered[term] for term in chosen if term not in sought}
+        unread = [term for term in chosen if term in sought]
+        lists = [posting_table.read(self._connection, sought[term]) for term in unread]
+        made = Postings.of([*lists, *map(fresh.of, chosen)], self.columns)
+        for term, postings in zip(unread, made, strict=False):
+            sealed[term] = self._remembered[term] = postings.copy()
+        later = dict(zip(chosen, made[len(unread) :], strict=True))
+        return [(sealed[term].then(later[term]), weights[term]) for term in chosen]
 
-    def _worth_reading(self, fresh: Mapping[int, Postings], sought: Mapping[int, Sought]) -> list[int]:
+    def _worth_reading(self, terms: Sequence[int], sought: Mapping[int, Sought], fresh: Lists) -> list[int]:
         """Which terms tell most, and can be afforded."""
-        terms = list(fresh)
         known = [sought[term].size if term in sought else len(self._remembered[term].windows) for term in terms]
-        sizes = [size + len(fresh[term].windows) for term, size in zip(terms, known, strict=True)]
+        sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
         chosen = set(affordable(sizes)).intersection(telling(sizes))
         return [terms[number] for number in sorted(chosen)]
-
-    def _sealed(self, term: int, sought: Sought | None) -> Postings:
-        """The postings of a term in all runs."""
-        if sought is None:
-            return self._remembered[term]
-        found = Postings.of(posting_table.read(self._connection, sought), self.columns)
-        self._remembered[term] = found
-        return found
 
     def matrix(self, number: int, space: Space) -> Matrix:
         """The vectors of a space, those of the newest passages included."""
