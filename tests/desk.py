@@ -16,10 +16,11 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Said, Scripted
 from holdfast.models.steps import Answer
 from holdfast.settings import Embedding, Settings, Workspace
+from waiting import UNHURRIED
 
 __all__ = ["BASE", "Desk", "Watched", "talker"]
 
-BASE = Settings(embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True))
+BASE = Settings(embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True), recall=UNHURRIED)
 MORNING = 1_790_000_000_000
 
 

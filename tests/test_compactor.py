@@ -20,8 +20,9 @@ from holdfast.models.scripted import Scripted
 from holdfast.settings import Embedding, Knowledge, Settings
 from holdfast.store.base import Scope, Select
 from talk import answer, call, reply, results, system, user
+from waiting import UNHURRIED
 
-QUIET = Settings(embedding=Embedding(provider="none"))
+QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000
 SUMMARY = "## Goal\nMove the staging database.\n\n## Key facts\nIt listens on port 6543; see /etc/pg/staging.conf.\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -25,6 +26,18 @@ def blocks(language: str) -> list[tuple[str, str]]:
         for match in _BLOCK.finditer(page.read_text("utf-8"))
         if match["language"] == language and not match["skip"]
     ]
+
+
+def scripts() -> dict[tuple[str, ...], str]:
+    """The commands of every block that can be run as they stand, once each, and a page that shows them."""
+    return {words: page for page, code in blocks("sh") if (words := tuple(_runnable(code)))}
+
+
+def _runnable(code: str) -> Iterator[str]:
+    for line in code.splitlines():
+        words = line.split("#", maxsplit=1)[0].strip()
+        if words.startswith("holdfast ") and not re.search(r"\b[A-Z]{3,}\b", words):
+            yield words
 
 
 def commands() -> list[str]:
@@ -89,18 +102,15 @@ def test_python_in_the_docs_runs(page: str, code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{page}: {done.stderr}"
 
 
-@pytest.mark.parametrize(("page", "code"), blocks("sh"))
-def test_commands_in_the_docs_run(page: str, code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("script", "page"), scripts().items(), ids=lambda shown: str(shown)[:60])
+def test_commands_in_the_docs_run(script: tuple[str, ...], page: str, tmp_path: Path) -> None:
     """Every holdfast command of the docs runs as it stands, in a home of its own."""
     environment = {
         "HOLDFAST_HOME": str(tmp_path / "memory"),
         "HOME": str(tmp_path),
         "PATH": str(Path(sys.executable).parent),
     }
-    for line in code.splitlines():
-        words = line.split("#", maxsplit=1)[0].strip()
-        if not words.startswith("holdfast ") or re.search(r"\b[A-Z]{3,}\b", words):
-            continue
+    for words in script:
         done = subprocess.run(
             ["/bin/sh", "-c", words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -18,8 +17,9 @@ from holdfast.messages import Message, Text
 from holdfast.settings import Embedding, Pruning, Settings
 from holdfast.store.base import FactRow, Scope
 from talk import answer, call, reply, results, user
+from waiting import UNHURRIED, until
 
-QUIET = Settings(embedding=Embedding(provider="none"))
+QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000
 
 
@@ -173,7 +173,9 @@ class TestBeyondWhatIsSeen:
     def test_what_was_pruned_away_is_recalled(self, tmp_path: Path) -> None:
         """A tool result of which only a stub is left can be recalled where the question is about the rest."""
         pruned = Settings(
-            embedding=Embedding(provider="none"), pruning=Pruning(mode="aggressive", min_prunable_tool_chars=0)
+            embedding=Embedding(provider="none"),
+            pruning=Pruning(mode="aggressive", min_prunable_tool_chars=0),
+            recall=UNHURRIED,
         )
         filler = "".join(f"Nothing of note happened on day {day}, said the log. " for day in range(300))
         log = f"{filler}The ladder of the gannet is tennag. {filler}"
@@ -273,11 +275,7 @@ class TestBackground:
         settings = Settings(embedding=Embedding(provider="hash"))
         with Engine.open(tmp_path, settings=settings) as engine:
             engine.ingest([said("user", "The quick brown fox jumps over the lazy dog.")], session="s")
-            waited = Event()
-            for _ in range(200):
-                if engine.stats().embedded:
-                    break
-                waited.wait(0.05)
+            until(lambda: engine.stats().embedded)
             assert engine.stats().embedded == 1
 
     def test_without_a_worker_it_waits_until_told(self, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def test_it_goes_on_while_there_is_more() -> None:
 
     worker = Worker(step)
     worker.start()
-    assert done.wait(10)
+    assert done.wait(60)
     worker.stop()
     assert left == [0]
 
@@ -39,8 +39,8 @@ def test_trouble_is_told_and_tried_again() -> None:
 
     worker = Worker(step, pause=0.05)
     worker.start()
-    assert failed.wait(10)
-    assert done.wait(10)
+    assert failed.wait(60)
+    assert done.wait(60)
     worker.stop()
     assert tries[0] == ""
     assert "the disk is full" in tries[1]
@@ -58,9 +58,9 @@ def test_a_lock_that_cannot_be_had_is_trouble_like_any_other() -> None:
 
     worker = Worker(step, pause=0.05)
     worker.start()
-    assert tried.wait(10)
+    assert tried.wait(60)
     tried.clear()
-    assert tried.wait(10)
+    assert tried.wait(60)
     worker.stop()
     assert "x.worker" in worker.trouble
 

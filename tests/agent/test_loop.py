@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from desk import Desk, Watched, talker
+from holdfast.agent import loop
 from holdfast.agent.loop import Agent
 from holdfast.context.verify import check
 from holdfast.errors import ModelBusyError, ModelError, StorageError
@@ -20,6 +21,7 @@ from holdfast.models.steps import Answer
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Workspace
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read
+from waiting import UNHURRIED
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
 
@@ -65,11 +67,13 @@ class TestTurn:
         assert "6543" in desk.view.results[0].text
         assert "6543" in str(prompts(agent)[1].messages[-1])
 
-    def test_a_model_that_never_ends_is_stopped(self, desk: Desk) -> None:
-        """After a hundred steps the user has the word again, and is told why."""
+    def test_a_model_that_never_ends_is_stopped(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After so many steps, a hundred, the user has the word again, and is told why."""
+        assert loop._MOST_STEPS == 100
+        monkeypatch.setattr(loop, "_MOST_STEPS", 7)
         agent = desk.agent(lambda _: calling("read", path="none.txt"))
-        assert agent.say("Go.").steps == 100
-        assert desk.view.notices == ["Stopped after 100 steps. Say something to go on."]
+        assert agent.say("Go.").steps == 7
+        assert desk.view.notices == ["Stopped after 7 steps. Say something to go on."]
 
     def test_what_is_refused_does_not_run(self, desk: Desk) -> None:
         """Without the user's word no command runs; the model hears why."""
@@ -168,6 +172,13 @@ class TestInterrupt:
         assert again.say("And?").text == "Done thinking."
         assert check(render(prompts(again)[0].messages[1:], "anthropic"), "anthropic") == []
 
+    def test_before_it_has_begun(self, desk: Desk) -> None:
+        """What was called off a moment too early is called off; it counts once."""
+        agent = desk.agent(["One.", "Two."])
+        agent.cancel.set()
+        assert agent.say("Well?").interrupted
+        assert agent.say("And?").text == "One."
+
     def test_in_a_tool(self, desk: Desk) -> None:
         """A command that is called off ends, every call has its result, and the turn is over."""
         agent = desk.agent([calling("bash", command="sleep 60"), "never said"])
@@ -185,6 +196,7 @@ class TestRoom:
             embedding=Embedding(provider="none"),
             workspace=Workspace(skip_bootstrap=True),
             compaction=Compaction(reserve_tokens=4_000, reserve_tokens_floor=0, keep_recent_tokens=3_000),
+            recall=UNHURRIED,
         )
         agent = desk.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
         agent.say("Remember: the vault word is zanzibar.")

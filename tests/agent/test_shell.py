@@ -3,7 +3,9 @@
 import os
 import signal
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from holdfast.agent import shell
 from holdfast.agent.shell import environment, run
 from holdfast.errors import InputError
+from waiting import time_is_over_with, until, when
 
 
 def is_running(pid: int) -> bool:
@@ -21,95 +24,110 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def gone(pid: int) -> bool:
-    """Whether a process ends soon."""
-    for _ in range(100):
-        if not is_running(pid):
-            return True
-        time.sleep(0.02)
-    return False
+def ends(file: Path) -> None:
+    """The process whose number stands in a file is there no longer, or not for long."""
+    pid = int(file.read_text("utf-8"))
+    until(lambda: not is_running(pid))
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """Ctrl-C is heeded, also where these tests run in the background of a shell that has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_output_and_status(tmp_path: Path) -> None:
     """Both streams come in one, in order, with the exit status."""
-    ran = run("echo one; echo 二 >&2; pwd; exit 7", cwd=tmp_path, seconds=10)
+    ran = run("echo one; echo 二 >&2; pwd; exit 7", cwd=tmp_path, seconds=60)
     assert ran.output == f"one\n二\n{tmp_path}\n"
     assert (ran.status, ran.ended, ran.dropped) == (7, "exit", 0)
 
 
 def test_nothing_can_be_typed(tmp_path: Path) -> None:
     """A command that reads its input sees the end of it at once."""
-    assert run("cat; echo done", cwd=tmp_path, seconds=10).output == "done\n"
+    assert run("cat; echo done", cwd=tmp_path, seconds=60).output == "done\n"
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     """What is not UTF-8 is shown as far as it can be."""
-    assert run(r"printf 'a\xffb'", cwd=tmp_path, seconds=10).output == "a\ufffdb"
+    assert run(r"printf 'a\xffb'", cwd=tmp_path, seconds=60).output == "a\ufffdb"
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
 def test_time_is_over_for_the_whole_group(tmp_path: Path, trap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the time is over the command and its children end, also those that ignore being asked."""
     monkeypatch.setattr(shell, "_GRACE", 0.2)
-    command = f"{trap}(sleep 60 & echo $! > child; wait) & echo started; wait; sleep 60"
-    ran = run(command, cwd=tmp_path, seconds=0.5)
+    time_is_over_with(tmp_path / "ready", monkeypatch)
+    command = f"{trap}(sleep 300 & echo $! > child; echo started; touch ready; wait) & wait; sleep 300"
+    ran = run(command, cwd=tmp_path, seconds=200)
     assert (ran.ended, ran.status, ran.output) == ("timeout", None, "started\n")
-    assert gone(int((tmp_path / "child").read_text("utf-8")))
+    ends(tmp_path / "child")
 
 
 def test_a_command_can_be_called_off(tmp_path: Path) -> None:
-    """Setting the event ends a running command soon."""
+    """Setting the event ends a running command soon; what it has printed is known."""
     cancel = threading.Event()
-    threading.Timer(0.2, cancel.set).start()
-    ran = run("echo $$ > pid; sleep 60", cwd=tmp_path, seconds=30, cancel=cancel)
-    assert ran.ended == "cancelled"
-    assert gone(int((tmp_path / "pid").read_text("utf-8")))
+    with when((tmp_path / "ready").exists, cancel.set):
+        ran = run("echo $$ > pid; echo here; touch ready; sleep 300", cwd=tmp_path, seconds=200, cancel=cancel)
+    assert (ran.ended, ran.output) == ("cancelled", "here\n")
+    ends(tmp_path / "pid")
 
 
 def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
     """Ctrl-C goes on to the caller, and the command is gone."""
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        run("echo $$ > pid; sleep 60", cwd=tmp_path, seconds=30)
-    timer.join()
-    assert gone(int((tmp_path / "pid").read_text("utf-8")))
+    interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
+    command = "echo $$ > pid; head -c 200000 /dev/zero; touch ready; sleep 300"  # ready when much of it was read
+    with heeded(), pytest.raises(KeyboardInterrupt), when((tmp_path / "ready").exists, interrupt):
+        run(command, cwd=tmp_path, seconds=200)
+    ends(tmp_path / "pid")
 
 
 def test_what_stays_in_the_background_is_ended(tmp_path: Path) -> None:
     """A command is over when its shell is, whoever still holds its output; what it left behind ends."""
-    ran = run("sleep 60 & echo $!", cwd=tmp_path, seconds=30)
+    ran = run("sleep 300 & echo $! | tee pid", cwd=tmp_path, seconds=200)
     assert (ran.ended, ran.status) == ("exit", 0)
-    assert gone(int(ran.output))
+    assert ran.output == (tmp_path / "pid").read_text("utf-8")
+    ends(tmp_path / "pid")
 
 
 @pytest.mark.parametrize(("cancelled", "ended"), [(False, "timeout"), (True, "cancelled")])
-def test_a_command_that_goes_on_in_silence(tmp_path: Path, cancelled: bool, ended: str) -> None:  # noqa: FBT001 - a table
+def test_a_command_that_goes_on_in_silence(
+    tmp_path: Path,
+    cancelled: bool,  # noqa: FBT001 - a table
+    ended: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Closing its output does not free a command of its limits."""
     cancel = threading.Event()
-    if cancelled:
-        threading.Timer(0.3, cancel.set).start()
-    ran = run("exec >&- 2>&-; sleep 60", cwd=tmp_path, seconds=30 if cancelled else 0.4, cancel=cancel)
+    closed = tmp_path / "closed"
+    if not cancelled:
+        time_is_over_with(closed, monkeypatch)
+    with when(closed.exists, cancel.set if cancelled else closed.exists):
+        ran = run("exec >&- 2>&-; touch closed; sleep 300", cwd=tmp_path, seconds=200, cancel=cancel)
     assert ran.ended == ended
 
 
 def test_a_silent_command_that_ends(tmp_path: Path) -> None:
     """It is waited for, and its status is known."""
-    ran = run("exec >&- 2>&-; sleep 0.2; exit 4", cwd=tmp_path, seconds=30)
+    ran = run("exec >&- 2>&-; sleep 0.2; exit 4", cwd=tmp_path, seconds=200)
     assert (ran.ended, ran.status) == ("exit", 4)
 
 
 def test_a_system_that_cannot_look_without_reaping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where `waitid` is missing commands end all the same, with their status or in time."""
     monkeypatch.delattr(os, "waitid")
-    assert run("exit 5", cwd=tmp_path, seconds=10).status == 5
+    assert run("exit 5", cwd=tmp_path, seconds=60).status == 5
     assert run("sleep 60", cwd=tmp_path, seconds=0.2).ended == "timeout"
 
 
 def test_very_much_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more than is kept, the beginning and the end remain, and what is missing is counted."""
     monkeypatch.setattr(shell, "MOST_BYTES", 10_000)
-    ran = run("seq 1 100000", cwd=tmp_path, seconds=30)
+    ran = run("seq 1 100000", cwd=tmp_path, seconds=60)
     assert ran.output.startswith("1\n2\n3\n")
     assert ran.output.endswith("\n100000\n")
     assert f"[... {ran.dropped:,} bytes were not kept ...]" in ran.output
@@ -128,5 +146,5 @@ def test_keys_of_providers_stay_here(tmp_path: Path) -> None:
     """A command does not see the keys that pay for the model; everything else is as it was."""
     given = {"OPENAI_API_KEY": "a", "MY_API_TOKEN": "b", "PATH": os.environ["PATH"], "EDITOR": "vi"}
     assert environment(given).keys() & given.keys() == {"PATH", "EDITOR"}
-    ran = run("echo ${OPENAI_API_KEY:-none} $EDITOR $PAGER", cwd=tmp_path, seconds=10, environ=given)
+    ran = run("echo ${OPENAI_API_KEY:-none} $EDITOR $PAGER", cwd=tmp_path, seconds=60, environ=given)
     assert ran.output == "none vi cat\n"

@@ -33,6 +33,8 @@ class Terminal:
             "HOME": str(folder),
             "HOLDFAST_HOME": str(folder / "memory"),
             "HOLDFAST_EMBEDDING__PROVIDER": "none",
+            "HOLDFAST_RECALL__DEADLINE_MS": "60000",  # on a busy machine memory may be slow
+            "HOLDFAST_SESSION__RESET__MODE": "never",  # it may be four in the morning
             "PATH": os.environ["PATH"],
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
@@ -99,6 +101,7 @@ class Terminal:
         """Its exit code, waited for."""
         self.child.expect(pexpect.EOF)
         self.seen.append(self.child.before)
+        self.child.wait()  # the terminal is closed a moment before it has ended
         self.child.close()
         return int(self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from holdfast.messages import ToolCall
 from holdfast.models.steps import Hang, Said
 from holdfast.transcripts import read
 from scripted_provider import ScriptedProvider, Step
+from waiting import until
 
 TURNS = {"anthropic": 300, "openai_chat": 60}
 """How many turns; `HOLDFAST_E2E_TURNS` says otherwise, and for both."""
@@ -90,7 +90,7 @@ def test_a_long_conversation_forgets_nothing(wire: str, tmp_path: Path) -> None:
         with talking(tmp_path, provider, wire, "--plain") as terminal:
             _talk(terminal, SCREEN + 1, trouble.middle)
             terminal.type(line(trouble.middle))
-            _until(lambda: len(trouble.left) == 0)
+            until(lambda: not trouble.left)
             terminal.kill()
         with talking(tmp_path, provider, wire, "--plain") as terminal:
             _talk(terminal, trouble.middle + 1, turns)
@@ -121,17 +121,10 @@ def _talk(terminal: Terminal, first: int, last: int) -> None:
         terminal.say(line(number), until=f"Noted {number}.")
 
 
-def _until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def _compactions(folder: Path, brain: Brain) -> int:
     """How many there were; before each the day's note grew by a line."""
     count = len([entry for entry in entries(folder) if entry["type"] == "compaction"])
-    notes = "".join(file.read_text("utf-8") for file in (folder / "work" / "memory").glob("*.md"))
+    notes = "".join(file.read_text("utf-8") for file in sorted((folder / "work" / "memory").glob("*.md")))
     written = [int(number) for number in re.findall(r"- note (\d+)", notes)]
     assert written == list(range(1, brain.asked["notes"] + 1))
     assert count <= len(written) <= count + 1

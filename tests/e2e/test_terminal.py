@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from e2e.pty import PROMPT, Terminal, readable
 from holdfast.transcripts import read
+from waiting import until
 
 ALT_ENTER = "\x1b\r"
 CALL = {"text": "I run it.", "calls": [{"name": "bash", "arguments": {"command": "echo ran >> log.txt"}}]}
@@ -53,15 +54,19 @@ def test_typing(tmp_path: Path) -> None:
         terminal.say(f"one{ALT_ENTER}two", until="First.")
         terminal.say("\x1b[200~three\nfour\x1b[201~", until="Second.")
         terminal.say(f"the token is {secret}", until="Third.")
-        time.sleep(0.5)  # the past is read while one begins to type
-        terminal.child.send("\x1b[A")
-        terminal.wait("the token")
+        until(lambda: _came_back(terminal, "the token"))
         terminal.say("", until="Fourth.")
         assert terminal.leave() == 0
     said = messages(tmp_path)[::2]
     assert said[:2] == ["one\ntwo", "three\nfour"]
     assert said[2] == said[3]
     assert secret not in (tmp_path / "memory" / "chat_history").read_text("utf-8")
+
+
+def _came_back(terminal: Terminal, words: str) -> bool:
+    """Go down and up in what was typed before, which is read while one begins to type: twice is as good as once."""
+    terminal.child.send("\x1b[B\x1b[A")
+    return bool(terminal.child.expect_exact([pexpect.TIMEOUT, words], timeout=1))
 
 
 def test_hostile_text_moves_no_cursor(tmp_path: Path) -> None:
@@ -116,6 +121,18 @@ def test_leaving(tmp_path: Path) -> None:
         assert terminal.end() == 0
     assert messages(tmp_path)[1].startswith("Let me think.")
     assert messages(tmp_path)[-1] == "Here."
+
+
+def test_a_hasty_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C right behind Enter is for the answer, though nobody could hear it yet; what follows is typed ahead."""
+    with Terminal(tmp_path, "--model", script(tmp_path, "One.", "Two.")) as terminal:
+        terminal.say("Hi.", until="One.")
+        terminal.child.send("Well?\r\x03And?\r")
+        terminal.wait("Broken off")
+        terminal.wait("Two.")
+        terminal.wait(PROMPT)
+        assert terminal.leave() == 0
+    assert messages(tmp_path) == ["Hi.", "One.", "Well?", "And?", "Two."]
 
 
 def test_the_line_below_the_prompt_tells_all(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from holdfast.models.scripted import Scripted
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from talk import reply, system, user
+from waiting import UNHURRIED
 
-QUIET = Settings(embedding=Embedding(provider="none"))
+QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000
 
 

@@ -39,7 +39,7 @@ def asked(step: Step, prompt: Prompt = HELLO, **options: Any) -> Reply:
     """The reply to one request."""
     with ScriptedProvider([step]) as provider:
         return AnthropicModel("claude-opus-5-5", api_key="key", base_url=provider.url, **options).ask(
-            prompt, timeout=20
+            prompt, timeout=60
         )
 
 
@@ -208,7 +208,7 @@ def test_every_kind_of_trouble_has_its_error(step: Step, kind: type[ModelError])
     with ScriptedProvider([step, "never"]) as provider:
         model = AnthropicModel("claude-opus-5-5", api_key="key", base_url=provider.url)
         with pytest.raises(kind):
-            model.ask(HELLO, timeout=20)
+            model.ask(HELLO, timeout=60)
     assert len(provider.requests) == 1, "the SDK has tried again by itself"
 
 

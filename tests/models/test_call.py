@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from threading import Event
@@ -15,7 +16,7 @@ from holdfast.messages import Message, Text
 from holdfast.models.anthropic import AnthropicModel
 from holdfast.models.base import Model, Prompt
 from holdfast.models.call import stream
-from holdfast.models.deadline import Deadline
+from holdfast.models.deadline import Clock, Deadline
 from holdfast.models.openai import OpenAIModel
 from holdfast.models.steps import Hang, Said
 from scripted_provider import Mute, ScriptedProvider, Step
@@ -24,10 +25,14 @@ HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 
 
 def started(
-    source: Callable[[], AsyncIterator[int]], *, seconds: float | None = 20, cancel: Event | None = None
+    source: Callable[[], AsyncIterator[int]],
+    *,
+    seconds: float | None = 60,
+    cancel: Event | None = None,
+    clock: Clock = time.monotonic,
 ) -> Iterator[int]:
     """A call of a source of numbers."""
-    return stream(source, model="m", deadline=Deadline.after(seconds), cancel=cancel)
+    return stream(source, model="m", deadline=Deadline.after(seconds, clock=clock), cancel=cancel)
 
 
 async def three() -> AsyncIterator[int]:
@@ -58,23 +63,25 @@ def test_an_error_of_the_source_comes_through() -> None:
 
 def test_the_source_is_closed_when_the_reader_leaves() -> None:
     """A reader that leaves early, fails or runs out of time leaves no open source behind."""
-    closed = Event()
+    begun, closed = Event(), Event()
 
     async def endless() -> AsyncIterator[int]:
         try:
+            begun.set()
             while True:
                 yield 1
-                await asyncio.sleep(30)
+                await asyncio.sleep(300)
         finally:
             closed.set()
 
     with closing(started(endless)) as pieces:  # type: ignore[type-var]
         next(pieces)
-    assert closed.wait(20)
+    assert closed.wait(60)
+    begun.clear()
     closed.clear()
     with pytest.raises(ModelTimeoutError):
-        list(started(endless, seconds=0.05))
-    assert closed.wait(20)
+        list(started(endless, seconds=0.05, clock=begun.is_set))  # its time is over once it has begun
+    assert closed.wait(60)
 
 
 def test_a_slow_trickle_does_not_outlast_the_deadline() -> None:
@@ -133,7 +140,7 @@ def test_a_hanging_server_is_left(step: Step, open_model: Callable[[str], Model]
         timer.join()
     left = [thread for thread in threading.enumerate() if thread.name.startswith("holdfast-model")]
     for thread in left:
-        thread.join(20)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in left)
 
 

@@ -25,7 +25,7 @@ def asked(step: Step) -> Reply:
     numbers = itertools.count(1)
     with ScriptedProvider([step]) as provider:
         model = OpenAIModel("qwen3:8b", base_url=f"{provider.url}/v1", new_id=lambda: f"made_{next(numbers)}")
-        return model.ask(HELLO, timeout=20)
+        return model.ask(HELLO, timeout=60)
 
 
 def chunks(*deltas: dict[str, Any], finish: str | None = "stop", **more: Any) -> Events:
@@ -210,7 +210,7 @@ def in_stream(message: str, code: str | None = None) -> Events:
 def test_every_kind_of_trouble_has_its_error(step: Step, kind: type[ModelError]) -> None:
     """Errors before and within a reply, cut connections and nonsense each become the error that they stand for."""
     with ScriptedProvider([step, "never"]) as provider, pytest.raises(kind):
-        OpenAIModel("gpt-5", api_key="key", base_url=f"{provider.url}/v1").ask(HELLO, timeout=20)
+        OpenAIModel("gpt-5", api_key="key", base_url=f"{provider.url}/v1").ask(HELLO, timeout=60)
     assert len(provider.requests) == 1, "the SDK has tried again by itself"
 
 

@@ -21,7 +21,7 @@ LS = Tool(name="ls", description="List.", parameters={"type": "object", "propert
 def asked(step: Step) -> Reply:
     """The reply to one request."""
     with ScriptedProvider([step]) as provider:
-        return ResponsesModel("gpt-6-sol", api_key="key", base_url=f"{provider.url}/v1").ask(HELLO, timeout=20)
+        return ResponsesModel("gpt-6-sol", api_key="key", base_url=f"{provider.url}/v1").ask(HELLO, timeout=60)
 
 
 def events(*found: dict[str, Any]) -> Events:

@@ -35,10 +35,11 @@ from holdfast.store.base import MessageRow, PassageText, Scope, Select
 from holdfast.tokens import count_messages
 from strategies import WIRE
 from talk import answer, call, reply, results, system, user
+from waiting import UNHURRIED
 
 few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 more = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-QUIET = Settings(embedding=Embedding(provider="none"), compaction=Compaction(timeout_seconds=1))
+QUIET = Settings(embedding=Embedding(provider="none"), compaction=Compaction(timeout_seconds=1), recall=UNHURRIED)
 HERE = Scope(session="s")
 LIMITS = st.sampled_from([4_000, 8_000, 40_000])
 

@@ -62,7 +62,12 @@ class Agent(Talk):
         Raises:
             ModelError: The model gave no answer. What was said stays said; saying more goes on from there.
         """
-        self.cancel.clear()
+        try:
+            return self._said(text, heartbeat=heartbeat)
+        finally:
+            self.cancel.clear()  # not at the start: that would lose a Ctrl-C that comes just before it
+
+    def _said(self, text: str, *, heartbeat: bool) -> Turn:
         self.renew()
         self._system = self.system()
         try:

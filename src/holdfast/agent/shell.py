@@ -111,17 +111,17 @@ def _follow(
     with selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
         while left is None or time.monotonic() < left:
-            if cancel.is_set():
-                return "cancelled"
-            if time.monotonic() >= deadline:
-                return "timeout"
-            if ready.select(_TICK):
+            if left is None and _is_over(process):
+                left = time.monotonic() + _DRAIN
+            if ready.select(_TICK):  # before any way out: what was printed by then is taken
                 piece = os.read(pipe, _PIECE)
                 output.take(piece)
                 if not piece:
                     return _wait(process, deadline=deadline, cancel=cancel)
-            if left is None and _is_over(process):
-                left = time.monotonic() + _DRAIN
+            if cancel.is_set():
+                return "cancelled"
+            if time.monotonic() >= deadline:
+                return "timeout"
     return "exit"
 
 

@@ -58,7 +58,8 @@ class Policy:
 
     def settings(self, reserve: int | None = None) -> Settings:
         """The settings that make the engine behave so. Without memory messages may fill what recall would take."""
-        tables: dict[str, Any] = {"embedding": {"provider": "none"}, "recall": {"position": self.recall}}
+        recall = {"position": self.recall, "deadline_ms": 60_000}  # a busy machine recalls what any other does
+        tables: dict[str, Any] = {"embedding": {"provider": "none"}, "recall": recall}
         if self.recall is None:
             tables |= {"recall": {"enabled": False}, "trim": {"min_query_chars": 10**9}}
         if reserve is not None:

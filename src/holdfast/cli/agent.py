@@ -111,13 +111,14 @@ def interruptible(agent: Agent) -> Iterator[None]:
         KeyboardInterrupt: There was a second one.
     """
     agent.cancel.clear()
-    leaving = False
+    heard = leaving = False
 
     def interrupt(*_: object) -> None:
-        nonlocal leaving
-        if agent.cancel.is_set():
+        nonlocal heard, leaving
+        if heard or agent.cancel.is_set():
             leaving = True
             raise KeyboardInterrupt
+        heard = True
         agent.cancel.set()
 
     before = signal.signal(signal.SIGINT, interrupt)

@@ -11,11 +11,12 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, ThreadedHistory
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.styles import Style
 
-__all__ = ["WORDS", "Commands", "Past", "ask_key", "prompt"]
+__all__ = ["WORDS", "Commands", "Past", "ask_key", "called_off", "prompt"]
 
 WORDS: Final[dict[str, tuple[str, ...]]] = {
     "/compact": (),
@@ -51,6 +52,15 @@ def prompt(home: Callable[[], Path], *, status: Callable[[], str], started: Call
     )
     session.app.after_render += lambda _: started()
     return session
+
+
+def called_off(session: PromptSession[str]) -> bool:
+    """Whether Ctrl-C is among what was typed since the prompt was left; the rest waits for the next one."""
+    source = session.app.input
+    typed = [*get_typeahead(source), *source.read_keys()]
+    kept = [press for press in typed if press.key != Keys.ControlC]
+    store_typeahead(source, kept)
+    return len(kept) < len(typed)
 
 
 def ask_key(question: str, answers: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from holdfast.cli.keys import audible
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:
-    from holdfast.cli.prompt import ask_key, prompt
+    from holdfast.cli.prompt import ask_key, called_off, prompt
 except ImportError:
     raise MissingExtraError("chatting in a terminal", extra="chat") from None
 
@@ -45,7 +46,7 @@ def converse(options: Options) -> None:
     sys.stdout.flush()
     try:
         while (line := _read(session, opening)) is not None:
-            if line.strip() and _heard(opening, line.strip()):
+            if line.strip() and _heard(session, opening, line.strip()):
                 break
     finally:
         if opening.agent is not None:
@@ -70,9 +71,11 @@ class _Opening(Thread):
         self.on_error: Callable[[], None] = lambda: None
 
     def begin(self) -> None:
-        """Start, if that has not been done."""
+        """Start, if that has not been done; a prompt that was not there yet when it failed is left."""
         if self.ident is None:
             self.start()
+        elif self.error is not None:
+            self.on_error()
 
     def run(self) -> None:
         try:
@@ -96,9 +99,11 @@ class _Opening(Thread):
             agent.view.notice(f"Notes cannot be searched: {error}")
 
     def ready(self) -> tuple[Agent, Screen]:
-        """The agent and its screen, waited for."""
-        self.begin()
-        self._done.wait()
+        """The agent and its screen, waited for; Ctrl-C leaves while they are."""
+        if not self._done.is_set():
+            self.begin()
+            with audible():
+                self._done.wait()
         if self.error is not None:
             raise self.error
         assert self.agent is not None
@@ -148,7 +153,8 @@ def _stop(session: PromptSession[str]) -> None:
             session.app.exit(result="")
 
     if loop is not None:
-        loop.call_soon_threadsafe(leave)
+        with suppress(RuntimeError):  # it has just ended
+            loop.call_soon_threadsafe(leave)
 
 
 def _read(session: PromptSession[str], opening: _Opening) -> str | None:
@@ -169,13 +175,14 @@ def _read(session: PromptSession[str], opening: _Opening) -> str | None:
     return None
 
 
-def _heard(opening: _Opening, line: str) -> bool:
+def _heard(session: PromptSession[str], opening: _Opening, line: str) -> bool:
     """Do or say a line, and tell whether the conversation is over."""
-    with audible():
-        agent, screen = opening.ready()
+    agent, screen = opening.ready()
     from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded by now
 
     with interruptible(agent), audible():
+        if called_off(session):  # before it could be heard
+            agent.cancel.set()
         screen.begin()
         try:
             if is_command(line):

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from holdfast.agent.tools import Toolbox, agent_tools
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.settings import Embedding, LongTerm, MemorySearch, Settings, Slots, Workspace
+from waiting import time_is_over_with, when
 
 WORDS = Embedding(provider="none")
 
@@ -116,20 +117,26 @@ class TestBash:
         assert "refused" in result.text
         assert not (world.folder / "ws" / "made").exists()
 
-    def test_failures_are_told(self, world: World) -> None:
+    def test_failures_are_told(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit status, silence, the end of time and an empty command are each said."""
         assert world.use("bash", command="echo no; exit 3").text == "no\n[exit status 3]"
         assert world.use("bash", command="true").text == "(no output)"
-        late = world.use("bash", command="echo a; sleep 60", timeout=0.1)
-        assert late.is_error
-        assert late.text.startswith("a\n[stopped after 1 s")
         assert world.use("bash", command="  ").is_error
+        time_is_over_with(world.folder / "ws" / "ready", monkeypatch)
+        late = world.use("bash", command="echo a; touch ready; sleep 300", timeout=200)
+        assert late.is_error
+        assert late.text.startswith("a\n[stopped after 200 s")
+
+    def test_a_second_is_the_least(self, world: World) -> None:
+        """A command is stopped after a second at the earliest, whatever was asked for."""
+        assert "[stopped after 1 s" in world.use("bash", command="sleep 60", timeout=0.1).text
 
     def test_a_running_command_is_called_off(self, world: World) -> None:
         """The event reaches the command."""
         cancel = Event()
-        Timer(0.2, cancel.set).start()
-        result = world.box().run(ToolCall(id="c", name="bash", arguments={"command": "sleep 60"}), cancel=cancel)
+        asked = ToolCall(id="c", name="bash", arguments={"command": "touch ready; sleep 300"})
+        with when((world.folder / "ws" / "ready").exists, cancel.set):
+            result = world.box().run(asked, cancel=cancel)
         assert result.text == "(no output)\n[called off by the user]"
 
     def test_long_output_is_in_the_archive_whole(self, world: World) -> None:

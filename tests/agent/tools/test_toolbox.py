@@ -97,7 +97,7 @@ class TestTogether:
 
     def test_calls_that_change_nothing_run_at_the_same_time(self) -> None:
         """Two that wait for each other both finish."""
-        barrier = threading.Barrier(2, timeout=20)
+        barrier = threading.Barrier(2, timeout=60)
         box = Toolbox(offers=(tool("wait", lambda _: str(barrier.wait() >= 0), together=True),))
         results = box.run_all([call("wait", 1), call("wait", 2)])
         assert [(result.call_id, result.text) for result in results] == [("c1", "True"), ("c2", "True")]

@@ -198,15 +198,13 @@ class Notes:
     def embed(self, *, seconds: float | None = None) -> int:
         """Give chunks that have none yet their vectors; how many were given is returned.
 
-        `seconds` is how long to go on; whoever searches meanwhile waits for a batch at most.
+        `seconds` is how long to go on after a first batch; whoever searches meanwhile waits for a batch at most.
         """
         until = None if seconds is None else time.monotonic() + seconds
-        done = given = 0
-        while until is None or time.monotonic() < until:
+        done = given = self._embed_some()
+        while given and (until is None or time.monotonic() < until):
             given = self._embed_some()
             done += given
-            if not given:
-                break
         return done
 
     def _embed_some(self) -> int:

@@ -1,0 +1,53 @@
+"""Waiting for what happens elsewhere, however slow the machine is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+
+import pytest
+
+from holdfast.agent import shell
+from holdfast.settings import Recall
+
+__all__ = ["UNHURRIED", "time_is_over_with", "until", "when"]
+
+UNHURRIED = Recall(deadline_ms=60_000)
+"""For tests of what is recalled: a window on a busy machine is not to go on without it."""
+_PATIENCE = 60.0
+_LOOK_EVERY = 0.01
+
+
+def until(happened: Callable[[], object]) -> None:
+    """Wait for something; what has not happened after a minute never will."""
+    end = time.monotonic() + _PATIENCE
+    while not happened():
+        assert time.monotonic() < end, "it has not happened"
+        time.sleep(_LOOK_EVERY)
+
+
+@contextmanager
+def when(happened: Callable[[], object], do: Callable[[], object]) -> Iterator[None]:
+    """Do something in another thread, as soon as something else has happened."""
+
+    def watch() -> None:
+        until(happened)
+        do()
+
+    watching = Thread(target=watch, daemon=True)
+    watching.start()
+    yield
+    watching.join()
+
+
+def time_is_over_with(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a command's time be over as soon as it has made a file, and no sooner."""
+
+    def clock() -> float:
+        return time.monotonic() + 1_000 * file.exists()
+
+    monkeypatch.setattr(shell, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
