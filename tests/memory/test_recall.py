@@ -11,7 +11,7 @@ import pytest
 from embed_models import static_folder
 from holdfast.memory import archive
 from holdfast.memory.recall import Request, order_of, recall, search
-from holdfast.messages import Message, Text
+from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed.base import CachedEmbedder
 from holdfast.search.embed.joint import JointEmbedder
 from holdfast.search.embed.static import StaticEmbedder
@@ -67,6 +67,25 @@ def test_what_was_said_comes_back(store: SqliteStore) -> None:
     assert found.tokens == count_text(found.block)
     assert found.hits[0].parts.keyword > 0
     assert not found.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "comes"), [("7959677", True), ("7959677 " + "and more of the like " * 8, False)], ids=["curt", "long"]
+)
+def test_a_curt_answer_comes_with_its_question(store: SqliteStore, answer: str, *, comes: bool) -> None:
+    """What a tool answered holds no word of the question; it is quoted behind one that does, where it is short."""
+    say(store, *(f"Filler number {n} about nothing." for n in range(30)))
+    say(store, "How many rows does the obsidian ledger have to move?")
+    call = ToolCall(id="c", name="bash", arguments={"command": "psql -At -f count.sql"})
+    result = ToolResult(call_id="c", content=(Text(text=answer),))
+    turn = [Message(role="assistant", parts=(call,)), Message(role="tool", parts=(result,))]
+    counted = store.add(archive.rows(turn, scope=SCOPE))[-1]
+    say(store, "Thanks.", "42")
+    question = asking("How many rows were there in the ledger?", cap=300)
+    found = recall(store, question)
+    assert (answer in found.block) == comes
+    assert "42" not in found.block.split()
+    assert answer not in recall(store, replace(question, in_window={counted})).block
 
 
 def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> None:

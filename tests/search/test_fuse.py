@@ -149,6 +149,8 @@ def test_in_a_large_archive_only_what_may_be_best_is_weighed(monkeypatch: pytest
     assert short.order[:200].tolist() == whole.order[:200].tolist()
     assert short.score(short.order[:200]).tolist() == pytest.approx(whole.score(whole.order[:200]).tolist())
     assert all(short.parts(n) == whole.parts(n) for n in short.order[:20].tolist())
+    other = next(n for n in range(5000) if n not in short.passages)
+    assert short.score(other) == short.parts(other).keyword == 0
 
 
 def test_short_quotes_come_first_where_room_is_scarce() -> None:

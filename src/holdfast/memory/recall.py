@@ -41,6 +41,12 @@ _KNOWN: Final = 0.6
 """The share of windows that must have a vector; with fewer, those that have none would be at a loss."""
 _FEW: Final = 200
 """So few windows without a vector are no reason: one batch of embedding, or vectors that have nothing in common."""
+_ASKED: Final = 10
+"""So many of the best passages may have been questions;"""
+_ANSWERED: Final = 3
+"""the answers stand in so many passages behind them,"""
+_CURT: Final = 100
+"""and are so short that they say nothing by themselves."""
 _VARIED: Final = 50
 """So many passages are put into a varied order, where that is asked for."""
 
@@ -243,8 +249,8 @@ class _Reader:
         recipe, order = request.order.recipe, found.ranking.order
         if request.order.fusion == "recipe" and request.order.variety is None:
             order = found.ranking.for_quoting(found.signals.columns, brevity=recipe.brevity, best=recipe.best)
-        self._order: list[int] = order.tolist()
-        self._best = frozenset(self._order[: recipe.best])
+        self._order = _with_answers(order.tolist(), found.signals)
+        self._best = frozenset(order[: recipe.best].tolist())
         self._places = {number: place for place, number in enumerate(self._order)}
         self._scores = _WindowScores(found, self._order)
 
@@ -274,6 +280,23 @@ class _Reader:
             group=block.moment(detail),
             room=MOST if number in self._best else LEAST,
         )
+
+
+def _with_answers(order: list[int], signals: Signals) -> list[int]:
+    """The passages with the curt ones that follow the best: what a tool answered holds no word of the question."""
+    columns, visible = signals.columns, signals.visible
+    found: dict[int, None] = {}
+    for place, number in enumerate(order):
+        found[number] = None
+        after = np.array([number])
+        for _ in range(_ANSWERED if place < _ASKED else 0):
+            after = columns.beside(after, "following")
+            follower = int(after[0])
+            if follower < 0 or columns["human"][follower]:
+                break
+            if columns["size"][follower] <= _CURT and visible[follower]:
+                found[follower] = None
+    return list(found)
 
 
 def _detail(passage: PassageText, columns: Columns, *, text: str) -> block.Detail:

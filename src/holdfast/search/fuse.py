@@ -162,8 +162,12 @@ class Ranking:
     stages: dict[str, Floats]
 
     def score(self, passages: npt.ArrayLike) -> Floats:
-        """The scores of some passages that were weighed."""
-        return self.scores[np.searchsorted(self.passages, passages)]
+        """The scores of some passages; 0 for one that was not weighed."""
+        return self._of(self.scores, passages)
+
+    def _of(self, values: Floats, passages: npt.ArrayLike) -> Floats:
+        places = np.minimum(np.searchsorted(self.passages, passages), len(self.passages) - 1)
+        return np.where(self.passages[places] == passages, values[places], np.float32(0))
 
     def for_quoting(self, columns: Columns, *, brevity: float, best: int) -> Ints:
         """The best passages, then the others in the order in which they are worth their room."""
@@ -173,8 +177,7 @@ class Ranking:
 
     def parts(self, passage: int) -> Parts:
         """Why this passage stands where it stands."""
-        place = int(np.searchsorted(self.passages, passage))
-        return Parts(**{name: float(values[place]) for name, values in self.stages.items()})
+        return Parts(**{name: float(self._of(values, passage)) for name, values in self.stages.items()})
 
 
 def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen
