@@ -23,7 +23,7 @@ No model is set. Any of these gets you going:
   export ANTHROPIC_API_KEY=...   (or OPENAI_API_KEY), then `holdfast chat`
   a local server: `holdfast chat --model ollama/NAME`, or `--model http://localhost:8080/v1#NAME` for llama.cpp
   no model at all: `holdfast demo` shows what it does; `holdfast chat --model echo` shows what would be sent"""
-_KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-4-5", "OPENAI_API_KEY": "openai/gpt-5"}
+_KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-5-5", "OPENAI_API_KEY": "openai/gpt-6.1-sol"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

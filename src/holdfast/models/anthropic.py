@@ -33,7 +33,7 @@ class AnthropicModel(VendorModel):
     """A model of Anthropic, or of whoever speaks its Messages API.
 
     Args:
-        model: The provider's own name of it, such as `claude-sonnet-4-5`.
+        model: The provider's own name of it, such as `claude-sonnet-5-5`.
         api_key: The key; or `auth_token` in its place.
         auth_token: A bearer token.
         base_url: Another address than Anthropic's.

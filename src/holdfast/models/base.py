@@ -70,7 +70,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What a user calls it by, such as `anthropic/claude-sonnet-4-5`."""
+        """What a user calls it by, such as `anthropic/claude-sonnet-5-5`."""
         ...
 
     @property
