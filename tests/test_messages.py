@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from dataclasses import FrozenInstanceError, replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -163,6 +165,13 @@ class TestDigest:
         )
 
         assert said("assistant", *parts).digest == "f279806cfda2ba60c2d90ec6bb68cb8a"
+
+    def test_what_json_does_not_know_has_a_digest_too(self) -> None:
+        """A program may hand over dates, tuples and numbers without end; their digests never change either."""
+        arguments = {"on": date(2026, 1, 2), "rate": math.nan, "ends": (1, math.inf), "7": "ж"}
+        message = said("assistant", ToolCall(id="c", name="f", arguments=arguments))
+
+        assert message.digest == "0bc11ab2609b8e6d7f1505b661b9c262"
 
     def test_spelling_does_not_count(self) -> None:
         """The order of arguments and the name of a result's tool, which not every format has, are spelling."""

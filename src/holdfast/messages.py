@@ -174,6 +174,8 @@ class Usage:
 
 
 _BROKEN: Final = frozenset({"error", "aborted"})
+_PLAIN: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True, default=str)
+"""How a message is written to be digested. Archives are keyed by it: it never changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,8 +230,7 @@ class Message(_FromWire):
     def digest(self) -> str:
         """A stable digest of what is said: role and parts, whatever the format, id or time."""
         content = [self.role, *(_essence(part) for part in self.parts)]
-        text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return hashlib.sha256(_PLAIN.encode(content).encode()).hexdigest()[:32]
 
 
 def _essence(part: Part) -> list[Any]:

@@ -85,6 +85,7 @@ def test_a_curt_answer_comes_with_its_question(store: SqliteStore, answer: str, 
     found = recall(store, question)
     assert (answer in found.block) == comes
     assert "42" not in found.block.split()
+    assert answer not in recall(store, replace(question, neighbours=0)).block
     assert answer not in recall(store, replace(question, in_window={counted})).block
 
 

@@ -145,11 +145,17 @@ def mended(text: str, misses: Misses, *, plan: CompactionPlan) -> tuple[Section,
     ruled = outline(messages, activity=plan.activity, previous=plan.previous, request=plan.request)
     first, *others = HEADINGS
     anew = first in misses.headings or bool(misses.request or misses.language)
-    title = "" if set(parse(text)) & set(HEADINGS) else "## Summary"
-    body = Section(title=title, lines=tuple(_without(text, first) if anew else text.splitlines()), weight=_BODY)
     behind = [section for heading in others if heading in misses.headings for section in _said(heading, ruled[heading])]
     names = Section(title=IDENTIFIERS, lines=tuple(f"- {name}" for name in misses.names), weight=_NAMED)
-    return (*(ruled[first] if anew else ()), body, *behind, names)
+    if anew:
+        return (*ruled[first], _body(text, _without(text, first)), *behind, names)
+    return (_body(text, text.splitlines()), *behind, names)
+
+
+def _body(text: str, lines: Sequence[str]) -> Section:
+    """The lines that stay of a model's own words, with a title where those had no heading that is known."""
+    title = "" if set(parse(text)) & set(HEADINGS) else "## Summary"
+    return Section(title=title, lines=tuple(lines), weight=_BODY)
 
 
 def _said(heading: str, group: tuple[Section, ...]) -> tuple[Section, ...]:

@@ -43,6 +43,11 @@ class Span:
         """What they take, without what was recalled beside them."""
         return sum(item.tokens for item in self.items)
 
+    @property
+    def ids(self) -> frozenset[int]:
+        """Their archive numbers."""
+        return frozenset(item.id for item in self.items)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
@@ -156,11 +161,11 @@ def plan(
     keep = _keep(region, items, settings=settings, budget=budget, cap=cap, force=force)
     cut = _cut(region, keep)
     gone = _going(region, cut)
-    if sum(region[index].tokens for index in gone) < LEAST_GAIN:
-        return _idle(items, [region[index] for index in gone], budget=budget)
+    if sum(span.tokens for span in gone.values()) < LEAST_GAIN:
+        return _idle(items, list(gone.values()), budget=budget)
     turn = _turn_start(region, cut)
-    before = [region[index] for index in gone if index < turn]
-    prefix = [region[index] for index in gone if index >= turn]
+    before = [span for index, span in gone.items() if index < turn]
+    prefix = [span for index, span in gone.items() if index >= turn]
     previous = frame.bare(previous_summary or "")
     if not before and not previous:
         before, prefix = prefix, []  # nothing to set the turn's beginning apart from
@@ -210,13 +215,13 @@ def _cut(region: Sequence[Span], keep: int) -> int:
     return 0
 
 
-def _going(region: Sequence[Span], cut: int) -> list[int]:
-    """What goes: everything before the cut that may, and that shares no message with what stays."""
-    gone = [index for index in range(cut) if not region[index].stays]
-    held = {item.id for index, span in enumerate(region) if index >= cut or span.stays for item in span.items}
-    while caught := {index for index in gone if not held.isdisjoint(item.id for item in region[index].items)}:
-        held |= {item.id for index in caught for item in region[index].items}  # one message may be sent twice
-        gone = [index for index in gone if index not in caught]
+def _going(region: Sequence[Span], cut: int) -> dict[int, Span]:
+    """What goes, by its place: everything before the cut that may, and that shares no message with what stays."""
+    gone = {index: span for index, span in enumerate(region[:cut]) if not span.stays}
+    held = {number for index, span in enumerate(region) if index not in gone for number in span.ids}
+    while caught := [index for index, span in gone.items() if not held.isdisjoint(span.ids)]:
+        for index in caught:  # one message may be sent twice
+            held |= gone.pop(index).ids
     return gone
 
 
@@ -262,8 +267,7 @@ def _ready(
     count: TokenCounter,
 ) -> CompactionPlan:
     gone = (*dropped, *history, *prefix)
-    ids = {item.id for item in gone}
-    kept = tuple(item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids))
+    kept = _left(items, gone)
     unthought = {item.id: cost for item in kept if (cost := _unthought(item, count)) is not None}
     cost = sum(item.tokens for item in gone)
     replaced = cost + sum(item.tokens for item in items if item.kind == "summary")
@@ -285,6 +289,12 @@ def _ready(
         oversized=_oversized(gone, kept, window=window, keep=keep),
         unthought=tuple(unthought.items()),
     )
+
+
+def _left(items: Sequence[Item], gone: Sequence[Item]) -> tuple[Item, ...]:
+    """What stays when some messages go: the system prompt and the other messages; the summary so far is taken over."""
+    ids = {item.id for item in gone}
+    return tuple(item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids))
 
 
 def _summary_tokens(replaced: int, cap: int) -> int:

@@ -34,10 +34,9 @@ _SHORT: Final = 600
 def fault(reply: Reply) -> str | None:
     """What is wrong with an answer that should be a summary; None where it may be one."""
     text = reply.text.strip()
-    said = "".join(line for line in text.splitlines() if len(line) > _LINE or not _SKELETON.match(line))
     if reply.stop == "refusal":
         return "the model refused"
-    if len(said) < _FEWEST_WORDS:
+    if len(_filling(text)) < _FEWEST_WORDS:
         return "the answer is empty" if not text else "the answer has headings and nothing under them"
     if _DATA.match(text):
         return "the answer is data, not a summary"
@@ -46,3 +45,8 @@ def fault(reply: Reply) -> str | None:
     if _REFUSAL.match(text):
         return "the model refused"
     return "the answer is an error message" if _ERROR.match(text.lstrip("*_`> ⚠️❌")) else None
+
+
+def _filling(text: str) -> str:
+    """What a text says between headings, empty items and "none"."""
+    return "".join(line for line in text.splitlines() if len(line) > _LINE or not _SKELETON.match(line))

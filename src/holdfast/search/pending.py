@@ -21,6 +21,7 @@ class Pending:
         self.first = first
         self._terms: list[Terms] = []
         self._gathered: tuple[npt.NDArray[np.uint32], Terms] | None = None
+        self._ends: npt.NDArray[np.uint16] | None = None
 
     @property
     def stop(self) -> int:
@@ -30,13 +31,13 @@ class Pending:
     def append(self, terms: Terms) -> None:
         """Add the terms of the next passage."""
         self._terms.append(terms)
-        self._gathered = None
+        self._gathered = self._ends = None
 
     def pad(self, stop: int) -> None:
         """Leave room for passages that have no terms, because they were forgotten."""
         if stop > self.stop:
             self._terms += [np.zeros(0, np.int64)] * (stop - self.stop)
-            self._gathered = None
+            self._gathered = self._ends = None
 
     def gathered(self, columns: Columns) -> tuple[npt.NDArray[np.uint32], Terms]:
         """All occurrences: the window and the term of each."""
@@ -50,5 +51,10 @@ class Pending:
     def lists(self, terms: Terms, columns: Columns) -> Lists:
         """The posting lists of these terms: all occurrences are looked through once."""
         windows, all_terms = self.gathered(columns)
-        hits = np.flatnonzero(np.isin(all_terms, terms))
+        if self._ends is None:
+            self._ends = all_terms.astype(np.uint16)
+        wanted = np.zeros(1 << 16, np.bool_)
+        wanted[terms.astype(np.uint16)] = True
+        hits = np.flatnonzero(wanted.take(self._ends))  # by the end of their numbers; few others have the same
+        hits = hits[np.isin(all_terms[hits], terms)]
         return gather(windows[hits], all_terms[hits])

@@ -9,7 +9,7 @@ what is archived can be found in the same moment, and a rollback undoes it all.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import Final
@@ -89,7 +89,7 @@ def insert(connection: sqlite3.Connection, new: Sequence[Placed]) -> None:
         rows.append((number, *about, passage.start, _encode_windows(passage), one.text))
         latest[place.scope] = number
     connection.executemany(_INSERT, rows)
-    _await_sealing(connection, first, [one.passage for one in new])
+    _await_sealing(connection, range(first, first + len(new)), [one.passage for one in new])
 
 
 def _latest(connection: sqlite3.Connection, scope: int) -> int:
@@ -98,21 +98,21 @@ def _latest(connection: sqlite3.Connection, scope: int) -> int:
     return int(connection.execute(query, (scope,)).fetchone()[0])
 
 
-def post_again(connection: sqlite3.Connection, passage: PassageText) -> None:
-    """Put a passage that is there already into an index that was emptied, with the terms it has now."""
+def post_again(connection: sqlite3.Connection, passages: Sequence[PassageText]) -> None:
+    """Put passages that are there already into an index that was emptied, with the terms they have now."""
     update = "UPDATE passages SET windows = ? WHERE number = ?"
-    connection.execute(update, (_encode_windows(passage), passage.number))
-    _await_sealing(connection, passage.number, [passage])
+    connection.executemany(update, ((_encode_windows(passage), passage.number) for passage in passages))
+    _await_sealing(connection, (passage.number for passage in passages), passages)
 
 
-def _await_sealing(connection: sqlite3.Connection, first: int, passages: Sequence[PassageText]) -> None:
-    """Keep the terms of passages, numbered from `first` on, until they are sealed."""
+def _await_sealing(connection: sqlite3.Connection, numbers: Iterable[int], passages: Sequence[PassageText]) -> None:
+    """Keep the terms of passages, under their numbers, until they are sealed."""
     by_window = chain.from_iterable(passage.terms for passage in passages)
     terms = term_ids(list(chain.from_iterable(by_window)))
     stops = accumulate((sum(map(len, passage.terms)) for passage in passages), initial=0)
     connection.executemany(
         "INSERT INTO pending(number, terms) VALUES (?, ?)",
-        ((number, terms[start:stop].tobytes()) for number, (start, stop) in enumerate(pairwise(stops), first)),
+        ((number, terms[start:stop].tobytes()) for number, (start, stop) in zip(numbers, pairwise(stops), strict=True)),
     )
 
 

@@ -55,8 +55,8 @@ def reindex(
             stop = min(first + SEALED, total)
             query = "SELECT number FROM passages WHERE number >= ? AND number < ? AND alive = 1"
             alive = [number for (number,) in connection.execute(query, (first, stop))]
-            for passage in passages(connection, alive, path=path):
-                post_again(connection, replace(passage, terms=terms_of(passage)))
+            found = passages(connection, alive, path=path)
+            post_again(connection, [replace(passage, terms=terms_of(passage)) for passage in found])
             seal(connection, stop=stop)
             if progress is not None:
                 progress(stop, total)

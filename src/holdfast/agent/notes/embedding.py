@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from msgspec.structs import replace
 
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed import CachedEmbedder, Choice, Embedder, Purpose, RemoteEmbedder, StaticEmbedder, choose
+from holdfast.search.embed import CachedEmbedder, Choice, Embedder, Purpose, RemoteEmbedder, choose
 from holdfast.search.embed.base import Floats
-from holdfast.search.embed.joint import JointEmbedder
+from holdfast.search.trust import vector_trust
 from holdfast.settings import Embedding, Settings
-from holdfast.text import is_unsegmented
 
 __all__ = ["Fallback", "Vectors", "wanted"]
 
@@ -112,8 +110,5 @@ class Vectors:
         return None
 
     def trust(self, query: str) -> float:
-        """How far the vector of a question counts: static tables know nothing of scripts without spaces."""
-        letters = [character for character in query if character.isalpha()]
-        if not letters or not isinstance(self._inner(), StaticEmbedder | JointEmbedder):
-            return 1.0
-        return 1 - float(np.mean([is_unsegmented(character) for character in letters]))
+        """How far the vector of a question counts, 0 to 1."""
+        return vector_trust(self.embedder, query)

@@ -1,0 +1,22 @@
+"""How far the vectors of a question can be trusted."""
+
+from __future__ import annotations
+
+from holdfast.search.embed.base import CachedEmbedder, Embedder
+from holdfast.search.embed.joint import JointEmbedder
+from holdfast.search.embed.static import StaticEmbedder
+from holdfast.text import is_unsegmented
+
+__all__ = ["vector_trust"]
+
+
+def vector_trust(embedder: Embedder | None, question: str) -> float:
+    """How much of the vectors' weight counts for a question, 0 to 1.
+
+    Static tables know nothing of scripts without spaces: the letters of such scripts take their share away.
+    """
+    model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
+    letters = [character for character in question if character.isalpha()]
+    if not letters or not isinstance(model, StaticEmbedder | JointEmbedder):
+        return 1.0
+    return 1 - sum(map(is_unsegmented, letters)) / len(letters)
