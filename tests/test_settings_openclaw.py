@@ -160,6 +160,7 @@ REAL: list[tuple[str, object, str, object]] = [
     (LANCE + "config.dbPath", "~/l", "long_term.db_path", None),
     (LANCE + "config.captureMaxChars", 600, "long_term.capture_max_chars", 500),
     (LANCE + "config.recallMaxChars", 600, "long_term.recall_max_chars", 1_000),
+    ("hooks.internal.entries.session-memory.enabled", True, "session.memory_file", False),
     ("memory.qmd.searchMode", "query", "memory.qmd.search_mode", "search"),
     ("memory.qmd.update.embedInterval", 30, "memory.qmd.update.embed_interval", timedelta(hours=1)),
 ]
@@ -262,6 +263,20 @@ def test_qmd_paths(tmp_path: Path) -> None:
         QmdPath(path="~/a"),
         QmdPath(path="~/b", name="b", pattern="**/*.md"),
     )
+
+
+def test_hooks_of_others(tmp_path: Path) -> None:
+    """Of all hooks one is ours; whatever else stands beside it is passed over and reported by name."""
+    entries = {"boot-md": {"enabled": True}, "session-memory": {"enabled": True, "messages": 20, "llmSlug": False}}
+    loaded = read(tmp_path, {"hooks": {"enabled": True, "internal": {"enabled": True, "entries": entries}}})
+    assert loaded.settings.session.memory_file
+    assert set(loaded.ignored) == {
+        "hooks.enabled",
+        "hooks.internal.enabled",
+        "hooks.internal.entries.boot-md",
+        "hooks.internal.entries.session-memory.llmSlug",
+        "hooks.internal.entries.session-memory.messages",
+    }
 
 
 def test_what_belongs_to_others(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from holdfast.agent import workspace
 from holdfast.agent.loop import Agent
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.report import ContextReport
+from holdfast.settings import LongTermEmbedding
+from holdfast.store.base import FactRow
 from holdfast.tokens import count_json, count_text
 
 __all__ = ["COMMANDS", "Command", "Done", "complete", "is_command", "run", "short"]
@@ -112,8 +114,20 @@ def _status(agent: Agent, _: str) -> Done:
         f"Tokens: {short(entry.input_tokens)} in / {short(entry.output_tokens)} out{cached}{cost}",
         f"Session: {agent.opened.key} · {lasted} · {len(agent.history):,} messages · {agent.opened.session.file.name}",
         f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}",
+        *_long_term(agent),
     ]
     return Done("\n".join(lines))
+
+
+def _long_term(agent: Agent) -> list[str]:
+    """Where long-term memories rest and who embeds them, where that was set."""
+    asked, found = agent.settings.long_term, list[str]()
+    if asked.enabled and (asked.db_path is not None or asked.embedding != LongTermEmbedding()):
+        with agent.memory_may_fail():
+            kept, embedder = agent.memories, agent.memories.choice.embedder
+            name = embedder.space.name if embedder is not None else "by words alone"
+            found.append(f"Long-term: {len(kept.rows()):,} memories · {name} · {kept.memory.store.path}")
+    return found
 
 
 def _duration(milliseconds: int) -> str:
@@ -222,7 +236,7 @@ def _memory(agent: Agent, what: str) -> Done:
     verb, _, rest = what.partition(" ")
     match verb:
         case "" | "show":
-            facts = agent.engine.facts(session=agent.session, agent=agent.agent)
+            facts = _facts(agent)
             return Done("\n".join(f"[{fact.type}] {fact.content}  ({fact.id})" for fact in facts) or "No facts yet.")
         case "add" if rest:
             fact = agent.engine.remember(rest, session=agent.session, agent=agent.agent)
@@ -235,11 +249,21 @@ def _memory(agent: Agent, what: str) -> Done:
             return Done("Use: /memory show, /memory add TEXT, /memory forget ID, or /memory search WORDS.")
 
 
+def _facts(agent: Agent) -> list[FactRow]:
+    """What is known here, with the memories that are kept elsewhere."""
+    known = agent.engine.facts(session=agent.session, agent=agent.agent)
+    with agent.memory_may_fail():
+        known += agent.memories.rows() if agent.memories.apart else ()
+    return known
+
+
 def _forgotten(agent: Agent, wanted: str) -> str:
     if wanted.isdecimal():
         gone = agent.forget([int(wanted)])
     else:
         gone = agent.engine.forget_facts([wanted], session=agent.session, agent=agent.agent)
+        with agent.memory_may_fail():
+            gone += agent.memories.forget(wanted)
     return f"Forgotten: {gone}." if gone else f"Nothing is called {wanted}. /memory show lists facts with their ids."
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from holdfast.agent.entry import SessionEntry
-from holdfast.agent.memories import Memories
 from holdfast.agent.talk import Talk
 from holdfast.compaction import flush
 from holdfast.engine import Window
@@ -55,6 +54,7 @@ class Agent(Talk):
     """A conversation that goes on."""
 
     _spoken: int = 0
+    _told: str = ""
 
     def say(self, text: str, *, heartbeat: bool = False) -> Turn:
         """Say something, and wait for the answer.
@@ -80,7 +80,7 @@ class Agent(Talk):
                 self.update(self._noted)
         if not heartbeat:
             with self.memory_may_fail():
-                Memories(self.engine, self.agent).capture([text])
+                self.memories.capture([text])
         if self.notes is not None:
             self.notes.poll()
         return replace(turn, text=_shown(turn.text, heartbeat=heartbeat))
@@ -171,7 +171,10 @@ class Agent(Talk):
         asked = next((message.text for message in reversed(self.history) if message.role == "user"), "")
         found: list[FactRow] = []
         with self.memory_may_fail():
-            found += Memories(self.engine, self.agent).recallable(asked)
+            found += self.memories.recallable(asked)
+        if self.memories.trouble not in {"", self._told}:
+            self.view.notice(f"Long-term memories are found by their words alone: {self.memories.trouble}")
+        self._told = self.memories.trouble
         return found
 
     def _broke_off(self, said: str) -> None:

@@ -1,23 +1,30 @@
 """Long-term memories: what the agent or its user chose to keep, for every session of the agent.
 
-They are facts of the agent itself, of no session, in the same archive as everything else; so they are masked, shown
-and forgotten for good as facts are.
+They are facts of the agent itself, of no session, so they are masked, shown and forgotten for good as facts are. They
+rest in the same archive as everything else, or in one of their own where `long_term.db_path` names it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from threading import RLock
 from typing import Any, Final, cast
+
+import msgspec
 
 from holdfast.agent.capture import CATEGORIES, IMPORTANCE, Captured, Category, capture
 from holdfast.engine import Engine
-from holdfast.errors import EmbeddingError
+from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
+from holdfast.memory.home import open_home, store_file
+from holdfast.memory.memory import Memory
+from holdfast.search.embed import Choice, choose
+from holdfast.settings import Embedding, LongTermEmbedding, Settings
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
 
-__all__ = ["Memories", "Remembered"]
+__all__ = ["Memories", "Remembered", "wanted"]
 
 RECALLED: Final = 3
 LEAST_RECALLED: Final = 0.3
@@ -39,30 +46,113 @@ class Remembered:
     score: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+def wanted(settings: Settings) -> Embedding:
+    """How memories are to be embedded; what `long_term.embedding` leaves open is as for the archive.
+
+    A key of their own is for the provider that is set. Where none is, it is OpenAI's, as in the plugin.
+    """
+    asked, usual = settings.long_term.embedding, settings.embedding
+    addressed = asked.base_url or usual.base_url
+    keyed = asked.api_key is not None and usual.provider == "auto" and not addressed
+    provider = asked.provider or ("openai" if keyed else usual.provider)
+    another = {} if provider == usual.provider else dict.fromkeys(("model", "dimension", "base_url", "api_key"))
+    named = {"model": asked.model, "dimension": asked.dimensions, "base_url": asked.base_url, "api_key": asked.api_key}
+    given = {name: value for name, value in named.items() if value is not None}
+    return msgspec.structs.replace(usual, **{**another, **given, "provider": provider})
+
+
+@dataclass(slots=True)
 class Memories:
-    """The memories of an agent."""
+    """The memories of an agent. Threads may share them; a store of their own is opened when it is first needed.
+
+    Attributes:
+        engine: The agent's memory, with the settings in force.
+        agent: Whose they are.
+        trouble: Why they are found by their words alone, where something else was asked for.
+    """
 
     engine: Engine
     agent: str = "main"
+    trouble: str = field(default="", init=False)
+    _own: Memory | None = field(default=None, init=False, repr=False)
+    _choice: Choice | None = field(default=None, init=False, repr=False)
+    _lock: RLock = field(default_factory=RLock, init=False, repr=False)
 
     @property
     def scope(self) -> Scope:
         """Whose they are: the agent's, in whatever session."""
         return Scope(agent=self.agent)
 
+    # --- where they rest -------------------------------------------------------
+
+    @property
+    def memory(self) -> Memory:
+        """Where they rest: in the agent's memory, or in the one that `long_term.db_path` names.
+
+        Raises:
+            StorageError: That one cannot be opened.
+        """
+        asked = self.engine.settings.long_term
+        place = asked.db_path if asked.enabled else None
+        if place is None:
+            return self.engine.memory
+        with self._lock:
+            if self._own is None:
+                self._own = self._opened(place)
+            return self._own
+
+    def _opened(self, place: str) -> Memory:
+        usual = self.engine.memory
+        if "://" in place:
+            raise StorageError("long_term.db_path must be a folder or a .db file on this machine", path=place)
+        file = store_file(place, settings=usual.settings)
+        if file.resolve() == usual.store.path.resolve():
+            return usual
+        return replace(usual, store=open_home(file, settings=usual.settings))
+
+    @property
+    def apart(self) -> bool:
+        """Whether they rest in a store of their own."""
+        return self.memory is not self.engine.memory
+
+    @property
+    def choice(self) -> Choice:
+        """What embeds them, and why: what `long_term.embedding` asks for, else what embeds everything."""
+        settings = self.engine.settings
+        if settings.long_term.embedding == LongTermEmbedding():
+            return self.engine.memory.choice
+        with self._lock:
+            if self._choice is None:
+                asked = wanted(settings)
+                self._choice = choose(asked, allow_remote=asked.allow_remote)
+                failed = self._choice.embedder is None and asked.provider != "none"
+                self.trouble = "; ".join(self._choice.reasons) if failed else ""
+            return self._choice
+
+    def close(self) -> None:
+        """Let go of a store of their own; it is opened again when it is needed."""
+        with self._lock:
+            own, self._own = self._own, None
+            if own is not None and own is not self.engine.memory:
+                own.close()
+
+    # --- keeping and finding ---------------------------------------------------
+
     def all(self) -> list[Remembered]:
         """Every memory, oldest first."""
-        memory = self.engine.memory
         select = Select(kind="record", scope=self.scope, name=_DETAILS)
-        details = {record.key: record.data for record in memory.store.fetch(select)}
-        return [_remembered(row, details.get(row.id, {})) for row in memory.facts(scope=self.scope)]
+        details = {record.key: record.data for record in self.memory.store.fetch(select)}
+        return [_remembered(row, details.get(row.id, {})) for row in self.rows()]
+
+    def rows(self) -> list[FactRow]:
+        """Every memory as the fact that it is."""
+        return self.memory.facts(scope=self.scope)
 
     def store(
         self, text: str, *, category: Category = "other", importance: float = IMPORTANCE
     ) -> tuple[Remembered, bool]:
         """Keep a memory, and tell whether it is new. The same words again are no new memory; other words always are."""
-        memory = self.engine.memory
+        memory = self.memory
         said = _words(text)
         twin = next((known for known in self.all() if _words(known.text) == said), None)
         if twin is not None:
@@ -92,24 +182,34 @@ class Memories:
 
     def _scores(self, query: str, known: Sequence[Remembered]) -> list[float]:
         """By words and by vectors, the better of the two."""
-        rows = self.engine.memory.facts(scope=self.scope)
+        rows = self.rows()
         words = {hit.fact.id: hit.score for hit in facts.find(rows, query, limit=len(rows))}
         by_words = [words.get(each.id, 0.0) for each in known]
-        embedder = self.engine.memory.embedder
+        embedder = self.choice.embedder
         if embedder is None or not known:
             return by_words
         try:  # as questions: those are remembered, so that a memory is embedded once
             vectors = embedder.embed([query, *(each.text for each in known)], kind="query")
-        except EmbeddingError:
+        except EmbeddingError as error:
+            self.trouble = str(error)
             return by_words
+        self.trouble = ""
         alike = (vectors[1:] @ vectors[0]).tolist()
         return [max(0.0, min(1.0, max(pair))) for pair in zip(by_words, alike, strict=True)]
 
     def forget(self, memory_id: str) -> bool:
-        """Forget a memory for good."""
-        gone = self.engine.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
-        self.engine.memory.store.remove(Select(kind="record", scope=self.scope, name=_DETAILS, keys=(memory_id,)))
+        """Forget a memory for good, and what quotes it."""
+        if self.apart:
+            self._forget_quotes(memory_id)
+        gone = self.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
+        self.memory.store.remove(Select(kind="record", scope=self.scope, name=_DETAILS, keys=(memory_id,)))
         return gone > 0
+
+    def _forget_quotes(self, memory_id: str) -> None:
+        """Blocks that quote a memory rest in the agent's memory, which finds them by a fact that it knows."""
+        usual = self.engine.memory
+        usual.store.add([row for row in self.rows() if row.id == memory_id])
+        usual.forget(scope=self.scope, fact_ids=[memory_id], across=True)
 
     # --- by themselves ---------------------------------------------------------
 
@@ -129,7 +229,7 @@ class Memories:
         settings = self.engine.settings.long_term
         if not (settings.enabled and settings.auto_recall) or len(prompt.strip()) < SHORTEST_PROMPT:
             return []
-        rows = {row.id: row for row in self.engine.memory.facts(scope=self.scope)}
+        rows = {row.id: row for row in self.rows()}
         found: list[FactRow] = []
         room = settings.recall_max_chars
         for each in self.recall(prompt, limit=RECALLED, least=LEAST_RECALLED):

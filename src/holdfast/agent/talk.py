@@ -13,14 +13,16 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Self
 
-from holdfast.agent import workspace
+from holdfast.agent import session_file, workspace
 from holdfast.agent.days import local_time
 from holdfast.agent.entry import SessionEntry
 from holdfast.agent.masking import masked, unmasked
+from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Notes
+from holdfast.agent.session_file import Ended
 from holdfast.agent.sessions import Opened, Sessions
 from holdfast.agent.silent import write_notes
-from holdfast.agent.tools import Confirm, Toolbox, agent_tools, flush_tools
+from holdfast.agent.tools import Confirm, Toolbox, agent_tools, flush_tools, tool_tokens
 from holdfast.agent.view import Quiet, View
 from holdfast.compaction import flush
 from holdfast.compaction.summarise import Progress
@@ -37,11 +39,10 @@ from holdfast.errors import (
     WindowError,
 )
 from holdfast.messages import Message, Text
-from holdfast.models.base import Model, Tool
+from holdfast.models.base import Model
 from holdfast.redact import redact_value
 from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
-from holdfast.tokens import count_json
 from holdfast.transcripts.context import Context
 from holdfast.transcripts.records import messages_of
 
@@ -66,6 +67,7 @@ class Talk:
         tools: What the agent can do.
         window: What the model saw last.
         cancel: Set to break off whatever is going on.
+        memories: What the agent keeps for every conversation.
     """
 
     engine: Engine
@@ -81,9 +83,13 @@ class Talk:
     window: Window | None = None
     cancel: Event = field(default_factory=Event)
     scribe: Model | None = None
+    memories: Memories = field(init=False)
     _system: Message | None = None
     _overhead: int = 0
     _read_only_told: bool = False
+
+    def __post_init__(self) -> None:
+        self.memories = Memories(self.engine, self.agent)
 
     @classmethod
     def open(
@@ -102,18 +108,18 @@ class Talk:
         workspace.prepare(root, engine.settings)
         engine.model = engine.model or model
         opened = sessions.open(key, engine.settings, cwd=str(root))
-        agent = cls(
-            engine=engine,
-            model=model,
-            sessions=sessions,
-            opened=opened,
-            root=root,
-            notes=notes,
-            confirm=confirm,
-            view=view or Quiet(),
-        )
+        agent = cls(engine=engine, model=model, sessions=sessions, opened=opened, root=root, notes=notes)
+        agent.confirm, agent.view = confirm, view or Quiet()
         agent.take_up(opened)
+        agent.leave_note(opened)
         return agent
+
+    def close(self) -> None:
+        """Let go of everything; what was said goes on another time."""
+        self.memories.close()
+        if self.notes is not None:
+            self.notes.close()
+        self.engine.close()
 
     # --- what it is made of --------------------------------------------------------
 
@@ -181,9 +187,10 @@ class Talk:
             session=self.session,
             notes=self.notes,
             confirm=self.confirm,
+            memories=self.memories,
             agent=self.agent,
         )
-        self._overhead = sum(_tool_tokens(tool) for tool in self.tools.tools())
+        self._overhead = sum(map(tool_tokens, self.tools.tools()))
         context = opened.session.context()
         self.history = self._past(context)
         for problem in (*opened.problems, *(problem.what for problem in context.problems)):
@@ -217,6 +224,21 @@ class Talk:
         self.take_up(opened)
         if opened.why in {"daily", "idle"}:
             self.view.notice(f"A new conversation begins ({opened.why} reset). The old one is in {opened.archived}.")
+        self.leave_note(opened)
+
+    def leave_note(self, opened: Opened) -> None:
+        """Write down the last words of the conversation before this one, where the user wants that."""
+        ended = Ended.of(opened, time=self.sessions.clock()) if self.settings.session.memory_file else None
+        if ended is None:
+            return
+        bounds, mask = workspace.bounds_of(self.root, self.settings), self.settings.archive.redaction
+        self.view.working("naming the conversation")
+        try:
+            session_file.write(ended, bounds=bounds, model=self.scribe or self.model, mask=mask, cancel=self.cancel)
+        except (InputError, StorageError) as error:
+            self.view.notice(f"No note of the last conversation was left: {error}. All of it is in {ended.file}.")
+        finally:
+            self.view.working("")
 
     def keep(self, message: Message, *, reply: bool = False) -> None:
         """Write a message down; it is a part of the conversation as it stands there.
@@ -310,7 +332,8 @@ class Talk:
         summary, first = done.summary, done.plan.first_kept
         if summary is None:
             return
-        details = {**self._resting(summary.details.to_json()), "tokensAfter": done.tokens_after, "rung": summary.rung}
+        told: Any = (redact_value if self.settings.archive.redaction else dict)(summary.details.to_json())
+        details = {**told, "tokensAfter": done.tokens_after, "rung": summary.rung}
         known = {entry.id for entry in self.opened.session.path()}
         self.opened.session.append_compaction(
             summary.text,
@@ -322,11 +345,6 @@ class Talk:
         self.view.notice(f"Compacted: {done.tokens_before:,} -> {done.tokens_after:,} tokens.")
         for warning in done.warnings:
             self.view.notice(warning)
-
-    def _resting(self, details: dict[str, Any]) -> dict[str, Any]:
-        """What programs are told of a compaction, as it is written down."""
-        hidden: Any = redact_value(details) if self.settings.archive.redaction else details
-        return dict(hidden)
 
     # --- the silent turn -----------------------------------------------------------
 
@@ -380,8 +398,3 @@ class Talk:
         self.update(lambda entry: entry.flush_failed(error, now=now, most=most))
         if self.opened.entry.is_flushed:
             self.view.notice(f"Writing notes failed {most} times; this compaction goes on without them. ({error})")
-
-
-def _tool_tokens(tool: Tool) -> int:
-    """What a tool takes of every request."""
-    return count_json({"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)})

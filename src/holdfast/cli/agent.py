@@ -132,6 +132,4 @@ def interruptible(agent: Agent) -> Iterator[None]:
 
 def close(agent: Agent) -> None:
     """Let go of everything."""
-    if agent.notes is not None:
-        agent.notes.close()
-    agent.engine.close()
+    agent.close()

@@ -17,6 +17,7 @@ from rich.text import Text as Styled
 
 from holdfast import __version__, transcripts
 from holdfast import settings as configuration
+from holdfast.agent.notes.qmd import missing
 from holdfast.cli.output import as_json, console, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
@@ -60,7 +61,7 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
         settings, wrong = loaded.settings, list(_settings(loaded, files))
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
     memory = _memory(store_file(home, settings=settings), choice, mend=mend)
-    findings = [*_installation(), *wrong, *_embedding(choice), *memory, *_agents()]
+    findings = [*_installation(), *wrong, *_embedding(choice), *_notes(settings), *memory, *_agents()]
     if as_json:
         emit_json({"version": __version__, "findings": [{"level": one.level, "what": one.what} for one in findings]})
     else:
@@ -97,6 +98,13 @@ def _settings(loaded: configuration.Loaded, files: Sequence[Path]) -> Iterator[F
 def _embedding(choice: Choice) -> Iterator[Finding]:
     for reason in choice.reasons:
         yield Finding("ok" if choice.embedder is not None else "note", f"embedding: {reason}")
+
+
+def _notes(settings: configuration.Settings) -> Iterator[Finding]:
+    if settings.memory.backend == "qmd":
+        reason = missing(settings)
+        found = f"{settings.memory.qmd.command} searches the notes" if reason is None else f"our own index, {reason}"
+        yield Finding("ok" if reason is None else "note", f"search of notes: {found}")
 
 
 def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:

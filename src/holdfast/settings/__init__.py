@@ -8,7 +8,19 @@
 """
 
 from holdfast.settings.loaded import Loaded, default_files, load
-from holdfast.settings.memory import Archive, Embedding, Knowledge, LongTerm, Memory, Mmr, Qmd, QmdPath, Recall, Search
+from holdfast.settings.memory import (
+    Archive,
+    Embedding,
+    Knowledge,
+    LongTerm,
+    LongTermEmbedding,
+    Memory,
+    Mmr,
+    Qmd,
+    QmdPath,
+    Recall,
+    Search,
+)
 from holdfast.settings.notes import MemorySearch
 from holdfast.settings.reference import reference
 from holdfast.settings.schema import Session, SessionReset, Settings, Slots, Workspace
@@ -38,6 +50,7 @@ __all__ = [
     "Knowledge",
     "Loaded",
     "LongTerm",
+    "LongTermEmbedding",
     "Memory",
     "MemoryFlush",
     "MemorySearch",

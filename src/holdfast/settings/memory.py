@@ -194,7 +194,7 @@ class Search(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class LongTermEmbedding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What turns long-term memories into vectors."""
 
-    provider: Annotated[Provider | None, setting("Unset, `embedding.provider`.")] = None
+    provider: Annotated[Provider | None, setting("Unset, `embedding.provider`; with a key alone, `openai`.")] = None
     model: Annotated[str | None, setting("Unset, `embedding.model`.")] = None
     api_key: Annotated[Secret | None, setting("Unset, `embedding.api_key`.")] = None
     base_url: Annotated[str | None, setting("Unset, `embedding.base_url`.")] = None
@@ -211,7 +211,7 @@ class LongTerm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=100, le=10_000)], setting("Longer messages are never captured.")
     ] = 500
     recall_max_chars: Annotated[Positive, setting("The most that recalled memories may take together.")] = 1_000
-    db_path: Annotated[str | None, setting("A folder of their own; unset, the archive.")] = None
+    db_path: Annotated[str | None, setting("A folder or `.db` file of their own; unset, the archive.")] = None
     embedding: LongTermEmbedding = LongTermEmbedding()
 
 

@@ -22,6 +22,10 @@ _SHARED: Final = frozenset(
         "agents",
         "agents.defaults",
         "agents.defaults.sandbox",
+        "hooks",
+        "hooks.internal",
+        "hooks.internal.entries",
+        "hooks.internal.entries.session-memory",
         "plugins",
         "plugins.entries",
         "plugins.entries.memory-context",
@@ -36,7 +40,7 @@ _SECTIONS: Final = frozenset({"compaction", "contextPruning", "memoryContext", "
 
 _FOREIGN: Final = {
     "": "$include $schema acp approvals audio auth bindings broadcast browser canvasHost channels cli commands cron "
-    "diagnostics discovery env gateway hooks logging mcp media messages meta models multiAgent nodeHost proxy secrets "
+    "diagnostics discovery env gateway logging mcp media messages meta models multiAgent nodeHost proxy secrets "
     "skills surfaces talk tools ui update web wizard",
     "agents": "entries list ownership",
     "agents.defaults": "additionalSystemPrompt blockStreamingBreak blockStreamingChunk blockStreamingCoalesce "

@@ -62,6 +62,13 @@ class Session(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     reset: SessionReset = SessionReset()
     reset_triggers: Annotated[tuple[str, ...], setting("What a user says to start afresh.")] = ("/new", "/reset")
+    memory_file: Annotated[
+        bool,
+        setting(
+            "Leave a note with its last words in `memory/` when a conversation ends.",
+            openclaw="hooks.internal.entries.session-memory.enabled",
+        ),
+    ] = False
 
 
 class Slots(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 from holdfast.agent.notes.embedding import Fallback
 from holdfast.agent.notes.excerpt import Excerpt, excerpt
-from holdfast.agent.notes.notes import Found, Hit, Notes, Synced
+from holdfast.agent.notes.found import Found, Hit
+from holdfast.agent.notes.notes import Notes, Synced
 
 __all__ = ["Excerpt", "Fallback", "Found", "Hit", "Notes", "Synced", "excerpt"]

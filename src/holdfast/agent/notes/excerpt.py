@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.agent.notes.chunks import Line, numbered
+from holdfast.agent.notes.collection import further
 from holdfast.agent.notes.sources import extra_roots, talk_lines
 from holdfast.agent.paths import Bounds, locate, read_bytes
 from holdfast.errors import InputError
@@ -61,18 +62,26 @@ def _fitting(lines: list[Line]) -> Iterator[Line]:
 
 
 def _lines(path: str, *, root: Path, settings: Settings, sessions: Path | None) -> list[Line]:
-    if path.startswith(_SESSIONS) and sessions is not None and "sessions" in settings.memory_search.sources:
+    if path.startswith(_SESSIONS) and sessions is not None and _has_sessions(settings):
         file = locate(Bounds(root=sessions), path.removeprefix(_SESSIONS)).path
         return talk_lines(file, mask=settings.archive.redaction) if file.is_file() else []
-    further = tuple(extra_roots(root, settings.memory_search.extra_paths))
-    bounds = Bounds(root=root, allowed=further)
+    places = tuple(extra_roots(root, settings.memory_search.extra_paths))
+    indexed = further(root, settings.memory.qmd) if settings.memory.backend == "qmd" else []
+    bounds = Bounds(root=root, allowed=(*places, *(each.path for each in indexed)))
     file = locate(bounds, path).path
-    if file.suffix.lower() != ".md" or not _is_note(file, root.resolve(), [place.resolve() for place in further]):
+    usual = file.suffix.lower() == ".md" and _is_note(file, root.resolve(), [place.resolve() for place in places])
+    if not usual and not any(each.holds(file) for each in indexed):
         raise InputError(
             f"{path!r} is not a note: take a path that memory_search gave, such as MEMORY.md or memory/2026-02-10.md; "
             "`read` shows other files"
         )
     return numbered(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
+
+
+def _has_sessions(settings: Settings) -> bool:
+    """Whether past sessions are searched, by our own index or by QMD."""
+    memory = settings.memory
+    return "sessions" in settings.memory_search.sources or (memory.backend == "qmd" and memory.qmd.sessions.enabled)
 
 
 def _is_note(file: Path, root: Path, further: list[Path]) -> bool:

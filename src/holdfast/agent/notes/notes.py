@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
 from typing import Final, Self
 
 from holdfast.agent.notes.chunks import Chunk, chunks
 from holdfast.agent.notes.embedding import Fallback, Vectors
+from holdfast.agent.notes.found import Found, Hit
 from holdfast.agent.notes.index import TELLING, Index, Match, build, match, snippet, stretches_of
-from holdfast.agent.notes.sources import Kind, Source, memory_sources, read_lines, session_sources
+from holdfast.agent.notes.qmd import CommandError, Qmd
+from holdfast.agent.notes.sources import Source, memory_sources, read_lines, session_sources
 from holdfast.agent.notes.table import Table
 from holdfast.search.vectors import quantise
 from holdfast.settings import Settings
@@ -30,39 +32,6 @@ BATCH: Final = 16
 PATIENCE: Final = 0.05
 """Seconds of embedding before a search; the rest is found by words until there is time."""
 _MILLISECOND: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A stretch of a note that has to do with the question."""
-
-    path: str
-    start: int
-    end: int
-    score: float
-    snippet: str
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What a search found.
-
-    Attributes:
-        hits: The best, best first.
-        provider: Who embedded the question; `none` where words alone decided.
-        model: With which model.
-        fallback: That another provider was wanted, and why it was not taken.
-        mode: `hybrid`, `vectors` or `words`.
-        warnings: What went wrong and was passed over.
-    """
-
-    hits: tuple[Hit, ...] = ()
-    provider: str = "none"
-    model: str = ""
-    fallback: Fallback | None = None
-    mode: str = "words"
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +53,7 @@ class Notes:
         file: Where the index is kept.
         sessions: The folder of past sessions, where they are to be searched.
         clock: The time in Unix milliseconds.
+        qmd: QMD, where it is the backend; our own index is searched when it fails.
     """
 
     root: Path
@@ -92,6 +62,7 @@ class Notes:
     sessions: Path | None = None
     clock: Callable[[], int] = field(default=lambda: time.time_ns() // _MILLISECOND)
     vectors: Vectors = field(init=False)
+    qmd: Qmd | None = field(init=False, default=None)
     _lock: RLock = field(default_factory=RLock)
     _table: Table | None = None
     _index: Index | None = None
@@ -99,6 +70,9 @@ class Notes:
 
     def __post_init__(self) -> None:
         self.vectors = Vectors(self.settings)
+        if self.settings.memory.backend == "qmd":
+            of_agent = self.file.parent if self.sessions is None else self.sessions.parent
+            self.qmd = Qmd(self.root, self.settings, of_agent / "qmd", self.sessions, self.clock)
 
     def __enter__(self) -> Self:
         return self
@@ -108,6 +82,8 @@ class Notes:
 
     def close(self) -> None:
         """Let go of the index."""
+        if self.qmd is not None:
+            self.qmd.close()
         with self._lock:
             if self._table is not None:
                 self._table.close()
@@ -132,6 +108,9 @@ class Notes:
 
     def start(self) -> Synced:
         """To be called at the start of a session: looks at every file, if the settings say so."""
+        if self.qmd is not None:
+            self.qmd.start()
+            return Synced()
         if not self.settings.memory_search.sync.on_session_start:
             return Synced()
         self.vectors.reset()
@@ -139,6 +118,9 @@ class Notes:
 
     def poll(self) -> Synced:
         """To be called now and then: takes in what has changed and been quiet for a while, if the settings say so."""
+        if self.qmd is not None:
+            self.qmd.poll()
+            return Synced()
         watch = self.settings.memory_search.sync
         return self.sync(quiet=watch.watch_debounce_ms) if watch.watch else Synced()
 
@@ -227,11 +209,21 @@ class Notes:
         """The stretches that have most to do with a question.
 
         Without a least score of the caller's own, a stretch that holds nearly all of the question's words is a hit
-        whatever the vectors say, and where nothing is good enough the best by words are.
+        whatever the vectors say, and where nothing is good enough the best by words are. With QMD as the backend its
+        own order counts; when it fails, the answer says why and is that of our own index.
         """
+        if self.qmd is None:
+            return self._search(query, max_results=max_results, min_score=min_score)
+        try:
+            return self.qmd.search(query, max_results=max_results, min_score=min_score)
+        except CommandError as error:
+            found = self._search(query, max_results=max_results, min_score=min_score)
+            return _instead(found, wanted="qmd", reason=str(error))
+
+    def _search(self, query: str, *, max_results: int | None, min_score: float | None) -> Found:
         asked = self.settings.memory_search
         limit = max_results or asked.query.max_results
-        synced = self.sync() if asked.sync.on_search else Synced()
+        synced = self.sync() if asked.sync.on_search or self.qmd is not None else Synced()
         self.embed(seconds=PATIENCE)
         with self._using():
             made = self.vectors.embed([query], kind="query") if query.strip() else None
@@ -251,7 +243,7 @@ class Notes:
                 model="" if made is None else made[0].space.name,
                 fallback=self.vectors.fallback,
                 mode="words" if made is None else with_words,
-                warnings=(*_unmet(self.settings), *synced.problems),
+                warnings=synced.problems,
             )
 
     def _current(self) -> Index:
@@ -265,11 +257,11 @@ class Notes:
         return self._index
 
 
-def _unmet(settings: Settings) -> tuple[str, ...]:
-    """What the settings ask for and is not there."""
-    return (
-        () if settings.memory.backend == "builtin" else ('memory.backend = "qmd" is not heeded: this is our own index',)
-    )
+def _instead(found: Found, *, wanted: str, reason: str) -> Found:
+    """An answer of our own index in the place of another's, with what was said of a provider before."""
+    before = () if found.fallback is None else (f"{found.fallback.wanted}: {found.fallback.reason}",)
+    told = f'memory.backend = "{wanted}" could not be asked, our own index was searched: {reason}'
+    return replace(found, fallback=Fallback(wanted=wanted, reason=reason), warnings=(told, *before, *found.warnings))
 
 
 def _key(chunk: Chunk) -> tuple[int, int, str]:

@@ -15,7 +15,9 @@ from holdfast.agent.tools.notes import note_tools
 from holdfast.agent.tools.offer import Answer, Arguments, Offer, offer
 from holdfast.agent.tools.toolbox import Keep, Toolbox, called_off
 from holdfast.engine import Engine
+from holdfast.models.base import Tool
 from holdfast.settings import Settings
+from holdfast.tokens import count_json
 
 __all__ = [
     "Answer",
@@ -28,6 +30,7 @@ __all__ = [
     "called_off",
     "flush_tools",
     "offer",
+    "tool_tokens",
 ]
 
 _FAMILIES: Final = frozenset({"memory-core", "memory-lancedb"})
@@ -41,6 +44,7 @@ def agent_tools(
     session: str,
     notes: Notes | None = None,
     confirm: Confirm | None = None,
+    memories: Memories | None = None,
     agent: str = "main",
 ) -> Toolbox:
     """Everything that the settings let an agent do.
@@ -51,11 +55,12 @@ def agent_tools(
         session: The conversation that it is in.
         notes: The notes that it may search.
         confirm: Asks the user before a command runs; without it there is no shell.
+        memories: Its long-term memories; those in its memory unless given.
         agent: Whose memory it is.
     """
     offers = (
         *_workspace_tools(bounds, engine.settings, confirm),
-        *_memory_tools(engine, notes, agent),
+        *_memory_tools(engine.settings, notes, memories or Memories(engine, agent)),
         archive_tool(engine, session=session, agent=agent),
     )
     return Toolbox(offers=offers, keep=keeper(engine, session=session, agent=agent))
@@ -68,17 +73,21 @@ def _workspace_tools(bounds: Bounds, settings: Settings, confirm: Confirm | None
     return (*files, bash_tool(bounds.root, confirm=confirm)) if confirm and may_run else files
 
 
-def _memory_tools(engine: Engine, notes: Notes | None, agent: str) -> tuple[Offer, ...]:
-    settings = engine.settings
+def _memory_tools(settings: Settings, notes: Notes | None, memories: Memories) -> tuple[Offer, ...]:
     if settings.slots.memory not in _FAMILIES:
         return ()
     searched = notes is not None and settings.memory_search.enabled and settings.workspace.access != "none"
     return (
         *(note_tools(notes) if notes is not None and searched else ()),
-        *(memory_tools(Memories(engine, agent)) if settings.long_term.enabled else ()),
+        *(memory_tools(memories) if settings.long_term.enabled else ()),
     )
 
 
 def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
     """What an agent may do in the turn before a compaction: read, and add to the day's note."""
     return Toolbox(offers=append_only(bounds, note, mask=mask))
+
+
+def tool_tokens(tool: Tool) -> int:
+    """What a tool takes of every request."""
+    return count_json({"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)})

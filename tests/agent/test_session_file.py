@@ -1,0 +1,289 @@
+"""The note that a conversation leaves in the workspace when it ends."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import msgspec
+import pytest
+
+from desk import BASE, Desk, talker
+from holdfast.agent import session_file
+from holdfast.agent.commands import run
+from holdfast.agent.notes import Notes
+from holdfast.agent.paths import Bounds
+from holdfast.agent.session_file import Ended, last_words, slug, write
+from holdfast.agent.sessions import Opened
+from holdfast.errors import StorageError
+from holdfast.messages import Message, Text, ToolCall
+from holdfast.models.scripted import Hang, Said, Scripted
+from holdfast.settings import Session, Workspace
+
+KEY = "AKIAQ3EGRLWM5N7PXJ2K"
+BLOCK = (
+    '<recalled-context source="holdfast">\n\n<knowledge>\n- [decision] old news\n</knowledge>\n\n</recalled-context>'
+)
+WANTED = msgspec.structs.replace(BASE, session=Session(memory_file=True))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A desk whose user wants notes."""
+    return Desk(tmp_path, settings=WANTED)
+
+
+def left(desk: Desk) -> dict[str, str]:
+    """The notes in the workspace."""
+    found = (desk.folder / "work" / "memory").glob("*.md")
+    return {file.name: file.read_text("utf-8") for file in sorted(found)}
+
+
+def said(role: Any, text: str) -> Message:
+    """A message."""
+    return Message(role=role, parts=(Text(text=text),))
+
+
+class TestNote:
+    def test_what_it_says(self, desk: Desk) -> None:
+        """Its name is the model's, its head tells which conversation it was, and its body what was said last."""
+        agent = desk.agent(["It is 6543.", "`Staging Port`"])
+        agent.say("Which port has staging?")
+        before = agent.session
+        assert "is kept in" in run(agent, "/new").text
+        (name, text), *others = left(desk).items()
+        assert not others
+        assert name == "2026-09-21-staging-port.md"
+        assert text == (
+            "# Session: 2026-09-21 14:13:20 UTC\n\n"
+            "- **Session Key**: agent:main:main\n"
+            f"- **Session ID**: {before}\n"
+            "- **Source**: terminal\n\n"
+            "## Conversation Summary\n\n"
+            "user: Which port has staging?\n"
+            "assistant: It is 6543.\n"
+        )
+        assert desk.view.work == ["naming the conversation", ""]
+        assert desk.view.notices == []
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="modes are of other systems")
+    def test_it_is_for_the_user_alone(self, desk: Desk) -> None:
+        """Nobody else can read it."""
+        agent = desk.agent(["Hello!", "greeting"])
+        agent.say("Hi.")
+        agent.reset()
+        (file,) = (desk.folder / "work" / "memory").glob("*.md")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    def test_only_for_those_who_want_it(self, tmp_path: Path) -> None:
+        """By default no model is asked and nothing is written."""
+        desk = Desk(tmp_path)
+        agent = desk.agent(["Hello!"])
+        agent.say("Hi.")
+        run(agent, "/reset")
+        assert left(desk) == {}
+        assert desk.view.work == []
+
+    def test_a_conversation_without_a_word_leaves_none(self, desk: Desk) -> None:
+        """Nobody is asked for its name either."""
+        agent = desk.agent([])
+        agent.reset()
+        assert left(desk) == {}
+        assert desk.view.notices == []
+
+    def test_no_secret_is_in_it(self, desk: Desk) -> None:
+        """Neither the note nor what the model sees for a name holds a key that was said."""
+        agent = desk.agent(["Thanks.", "a-key"])
+        agent.say(f"My key is {KEY}.")
+        agent.reset()
+        assert KEY not in left(desk)["2026-09-21-a-key.md"]
+        assert isinstance(agent.model, Scripted)
+        assert KEY not in str(agent.model.prompts[-1].messages)
+
+    def test_what_a_summary_stands_for_is_told_in_its_own_words(self, desk: Desk) -> None:
+        """After a compaction the note still quotes what was said, and not the summary."""
+        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        for number in range(6):
+            agent.say(f"Tell me about module {number}.")
+        agent.compact()
+        agent.reset()
+        text = left(desk)["2026-09-21-goal-talk-about-modules.md"]
+        assert all(f"user: Tell me about module {number}." in text for number in range(6))
+        assert "## Goal" not in text
+
+    def test_it_is_found_at_once(self, desk: Desk) -> None:
+        """The next search over the notes knows it."""
+        agent = desk.agent(["It is 6543.", "staging-port"])
+        agent.say("Which port has the staging database?")
+        with Notes(agent.root, desk.settings, desk.folder / "notes.db") as notes:
+            assert notes.search("staging database").hits == ()
+            agent.reset()
+            assert [hit.path for hit in notes.search("staging database").hits] == ["memory/2026-09-21-staging-port.md"]
+
+
+class TestOtherEnds:
+    def test_the_day_ends(self, desk: Desk) -> None:
+        """A conversation that the hour ends leaves its note, and the next one begins."""
+        agent = desk.agent(["One.", "first-day", "Two."])
+        agent.say("First.")
+        desk.now += 48 * 3_600_000
+        assert agent.say("Second.").text == "Two."
+        (text,) = left(desk).values()
+        assert "- **Source**: daily reset\n" in text
+        assert "Second." not in text
+
+    def test_while_nobody_was_there(self, desk: Desk) -> None:
+        """So does one that ended before this process began."""
+        before = desk.agent(["One."])
+        before.say("First.")
+        before.close()
+        desk.now += 48 * 3_600_000
+        agent = desk.agent(["first-day"])
+        assert list(left(desk)) == ["2026-09-23-first-day.md"]
+        assert agent.history == []
+        again = desk.agent([])
+        assert again.session == agent.session
+        assert len(left(desk)) == 1
+
+
+class TestTrouble:
+    def test_no_note_is_written_over(self, desk: Desk) -> None:
+        """The same name again has a number behind it."""
+        agent = desk.agent(lambda prompt: "Hello!" if prompt.tools else "greeting")
+        for number in range(3):
+            agent.say(f"Hello {number}.")
+            agent.reset()
+        assert list(left(desk)) == ["2026-09-21-greeting-2.md", "2026-09-21-greeting-3.md", "2026-09-21-greeting.md"]
+        assert "Hello 0." in left(desk)["2026-09-21-greeting.md"]
+        assert "Hello 2." in left(desk)["2026-09-21-greeting-3.md"]
+
+    @pytest.mark.parametrize("name", [[], ["Well, I think that this was a talk about a port of a database."], ["..."]])
+    def test_without_a_name_the_hour_does(self, desk: Desk, name: list[str]) -> None:
+        """A model that fails, talks or says nothing leaves hour and minute."""
+        agent = desk.agent(["Hello!", *name])
+        agent.say("Hi.")
+        agent.reset()
+        assert list(left(desk)) == ["2026-09-21-1413.md"]
+
+    def test_no_name_is_waited_for_long(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A model that hangs is given up, after ten seconds."""
+        assert session_file.PATIENCE == 10
+        monkeypatch.setattr(session_file, "PATIENCE", 0.05)
+        agent = desk.agent(["Hello!", Hang()])
+        agent.say("Hi.")
+        agent.reset()
+        assert list(left(desk)) == ["2026-09-21-1413.md"]
+
+    def test_called_off(self, desk: Desk) -> None:
+        """Ctrl-C ends the search for a name; the note is written all the same."""
+        agent = desk.agent(["Hello!", Hang()])
+        agent.say("Hi.")
+        agent.cancel.set()
+        agent.reset()
+        assert list(left(desk)) == ["2026-09-21-1413.md"]
+
+    @pytest.mark.parametrize("access", ["ro", "none"])
+    def test_a_read_only_workspace_is_told(self, desk: Desk, access: Any) -> None:
+        """Nothing is written or asked, and the user hears where all of it is."""
+        closed = Workspace(skip_bootstrap=True, access=access)
+        desk.settings = msgspec.structs.replace(desk.settings, workspace=closed)
+        agent = desk.agent(["Hello!"])
+        agent.say("Hi.")
+        opened = agent.reset()
+        assert left(desk) == {}
+        (notice,) = desk.view.notices
+        assert "read-only" in notice
+        assert str(opened.archived) in notice
+        assert opened.archived is not None
+        assert b"Hello!" in opened.archived.read_bytes()
+
+    def test_a_disk_that_refuses_is_told(self, desk: Desk) -> None:
+        """A file where the folder should be stops nothing but the note."""
+        agent = desk.agent(["Hello!", "greeting"])
+        (agent.root / "memory").write_text("in the way")
+        agent.say("Hi.")
+        agent.reset()
+        (notice,) = desk.view.notices
+        assert notice.startswith("No note of the last conversation was left")
+        assert agent.history == []
+
+    def test_a_folder_that_leads_elsewhere_is_not_followed(self, desk: Desk) -> None:
+        """Nothing is written outside of the workspace."""
+        agent = desk.agent(["Hello!", "greeting"])
+        (desk.folder / "elsewhere").mkdir()
+        (agent.root / "memory").symlink_to(desk.folder / "elsewhere")
+        agent.say("Hi.")
+        agent.reset()
+        assert list((desk.folder / "elsewhere").iterdir()) == []
+        assert "outside of the workspace" in desk.view.notices[0]
+
+    def test_without_a_model(self, desk: Desk) -> None:
+        """Whoever has none gets hour and minute."""
+        agent = desk.agent(["Hello!"])
+        agent.say("Hi.")
+        ended = Ended(key="k", file=agent.opened.session.file, source="s", time=desk.now)
+        path = write(ended, bounds=Bounds(root=agent.root), cancel=Event())
+        assert path is not None
+        assert path.name == "2026-09-21-1413.md"
+
+    def test_what_is_not_about_the_name_is_an_error(self, desk: Desk) -> None:
+        """A disk that cannot be written is no reason to try other names for ever."""
+        agent = desk.agent(["Hello!"])
+        agent.say("Hi.")
+        (agent.root / "memory").write_text("in the way")
+        ended = Ended.of(Opened(key="k", session=agent.opened.session, entry=agent.opened.entry), time=1)
+        assert ended is None
+        ended = Ended(key="k", file=agent.opened.session.file, source="s", time=1)
+        with pytest.raises(StorageError):
+            write(ended, bounds=Bounds(root=agent.root))
+
+
+class TestWords:
+    def test_of_the_two_alone(self) -> None:
+        """System prompts, results, commands, silence and calls are no words of theirs; a path is no command."""
+        call = Said(calls=(ToolCall(id="c", name="read", arguments={}),)).calls
+        talk = [
+            said("system", "Be nice."),
+            said("user", "/status"),
+            said("user", "/compact: the ports"),
+            said("user", "/etc/hosts looks odd"),
+            Message(role="assistant", parts=(*call,)),
+            said("assistant", "NO_REPLY"),
+            said("assistant", "Done. 你好"),
+        ]
+        assert last_words(talk) == ["user: /etc/hosts looks odd", "assistant: Done. 你好"]
+
+    def test_the_last_fifteen(self) -> None:
+        """What came before is in the transcript."""
+        found = last_words([said("user", f"word {number}") for number in range(40)])
+        assert found == [f"user: word {number}" for number in range(25, 40)]
+
+    def test_nothing_that_was_recalled(self) -> None:
+        """A block that came back with a message is no part of it."""
+        assert last_words([said("user", f"{BLOCK}\n\nAnd now?"), said("user", BLOCK)]) == ["user: And now?"]
+
+    def test_secrets_as_the_settings_say(self) -> None:
+        """They are masked, unless masking is off."""
+        assert KEY not in str(last_words([said("user", KEY)]))
+        assert last_words([said("user", KEY)], mask=False) == [f"user: {KEY}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Vendor pitch", "vendor-pitch"),
+        ("`api-design`.\n", "api-design"),
+        ("数据库端口", "数据库端口"),
+        ("हिन्दी बात", "हिन्दी-बात"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("a" * 41, ""),
+        ("one two three four five six seven", ""),
+        ("", ""),
+    ],
+)
+def test_names(text: str, name: str) -> None:
+    """Words in any script, joined by hyphens, and nothing that leads anywhere."""
+    assert slug(text) == name
