@@ -286,6 +286,18 @@ class TestReset:
         agent.engine.work()
         assert any("6543" in fact.content for fact in agent.engine.facts(session=old))
 
+    def test_what_ended_while_nothing_ran_is_learned_from_too(self, desk: Desk) -> None:
+        """A conversation that is over when the next process begins leaves its facts, and the user is told."""
+        before = desk.agent(["Noted."])
+        before.say("Remember that the staging database listens on port 6543.")
+        before.close()
+        desk.now += 48 * 3_600_000
+        agent = desk.agent([])
+        assert agent.session != before.session
+        agent.engine.work()
+        assert any("6543" in fact.content for fact in agent.engine.facts(session=before.session))
+        assert any("A new conversation begins (daily reset)" in told for told in desk.view.notices)
+
     def test_the_day_ends(self, desk: Desk) -> None:
         """After the hour of the daily reset the next word begins a new conversation, and the user is told."""
         agent = desk.agent(["One.", "Two."])

@@ -73,6 +73,11 @@ class Opened:
     archived: Path | None = None
     problems: tuple[str, ...] = ()
 
+    @property
+    def before(self) -> str | None:
+        """The id of the conversation that was put away, if one was."""
+        return None if self.archived is None else self.archived.name.partition(".jsonl")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Sessions:

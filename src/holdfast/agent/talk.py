@@ -110,8 +110,7 @@ class Talk:
         opened = sessions.open(key, engine.settings, cwd=str(root))
         agent = cls(engine=engine, model=model, sessions=sessions, opened=opened, root=root, notes=notes)
         agent.confirm, agent.view = confirm, view or Quiet()
-        agent.take_up(opened)
-        agent.leave_note(opened)
+        agent._begun(opened, opened.before)
         return agent
 
     def close(self) -> None:
@@ -218,9 +217,10 @@ class Talk:
         self._begun(opened, before)
         return opened
 
-    def _begun(self, opened: Opened, before: str) -> None:
-        with self.memory_may_fail():
-            self.engine.learn(session=before, agent=self.agent)
+    def _begun(self, opened: Opened, before: str | None) -> None:
+        if before is not None:
+            with self.memory_may_fail():
+                self.engine.learn(session=before, agent=self.agent)
         self.take_up(opened)
         if opened.why in {"daily", "idle"}:
             self.view.notice(f"A new conversation begins ({opened.why} reset). The old one is in {opened.archived}.")

@@ -119,9 +119,15 @@ def _cut(section: Section, room: int, cost: int, count: TokenCounter) -> Section
     left = room - count(section.title) - count(section.end) - 3
     if left < _LEAST:
         return None
-    order = section.lines[::-1] if section.newest else section.lines
+    kept = _first(section.lines[::-1] if section.newest else section.lines, left, count)
+    lines = tuple(kept[::-1] if section.newest else kept)
+    return replace(section, lines=lines) if lines else None
+
+
+def _first(lines: Iterable[str], left: int, count: TokenCounter) -> list[str]:
+    """The first lines in so many tokens, the last of them cut where that is worth it."""
     kept: list[str] = []
-    for line in order:
+    for line in lines:
         cost = count(line) + 1
         if cost > left:
             if not kept or left > 2 * _LEAST:
@@ -129,8 +135,7 @@ def _cut(section: Section, room: int, cost: int, count: TokenCounter) -> Section
             break
         kept.append(line)
         left -= cost
-    lines = tuple(line for line in (kept[::-1] if section.newest else kept) if line)
-    return replace(section, lines=lines) if lines else None
+    return [line for line in kept if line]
 
 
 def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:

@@ -293,15 +293,18 @@ class _Outcome:
             case Trimmed():
                 self._cut(edit.ids)
             case Compacted() as change:
-                self._cut(edit.ids)
-                self.summary = _spoken(change.summary, kind="summary", cost=edit.tokens_after)
-                for number, cost in change.unthought:
-                    self._change(number, without_thinking, cost)
+                self._compact(change, edit)
             case Restored():
                 self.gone.difference_update(edit.ids)
             case Pinned() as change:
                 self.pinned.update(dict.fromkeys(edit.ids, change.on))
                 self.gone.difference_update(edit.ids if change.on else ())
+
+    def _compact(self, change: Compacted, edit: Edit) -> None:
+        self._cut(edit.ids)
+        self.summary = _spoken(change.summary, kind="summary", cost=edit.tokens_after)
+        for number, cost in change.unthought:
+            self._change(number, without_thinking, cost)
 
     def _change(self, number: int, change: Callable[[Message], Message], cost: int) -> None:
         self.changed.setdefault(number, []).append((change, cost))

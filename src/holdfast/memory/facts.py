@@ -66,19 +66,23 @@ def retire(fact: FactRow, *, time: int) -> FactRow:
 
 def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHit]:
     """The facts that have to do with a question, best first; pinned ones before all others."""
-    asked = Counter(terms(query))
+    asked = set(terms(query))
+    least = _least(len(asked))
+    hits = [
+        FactHit(fact=row, score=score)
+        for row, score in zip(rows, _shares(rows, asked), strict=True)
+        if row.pinned or 0 < score >= least or is_asked(row.subject, row.slot, question=query)
+    ]
+    return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
+
+
+def _shares(rows: Sequence[FactRow], asked: set[str]) -> list[float]:
+    """How much of what is asked each fact holds, rare terms counting for more."""
     said = [set(terms(f"{row.content} {row.context} {row.subject}")) for row in rows]
     frequency = Counter(term for words in said for term in words)
     weights = {term: _rarity(frequency[term], len(rows)) for term in asked}
     total = sum(weights.values()) or 1.0
-    scores = [sum(weights[term] for term in asked.keys() & words) / total for words in said]
-    least = _least(len(asked))
-    hits = [
-        FactHit(fact=row, score=score)
-        for row, score in zip(rows, scores, strict=True)
-        if row.pinned or 0 < score >= least or is_asked(row.subject, row.slot, question=query)
-    ]
-    return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
+    return [sum(weights[term] for term in asked & words) / total for words in said]
 
 
 def _rarity(frequency: int, total: int) -> float:

@@ -53,9 +53,12 @@ def redact_value(value: JSON) -> JSON:
                 safe = _redact_named(_name(copy, key, above), child)
                 if safe is not child:
                     copy[key], changed = safe, True
-            elif isinstance(child, dict | list):
-                copy[key] = _with_safe_keys(child) if isinstance(child, dict) else child.copy()
-                changed = changed or (isinstance(child, dict) and copy[key].keys() != child.keys())
+            elif isinstance(child, dict):
+                copy[key] = _with_safe_keys(child)
+                changed |= copy[key].keys() != child.keys()
+                todo.append((copy[key], _name(copy, key, above)))
+            elif isinstance(child, list):
+                copy[key] = child.copy()
                 todo.append((copy[key], _name(copy, key, above)))
     return root[0] if changed else value
 

@@ -71,10 +71,8 @@ def pointed_at(text: str, *, now: int | None, years: range) -> list[Range]:
 def _named(text: str, years: range) -> Iterator[Range]:
     for match in _MONTH.finditer(text):
         name, day, after, year = match.group("month", "day", "after", "year")
-        if name.lower() in _MAY_BE_A_VERB and not (day or after or year) and not _is_month(text, match):
-            continue
-        month = _MONTHS.index(name.lower()[:3]) + 1
-        yield from _days(year, month, day or after, years)
+        if name.lower() not in _MAY_BE_A_VERB or any((day, after, year)) or _is_month(text, match):
+            yield from _days(year, _MONTHS.index(name.lower()[:3]) + 1, day or after, years)
     for match in _ISO.finditer(text):
         yield from _days(match["year"], int(match["month"]), match["day"], years)
     for match in _CJK.finditer(text):

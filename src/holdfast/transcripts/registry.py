@@ -55,9 +55,7 @@ def recognise(path: Path, *, format: str | None = None) -> tuple[Reader, Path]:
     Raises:
         TranscriptError: It cannot be read, or is of no agent that we know; the message names those we do.
     """
-    if format is not None and format not in READERS:
-        raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
-    readers = [READERS[format]] if format is not None else list(READERS.values())
+    readers = _readers(format, path)
     try:
         homes = [(reader, home) for reader in readers if (home := reader.folder(path)) is not None]
     except OSError as error:
@@ -69,6 +67,15 @@ def recognise(path: Path, *, format: str | None = None) -> tuple[Reader, Path]:
     if found is None:
         raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
     return found, path
+
+
+def _readers(format: str | None, path: Path) -> list[Reader]:
+    """The reader of a format; all of them where none is named."""
+    if format is None:
+        return list(READERS.values())
+    if format not in READERS:
+        raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
+    return [READERS[format]]
 
 
 def stream(path: Path, *, format: str | None = None) -> Iterator[Item]:

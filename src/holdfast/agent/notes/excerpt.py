@@ -65,6 +65,10 @@ def _lines(path: str, *, root: Path, settings: Settings, sessions: Path | None) 
     if path.startswith(_SESSIONS) and sessions is not None and _has_sessions(settings):
         file = locate(Bounds(root=sessions), path.removeprefix(_SESSIONS)).path
         return talk_lines(file, mask=settings.archive.redaction) if file.is_file() else []
+    return _note_lines(path, root=root, settings=settings)
+
+
+def _note_lines(path: str, *, root: Path, settings: Settings) -> list[Line]:
     places = tuple(extra_roots(root, settings.memory_search.extra_paths))
     indexed = further(root, settings.memory.qmd) if settings.memory.backend == "qmd" else []
     bounds = Bounds(root=root, allowed=(*places, *(each.path for each in indexed)))

@@ -49,14 +49,18 @@ def change_of(sentence: str, known: Sequence[tuple[FactRow, str]]) -> Draft | No
 
 def _new_value(fact: FactRow, old: str, values: Sequence[str], said: set[str]) -> str:
     """The one value that a fact's property may have got; nothing where the sentence is about something else."""
-    about = set(subject_key(fact.subject))
     kind = kind_of(old)
-    if not about or not about <= said or kind not in _TYPED:
+    if kind not in _TYPED or not _is_about(fact, kind, said):
         return ""
-    if kind == "number" and fact.slot != "value" and not said & slot_words(fact.slot):
-        return ""  # there are many numbers to everything
     others = {value for value in values if kind_of(value) == kind and not same_value(value, old)}
     return others.pop() if len(others) == 1 and fits(fact.slot, next(iter(others))) else ""
+
+
+def _is_about(fact: FactRow, kind: str, said: set[str]) -> bool:
+    """Whether a sentence names what the fact is about; of a number also its property: everything has many numbers."""
+    about = set(subject_key(fact.subject))
+    named = kind != "number" or fact.slot == "value" or bool(said & slot_words(fact.slot))
+    return bool(about) and about <= said and named
 
 
 @cache

@@ -73,9 +73,14 @@ def remark(sentence: str, *, own: bool) -> FactType | None:
         return None
     if _ISSUE.match(sentence) and is_real(sentence):
         return "issue"
-    if own and _OWN["decision"].match(sentence):
+    return _own_remark(sentence) if own else None
+
+
+def _own_remark(sentence: str) -> FactType | None:
+    """What a person remarks: a decision, or that something is done."""
+    if _OWN["decision"].match(sentence):
         return "decision"
-    done = own and _OWN["task_state"].match(sentence) is not None and is_real(sentence) and is_asserted(sentence)
+    done = _OWN["task_state"].match(sentence) is not None and is_real(sentence) and is_asserted(sentence)
     return "task_state" if done else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from holdfast.search.embed.hashed import DIMENSION, HashEmbedder
 from holdfast.search.embed.joint import JointEmbedder
 from holdfast.search.embed.onnx import OnnxEmbedder, has_onnx_model
 from holdfast.search.embed.remote import PROVIDERS, QUERY_SECONDS, RemoteEmbedder
-from holdfast.search.embed.static import SHIPPED, StaticEmbedder, has_static_weights
+from holdfast.search.embed.static import SHIPPED, Shipped, StaticEmbedder, has_static_weights
 from holdfast.settings import Embedding, Secret
 
 __all__ = ["Choice", "choose"]
@@ -121,14 +121,18 @@ def _static(model: str | None) -> Iterator[Make | str]:
     installed = [shipped for shipped in known if shipped.files()]
     if model is None and len(_together()) == len(TOGETHER):
         yield lambda: JointEmbedder([make() for make in _together()])
-    if installed:
-        yield from (partial(StaticEmbedder.from_package, shipped) for shipped in installed)
-    elif model is None:
-        yield str(MissingExtraError("static vectors", extra="local"))
-    elif known and not (models_folder() / model).is_dir():
-        yield partial(StaticEmbedder.from_package, known[0])
-    else:
-        yield lambda: StaticEmbedder.from_folder(_folder(model, "static"))
+    yield from (partial(StaticEmbedder.from_package, shipped) for shipped in installed)
+    if not installed:
+        yield _not_installed(model, known)
+
+
+def _not_installed(model: str | None, known: Sequence[Shipped]) -> Make | str:
+    """The static model in a folder; where that is not there either, what says how to get it."""
+    if model is None:
+        return str(MissingExtraError("static vectors", extra="local"))
+    if known and not (models_folder() / model).is_dir():
+        return partial(StaticEmbedder.from_package, known[0])
+    return lambda: StaticEmbedder.from_folder(_folder(model, "static"))
 
 
 def _together() -> list[Make]:
