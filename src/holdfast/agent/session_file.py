@@ -17,7 +17,7 @@ from typing import Final, Self
 from unicodedata import category, normalize
 
 from holdfast.agent.paths import Bounds, locate
-from holdfast.agent.sessions import Opened
+from holdfast.agent.sessions import Opened, id_of
 from holdfast.compaction.flush import spoken
 from holdfast.errors import InputError, ModelError, StorageError
 from holdfast.memory.block import strip_text
@@ -69,7 +69,7 @@ class Ended:
     @property
     def session(self) -> str:
         """Its id."""
-        return self.file.name.partition(".jsonl")[0]
+        return id_of(self.file)
 
     @property
     def moment(self) -> datetime:

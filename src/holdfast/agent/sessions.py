@@ -23,7 +23,7 @@ from holdfast.transcripts import journal
 from holdfast.transcripts.records import iso_time
 from holdfast.transcripts.session import Session, newest_session
 
-__all__ = ["Opened", "SessionEntry", "Sessions", "agents", "is_due", "session_key"]
+__all__ = ["Opened", "SessionEntry", "Sessions", "agents", "id_of", "is_due", "session_key"]
 
 T = TypeVar("T")
 
@@ -76,7 +76,12 @@ class Opened:
     @property
     def before(self) -> str | None:
         """The id of the conversation that was put away, if one was."""
-        return None if self.archived is None else self.archived.name.partition(".jsonl")[0]
+        return None if self.archived is None else id_of(self.archived)
+
+
+def id_of(file: Path) -> str:
+    """The id of the conversation whose transcript this is, put away or not."""
+    return file.name.partition(".jsonl")[0]
 
 
 @dataclass(frozen=True, slots=True)

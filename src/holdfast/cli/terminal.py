@@ -159,7 +159,7 @@ def _stop(session: PromptSession[str]) -> None:
 
 def _read(session: PromptSession[str], opening: _Opening) -> str | None:
     """What the user types next; None to leave. Ctrl-C takes back what was typed; where nothing was, it leaves."""
-    for _ in range(2):
+    for is_last in (False, True):
         try:
             line = session.prompt()
         except EOFError:
@@ -167,7 +167,8 @@ def _read(session: PromptSession[str], opening: _Opening) -> str | None:
         except KeyboardInterrupt:
             if session.default_buffer.text.strip():
                 return ""
-            click.echo("Ctrl-C again, or Ctrl-D, to leave.")
+            if not is_last:
+                click.echo("Ctrl-C again, or Ctrl-D, to leave.")
             continue
         if opening.error is not None:
             raise opening.error

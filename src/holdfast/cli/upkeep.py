@@ -15,8 +15,8 @@ from holdfast.cli.output import as_json, emit_json, human_bytes, human_time
 from holdfast.cli.progress import Progress
 from holdfast.errors import StorageError
 from holdfast.memory import folder, transfer
-from holdfast.memory.asking import inner
 from holdfast.memory.memory import Memory
+from holdfast.search.embed.base import behind_cache
 from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.store import upkeep
 from holdfast.store.base import Scope
@@ -114,7 +114,7 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
 def _export(memory: Memory, scope: Scope, target: Path, form: str) -> int:
     if form == "folder":
         # Vectors are made again, which costs nothing with a model of this machine; a provider would be paid twice.
-        local = memory.embedder if not isinstance(inner(memory.embedder), RemoteEmbedder) else None
+        local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
         return folder.save(memory.store, [scope], target, embedder=local)
     with _private(target) as file:
         if form == "jsonl":

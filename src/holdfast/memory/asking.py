@@ -14,10 +14,10 @@ from threading import Thread
 from typing import Final
 
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed.base import CachedEmbedder, Embedder, Floats
+from holdfast.search.embed.base import Embedder, Floats, behind_cache
 from holdfast.search.embed.remote import RemoteEmbedder
 
-__all__ = ["Asked", "Deadline", "TooLateError", "ask", "inner"]
+__all__ = ["Asked", "Deadline", "TooLateError", "ask"]
 
 _SHARE: Final = 0.7
 """The part of the time that is left which a provider may take; the search itself needs the rest."""
@@ -58,17 +58,12 @@ class Asked:
     note: str = ""
 
 
-def inner(embedder: Embedder | None) -> Embedder | None:
-    """The embedder behind a cache."""
-    return embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
-
-
 def ask(embedder: Embedder | None, text: str, *, deadline: Deadline) -> Asked:
     """The vector of a question."""
     if embedder is None:
         return Asked()
     left = deadline.left
-    if left is None or not isinstance(inner(embedder), RemoteEmbedder):
+    if left is None or not isinstance(behind_cache(embedder), RemoteEmbedder):
         return _embedded(embedder, text)
     answers: SimpleQueue[Asked] = SimpleQueue()
     Thread(target=lambda: answers.put(_embedded(embedder, text)), daemon=True).start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.search.embed.base import CachedEmbedder, Embedder
+from holdfast.search.embed.base import Embedder, behind_cache
 from holdfast.search.embed.joint import JointEmbedder
 from holdfast.search.embed.static import StaticEmbedder
 from holdfast.text import is_unsegmented
@@ -15,8 +15,7 @@ def vector_trust(embedder: Embedder | None, question: str) -> float:
 
     Static tables know nothing of scripts without spaces: the letters of such scripts take their share away.
     """
-    model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
     letters = [character for character in question if character.isalpha()]
-    if not letters or not isinstance(model, StaticEmbedder | JointEmbedder):
+    if not letters or not isinstance(behind_cache(embedder), StaticEmbedder | JointEmbedder):
         return 1.0
     return 1 - sum(map(is_unsegmented, letters)) / len(letters)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed import CachedEmbedder, Choice, Embedder, Purpose, RemoteEmbedder, choose
-from holdfast.search.embed.base import Floats
+from holdfast.search.embed import Choice, Embedder, Purpose, RemoteEmbedder, choose
+from holdfast.search.embed.base import Floats, behind_cache
 from holdfast.search.trust import vector_trust
 from holdfast.settings import Embedding, Settings
 
@@ -66,16 +66,12 @@ class Vectors:
     @property
     def provider(self) -> str:
         """Who embeds; `none` where search goes by words."""
-        inner = self._inner()
+        inner = behind_cache(self.embedder)
         if inner is None:
             return "none"
         remote = isinstance(inner, RemoteEmbedder)
         automatic = inner.space.name.partition("/")[0] if remote else "local"
         return automatic if self._provider == "auto" else self._provider
-
-    def _inner(self) -> Embedder | None:
-        embedder = self.embedder
-        return embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
 
     @property
     def embedder(self) -> Embedder | None:

@@ -22,6 +22,7 @@ __all__ = [
     "Purpose",
     "Space",
     "batches",
+    "behind_cache",
     "clean",
     "file_digest",
     "text_digest",
@@ -149,3 +150,8 @@ class CachedEmbedder:
             self._rows.update((key, row) for key, row in rows.items() if row.any())
             while len(self._rows) > self._size:
                 self._rows.popitem(last=False)
+
+
+def behind_cache(embedder: Embedder | None) -> Embedder | None:
+    """The embedder itself, where questions are remembered before it."""
+    return embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
