@@ -37,6 +37,7 @@ bench: $(STAMP)
 	$(BIN)/holdfast bench chat
 	$(BIN)/holdfast bench crash --kills 500 --minutes 1
 	$(BIN)/holdfast bench fuzz --windows 1000000
+	$(BIN)/holdfast bench scopes --reads 100000
 
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.settings > docs/settings.md

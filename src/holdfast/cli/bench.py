@@ -239,6 +239,21 @@ def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--reads", type=click.IntRange(min=1), default=20_000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def scopes(*, reads: int, seed: int, as_json: bool) -> None:
+    """Put a canary into every scope, read in every way, and count what crossed from one to another."""
+    from holdfast.bench.scopes import measure  # noqa: PLC0415 - as above
+
+    found = asdict(measure(reads=reads, seed=seed))
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    print_table({"canaries": found}, first="")
+
+
+@bench.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--limit", type=click.IntRange(min=4000), default=64_000, show_default=True, help="Tokens of the window.")
 @click.option("--reserve", type=click.IntRange(min=0), help="Tokens of it kept for the reply; default the settings'.")
