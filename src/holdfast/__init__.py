@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.engine import Engine, Window
     from holdfast.errors import (
         CompactionError,
+        ConflictError,
         EmbeddingError,
         FormatError,
         HoldfastError,
@@ -58,6 +59,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Compaction",
     "CompactionError",
+    "ConflictError",
     "ContextReport",
     "EmbeddingError",
     "Engine",

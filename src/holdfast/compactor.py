@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
@@ -14,7 +15,7 @@ from holdfast.compaction.summarise import Progress, Summary, summarise
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, tokens
 from holdfast.conversation import Conversation
-from holdfast.errors import CompactionError
+from holdfast.errors import CompactionError, ConflictError
 from holdfast.events import Compacted, Compacting, Hooks, supplied, tell
 from holdfast.learner import jobs
 from holdfast.memory.memory import Memory
@@ -91,7 +92,8 @@ class Compactor:
 
     def plan(self, *, force: bool) -> CompactionPlan:
         """What would be done."""
-        items = window(self.talk, limit=self.limits.safe_limit)
+        with self.talk.lock:
+            items = window(self.talk, limit=self.limits.safe_limit)
         summary = next((item.message.text for item in items if item.kind == "summary"), None)
         return cut.plan(
             items,
@@ -139,8 +141,7 @@ class Compactor:
             count=self.count,
         )
         summary = self._masked(summary)
-        self._check_alone(known)
-        after = self._record(plan, summary, instructions)
+        after = self._record(plan, summary, instructions, known=known)
         ended = Compacted(session=session, summarised=gone, tokens_before=plan.tokens_before, tokens_after=after)
         warnings += tell(self.hooks.listeners, ended)
         return Compaction(
@@ -177,7 +178,7 @@ class Compactor:
         if any(edit.kind == "compacted" for edit in self.talk.edits[known:]):
             raise CompactionError("another process has compacted this conversation meanwhile: go on with its summary")
 
-    def _record(self, plan: CompactionPlan, summary: Summary, instructions: str | None) -> int:
+    def _record(self, plan: CompactionPlan, summary: Summary, instructions: str | None, *, known: int) -> int:
         """Record the edit, with the work that follows from it, and say what the conversation takes now."""
         now = self.memory.clock()
         masking = self.memory.settings.archive.redaction
@@ -185,5 +186,9 @@ class Compactor:
         reason = f"compacted: {asked}" if asked else "compacted"
         edit: Edit = plan.edit(summary.told, cost=summary.tokens, reason=reason)
         work = jobs(plan.ids, scope=self.talk.scope, time=now) if self.memory.settings.knowledge.extraction else []
-        self.talk.record([edit], memory=self.memory, time=now, beside=work)
-        return tokens(window(self.talk, limit=self.limits.safe_limit))
+        with self.talk.lock:
+            while True:
+                self._check_alone(known)
+                with suppress(ConflictError):  # another process has recorded an edit since the check
+                    self.talk.record([edit], memory=self.memory, time=now, beside=work)
+                    return tokens(window(self.talk, limit=self.limits.safe_limit))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from threading import RLock
 from typing import Any, Final
+
+from msgspec import structs
 
 from holdfast import formats
 from holdfast.context import edits as editing
-from holdfast.context.edits import Compacted, Edit, Forgotten, Item, ItemKind, Pruned, Recalled
+from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
 from holdfast.context.settled import Settled
-from holdfast.errors import HoldfastError
 from holdfast.memory import archive
+from holdfast.memory.archive import Key
 from holdfast.memory.block import strip_message
 from holdfast.memory.memory import Memory
 from holdfast.memory.noise import unwrap
@@ -41,13 +42,14 @@ class _Shown:
     limit: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Conversation:
     """A session as this process knows it.
 
     Attributes:
         scope: Whose it is.
-        given: The messages of the last request after the system prompt, as they were handed in.
+        lock: Held by the thread that works on the session.
+        given: The messages of the last request after the system prompt, copied: a caller may change its own.
         system: The system prompt of the last request.
         history: What came after it; messages that were nothing but recalled text are not among it.
         edits: Every change recorded so far.
@@ -59,6 +61,7 @@ class Conversation:
     """
 
     scope: Scope
+    lock: RLock = field(default_factory=RLock, repr=False)
     format: str | None = None
     given: list[Incoming] = field(default_factory=list)
     system: list[Item] = field(default_factory=list)
@@ -71,8 +74,8 @@ class Conversation:
     told: dict[str, str] = field(default_factory=dict)
     _given_system: list[Incoming] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
-    _digests: list[str] = field(default_factory=list)
-    _seen: Counter[str] = field(default_factory=Counter)
+    _keys: list[Key] = field(default_factory=list)
+    _log: list[Key] = field(default_factory=list)
     _last_record: int = 0
     _shown: _Shown | None = None
 
@@ -85,38 +88,67 @@ class Conversation:
             self.format = formats.detect([item for item in messages if not isinstance(item, Message)])
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
-            system = self._archived(messages[:leading], memory, Counter())
-            self.system = [item for item in _items(*system, count) if item.message.role == "system"]
-            self._given_system = list(messages[:leading])
+            given = [_copy(message) for message in messages[:leading]]
+            system = [message for message in self._read(given) if message is not None]
+            numbers, _ = self._archive(system, memory, before=())
+            self.system = [item for item in _items(system, numbers, count) if item.message.role == "system"]
+            self._given_system = given
         history = messages[leading:]
         known = self._common(history)
         self._forget_after(known)
-        fresh, numbers = self._archived(history[known:], memory, self._seen)
-        self.given += history[known:]
+        given = [_copy(message) for message in history[known:]]
+        read = self._read(given)
+        fresh = [message for message in read if message is not None]
+        numbers, keys = self._archive(fresh, memory, before=self._keys)
+        self._note_ends(read)
+        self.given += given
+        self._keys += keys
+        self._log = []
         self.history += _items(fresh, numbers, count)
 
-    def _archived(
-        self, given: Sequence[Incoming], memory: Memory, seen: Counter[str]
-    ) -> tuple[list[Message], list[int]]:
-        """Read and archive messages; those that were nothing but recalled text are left out."""
-        if not given:
+    def append(self, messages: Sequence[Incoming], *, memory: Memory, format: str | None = None) -> list[int]:
+        """Archive messages that come after what the session has, such as a reply, and return their numbers.
+
+        Messages that the session ends with already are not archived again. A user may say the same words twice:
+        a single user message is always new, unless it has an id or a timestamp.
+        """
+        read = formats.read([_copy(message) for message in messages], format=format)
+        own = [message for message in map(strip_message, read) if message is not None]
+        log = self._log or self._keys or self._stored_keys(memory, limit=len(own) + 1)
+        digests = [message.digest for message in self._masked(own, memory)]
+        if len(own) > 1 and archive.FIRST in memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
+            repeated = len(log)  # it is the whole history, from its first message on
+        elif [message.role for message in own] == ["user"]:
+            repeated = 0
+        else:
+            repeated = _overlap([key.digest for key in log], digests)
+        before = log[: len(log) - repeated]
+        numbers, keys = self._archive(own, memory, before=before)
+        self._log = max([*before, *keys], log, key=len)
+        return numbers
+
+    def _stored_keys(self, memory: Memory, *, limit: int) -> list[Key]:
+        rows = memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))
+        return [Key(row.message.digest, row.nonce) for row in rows]
+
+    def _read(self, given: Sequence[Incoming]) -> list[Message | None]:
+        """Read messages; None for those that were nothing but recalled text."""
+        return [strip_message(message) for message in formats.read(given, format=self.format)]
+
+    def _masked(self, messages: Sequence[Message], memory: Memory) -> list[Message]:
+        return [archive.mask(message) for message in messages] if memory.settings.archive.redaction else list(messages)
+
+    def _archive(
+        self, messages: Sequence[Message], memory: Memory, *, before: Sequence[Key]
+    ) -> tuple[list[int], list[Key]]:
+        if not messages:
             return [], []
-        own = [strip_message(message) for message in formats.read(given, format=self.format)]
-        kept = [message for message in own if message is not None]
-        rows = archive.rows(kept, scope=self.scope, redact=memory.settings.archive.redaction, seen=seen)
-        try:
-            numbers = memory.store.add(rows)
-        except HoldfastError:  # nothing of them is known, so that they are archived the next time
-            self._seen = Counter(self._digests)
-            raise
-        if seen is self._seen:
-            self._note_ends(own)
-            self._digests += [row.message.digest for row in rows]
-        return kept, numbers
+        masked = self._masked(messages, memory)
+        return archive.append(memory.store, masked, scope=self.scope, time=memory.clock(), before=before)
 
     def _note_ends(self, own: Sequence[Message | None]) -> None:
         """Remember how much of the history there is after each message that was handed in."""
-        end = len(self._digests)
+        end = len(self._keys)
         for message in own:
             end += message is not None
             self._ends.append(end)
@@ -145,7 +177,7 @@ class Conversation:
         """How many messages at the beginning are those of the last request."""
         count = 0
         for old, new in zip(self.given, messages, strict=False):
-            if old is not new and old != new:
+            if old != new:
                 break
             count += 1
         return count
@@ -156,8 +188,7 @@ class Conversation:
             return
         self._shown = None
         left = self._ends[known - 1] if known else 0
-        del self.given[known:], self._ends[known:], self.history[left:], self._digests[left:]
-        self._seen = Counter(self._digests)
+        del self.given[known:], self._ends[known:], self.history[left:], self._keys[left:]
 
     # --- what was done to it -----------------------------------------------------
 
@@ -168,18 +199,30 @@ class Conversation:
         """
         standing = self.standing(limit=limit)
         shown = self._shown
-        if shown is None or (shown.edits, shown.limit) != (len(self.edits), limit):
+        if shown is None or (shown.edits, shown.limit) != (len(self._branch_edits()), limit):
             return editing.apply(self.items, standing), standing
         history = _unforgotten([*shown.items, *self.history[shown.history :]])
         return (*self.system, *history), standing
 
     def standing(self, *, limit: int) -> tuple[Edit, ...]:
-        """The edits that hold for the next request: a summary of what the client took back is none of them."""
-        edits = editing.in_force(self.edits, limit=limit)
-        if not any(isinstance(edit.change, Compacted) for edit in edits):
-            return edits
+        """The edits that hold for the next request."""
+        return editing.in_force(self._branch_edits(), limit=limit)
+
+    def _branch_edits(self) -> list[Edit]:
+        """The edits that were made on this branch of the conversation.
+
+        A client that goes back, or another process that is not as far, no longer has a message that an edit is
+        anchored to. A client that drops old messages itself has only newer ones.
+        """
         present = {item.id for item in self.history}
-        return tuple(edit for edit in edits if not _is_taken_back(edit, present))
+        first = min(present - {0}, default=0)
+        gone = {number for edit in self.edits if isinstance(edit.change, Forgotten) for number in edit.ids}
+        present |= gone
+        return [
+            edit
+            for edit in self.edits
+            if not edit.anchors or max(edit.anchors) < first or not present.isdisjoint(edit.anchors)
+        ]
 
     def last_cut(self) -> tuple[int, ...]:
         """What the last cut took out of the window and nobody brought back; nothing after a compaction."""
@@ -191,10 +234,10 @@ class Conversation:
                 cuts = [cut.difference(edit.ids) for cut in cuts]
         return tuple(sorted(next((cut for cut in reversed(cuts) if cut), ())))
 
-    def show(self, items: Sequence[Item], *, edits: int, limit: int) -> None:
-        """Remember the window that was made with so many edits, all of them recorded."""
+    def show(self, items: Sequence[Item], *, limit: int) -> None:
+        """Remember the window that was made with all edits recorded so far."""
         lasting = tuple(item for item in items[len(self.system) :] if item.kind != "recall")
-        self._shown = _Shown(lasting, history=len(self.history), edits=edits, limit=limit)
+        self._shown = _Shown(lasting, history=len(self.history), edits=len(self._branch_edits()), limit=limit)
 
     def paired(self, ids: Sequence[int]) -> tuple[int, ...]:
         """These messages with all that they cannot be sent without: a result with its call, and the other way round."""
@@ -240,20 +283,26 @@ class Conversation:
         return fresh
 
     def record(self, edits: Sequence[Edit], *, memory: Memory, time: int, beside: Sequence[Row] = ()) -> None:
-        """Record new edits, durably, before a window made with them is sent; with rows that belong to them."""
+        """Record new edits, durably, before a window made with them is sent; with rows that belong to them.
+
+        Raises:
+            ConflictError: Another process has recorded an edit meanwhile. Nothing was recorded.
+        """
+        newest = self.history[-1].id if self.history else 0
         rows = [
             Record(
                 scope=self.scope,
                 kind=_EDIT,
-                key=f"{len(self.edits) + offset:08d}:{memory.new_id()}",  # two processes may record at once
-                data=editing.to_json(edit),
+                key=f"{len(self.edits) + offset:08d}",
+                data=editing.to_json(_anchored(edit, newest)),
                 time=time,
+                is_new=True,
             )
             for offset, edit in enumerate(edits)
         ]
         if rows:
             memory.store.add([*rows, *beside])
-            self.learn_edits(memory)  # with what others recorded meanwhile, in the order of all
+            self.learn_edits(memory)
 
     def prefix_kept(self, sent: Sequence[tuple[Message, int]]) -> float | None:
         """How much of the last request is an unchanged beginning of this one; and remember this one."""
@@ -289,16 +338,24 @@ def _unforgotten(history: Sequence[Item]) -> Sequence[Item]:
     return [item for place, item in enumerate(history) if item.id or item.kind != "message" or place >= asked]
 
 
-def _is_taken_back(edit: Edit, present: AbstractSet[int]) -> bool:
-    """Whether the client went back to before the end of what a summary stands for.
+def _anchored(edit: Edit, newest: int) -> Edit:
+    """An edit that applies to histories with the message that is the newest one now, unless it names others."""
+    if edit.anchors or not newest or isinstance(edit.change, Pinned | Forgotten):
+        return edit
+    return structs.replace(edit, anchors=(newest,))
 
-    One that drops old messages itself still sends what stayed when the summary was told.
-    """
-    last = max(edit.ids, default=0)
-    if not isinstance(edit.change, Compacted) or last in present or not any(0 < number < last for number in present):
-        return False
-    stayed = {number for number in edit.change.kept if number > last}
-    return bool(stayed) and stayed.isdisjoint(present)
+
+def _copy(value: Any) -> Any:
+    """A message that its caller can no longer change."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _overlap(known: Sequence[str], new: Sequence[str]) -> int:
+    """How many messages at the beginning of `new` are the last ones of `known`."""
+    most = min(len(known), len(new))
+    return next((size for size in range(most, 0, -1) if known[-size:] == new[:size]), 0)
 
 
 def _kind(message: Message) -> ItemKind:

@@ -8,13 +8,14 @@ cache holds. Memory trouble never blocks a request: it passes unchanged, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Any, Final, Self
+from weakref import WeakValueDictionary
 
-from holdfast import formats
 from holdfast.asking import TURN, Asking, scope_of
 from holdfast.compaction.summarise import Progress
 from holdfast.compactor import Compaction, Compactor, window
@@ -24,7 +25,7 @@ from holdfast.context.edits import messages as said
 from holdfast.context.finish import finish
 from holdfast.context.plan import decide
 from holdfast.conversation import Conversation, Incoming
-from holdfast.errors import ModelError
+from holdfast.errors import ConflictError, ModelError
 from holdfast.events import Hooks
 from holdfast.learner import jobs, learn
 from holdfast.memory.extract import Extraction
@@ -42,7 +43,10 @@ from holdfast.worker import Worker, alone
 
 __all__ = ["Engine", "Window"]
 
-_SESSIONS: Final = 64
+MAX_SESSIONS: Final = 64
+"""Sessions whose state is kept between two requests."""
+MAX_TRIES: Final = 8
+"""How often a window is planned again because another process has recorded an edit meanwhile."""
 _EMBED_STEP: Final = 64
 """Passages that are embedded in the background at a time."""
 
@@ -65,7 +69,9 @@ class Engine(Asking):
         self.reader: Model | None = None
         self.hooks = hooks or Hooks()
         self._count = _counter(memory.settings)
-        self._conversations: dict[Scope, Conversation] = {}
+        self._conversations: WeakValueDictionary[Scope, Conversation] = WeakValueDictionary()
+        self._recent: dict[Scope, Conversation] = {}
+        self._lock = Lock()
         self._closing = Event()
         self._worker = Worker(self._work_alone) if background else None
         if self._worker is not None:
@@ -80,9 +86,15 @@ class Engine(Asking):
         model: Model | None = None,
         hooks: Hooks | None = None,
         background: bool = True,
+        clock: Callable[[], int] | None = None,
     ) -> Self:
-        """Open the memory in a folder, made where it does not exist yet."""
-        return cls(Memory.open(path, settings=settings), model=model, hooks=hooks, background=background)
+        """Open the memory in a folder, made where it does not exist yet.
+
+        `clock` returns the time in Unix milliseconds; the system's clock unless given.
+        """
+        timed = {} if clock is None else {"clock": clock}
+        memory = Memory.open(path, settings=settings, **timed)
+        return cls(memory, model=model, hooks=hooks, background=background)
 
     def close(self) -> None:
         """Let go of the memory. Work that is left waits for the next time."""
@@ -134,8 +146,13 @@ class Engine(Asking):
     def ingest(
         self, messages: Sequence[Incoming], *, session: str, format: str | None = None, **whose: str
     ) -> list[int]:
-        """Archive messages, such as a reply; durable and findable when this returns."""
-        numbers = self.memory.ingest(formats.read(messages, format=format), scope=scope_of(session, whose))
+        """Archive messages that come after those of the session, such as a reply.
+
+        They are durable and findable when this returns. What the session ends with already is not archived again.
+        """
+        talk = self._conversation(scope_of(session, whose))
+        with talk.lock:
+            numbers = talk.append(messages, memory=self.memory, format=format)
         self._nudge()
         return numbers
 
@@ -175,6 +192,19 @@ class Engine(Asking):
             talk = self._conversation(talk.scope)
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
         limits = self._limits(limit, model=model, overhead=beside)
+        with talk.lock:
+            return self._assemble(talk, messages, limits, turn, provider=provider, facts=facts)
+
+    def _assemble(
+        self,
+        talk: Conversation,
+        messages: Sequence[Incoming],
+        limits: Budget,
+        turn: Turn,
+        *,
+        provider: str | None,
+        facts: Sequence[FactRow],
+    ) -> Window:
         now = self.memory.clock()
         with turn.guard("archive"):
             talk.take(messages, memory=self.memory, count=self._count)
@@ -198,7 +228,28 @@ class Engine(Asking):
     def _manage(
         self, talk: Conversation, limits: Budget, turn: Turn, now: int, facts: Sequence[FactRow]
     ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
-        """Prune, trim, recall and place; every new edit is recorded before the window is sent."""
+        """Prune, trim, recall and place; every new edit is recorded before the window is sent.
+
+        Where another process has recorded an edit meanwhile, the window is planned again with that edit.
+        """
+        for left in reversed(range(MAX_TRIES)):
+            items, new = self._plan(talk, limits, turn, now, facts)
+            with turn.guard("record"):
+                try:
+                    talk.record(new, memory=self.memory, time=now)
+                except ConflictError:
+                    if left:
+                        talk.learn_edits(self.memory)
+                        continue
+                    raise
+                talk.show(items, limit=limits.safe_limit)
+            break
+        talk.last_time = now
+        return items, new
+
+    def _plan(
+        self, talk: Conversation, limits: Budget, turn: Turn, now: int, facts: Sequence[FactRow]
+    ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
         query = talk.question(most=self.settings.recall.query_messages)
         idle = None if talk.last_time is None else timedelta(milliseconds=now - talk.last_time)
         with turn.step("plan"):
@@ -226,11 +277,6 @@ class Engine(Asking):
             )
             placed = Recalling(self.memory, talk, turn, self._count).edits(asked, items, limits)
             items, new = apply(items, placed) if placed else items, (*new, *placed)
-        with turn.guard("record"):
-            known = len(talk.edits) + len(new)
-            talk.record(new, memory=self.memory, time=now)
-            talk.show(items, edits=known, limit=limits.safe_limit)
-        talk.last_time = now
         return items, new
 
     def _scores(self, query: Sequence[str], talk: Conversation, turn: Turn) -> dict[int, float]:
@@ -250,15 +296,19 @@ class Engine(Asking):
         return replace(report, warnings=(*report.warnings, *keeping.warnings)) if keeping.warnings else report
 
     def _conversation(self, scope: Scope) -> Conversation:
-        talk = self._conversations.pop(scope, None)
-        if talk is None:
-            talk = Conversation(scope)
-            last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
-            talk.turn, talk.last_time = (int(last[-1].key[:8]), last[-1].time) if last else (0, None)
-        self._conversations[scope] = talk
-        while len(self._conversations) > _SESSIONS:
-            del self._conversations[next(iter(self._conversations))]
-        return talk
+        """The state of a session: one object for all threads that work on it."""
+        with self._lock:
+            talk = self._conversations.get(scope)
+            if talk is None:
+                talk = Conversation(scope)
+                last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
+                talk.turn, talk.last_time = (int(last[-1].key[:8]), last[-1].time) if last else (0, None)
+                self._conversations[scope] = talk
+            self._recent.pop(scope, None)
+            self._recent[scope] = talk
+            while len(self._recent) > MAX_SESSIONS:
+                del self._recent[next(iter(self._recent))]
+            return talk
 
     # --- compaction ----------------------------------------------------------------
 
@@ -293,9 +343,10 @@ class Engine(Asking):
             ModelCancelledError: It was called off.
         """
         talk = self._conversation(scope_of(session, whose))
-        if messages is not None:
-            talk.take(messages, memory=self.memory, count=self._count)
-        talk.learn_edits(self.memory)
+        with talk.lock:
+            if messages is not None:
+                talk.take(messages, memory=self.memory, count=self._count)
+            talk.learn_edits(self.memory)
         work = Compactor(
             talk=talk,
             memory=self.memory,
@@ -318,16 +369,18 @@ class Engine(Asking):
     ) -> int:
         """What a session takes since its last compaction, whatever was trimmed meanwhile."""
         talk = self._conversation(scope_of(session, whose))
-        if messages is not None:
-            talk.take(messages, memory=self.memory, count=self._count)
-        talk.learn_edits(self.memory)
-        return tokens(window(talk, limit=self._limits(limit).safe_limit))
+        with talk.lock:
+            if messages is not None:
+                talk.take(messages, memory=self.memory, count=self._count)
+            talk.learn_edits(self.memory)
+            return tokens(window(talk, limit=self._limits(limit).safe_limit))
 
     def edits(self, *, session: str, **whose: str) -> tuple[Edit, ...]:
         """Every change that was recorded for a session's windows, oldest first."""
         talk = self._conversation(scope_of(session, whose))
-        talk.learn_edits(self.memory)
-        return tuple(talk.edits)
+        with talk.lock:
+            talk.learn_edits(self.memory)
+            return tuple(talk.edits)
 
     def learn(self, *, session: str, **whose: str) -> int:
         """Put the facts of a whole session in the queue, as when it ends; how many messages will be read."""
@@ -351,28 +404,39 @@ class Engine(Asking):
         """Keep messages in every window of a session from here on (or no longer); those that had left come back."""
         scope = scope_of(session, whose)
         known = self.memory.pin(ids, scope=scope, pinned=pinned)
-        self._edit(scope, Pinned(on=pinned), self._conversation(scope).paired(ids), reason="asked for")
+        talk = self._conversation(scope)
+        with talk.lock:
+            self._edit(talk, Pinned(on=pinned), talk.paired(ids))
         return known
 
     def undo_trim(self, *, session: str, **whose: str) -> int:
         """Bring back what the last cut took out of a session's window, as far as it fits; how many messages."""
-        scope = scope_of(session, whose)
-        talk = self._conversation(scope)
-        talk.learn_edits(self.memory)
-        ids = talk.last_cut()
-        self._edit(scope, Restored(), ids, reason="asked for")
+        talk = self._conversation(scope_of(session, whose))
+        with talk.lock:
+            talk.learn_edits(self.memory)
+            ids = talk.last_cut()
+            self._edit(talk, Restored(), ids)
         return len(ids)
 
-    def _edit(self, scope: Scope, done: Pinned | Restored, ids: Sequence[int], *, reason: str) -> None:
-        edit = Edit(change=done, ids=tuple(ids), reason=reason, tokens_before=0, tokens_after=0)
-        talk = self._conversation(scope)
-        talk.learn_edits(self.memory)
-        talk.record([edit] if ids else (), memory=self.memory, time=self.memory.clock())
+    def _edit(self, talk: Conversation, change: Pinned | Restored, ids: Sequence[int]) -> None:
+        edit = Edit(change=change, ids=tuple(ids), reason="asked for", tokens_before=0, tokens_after=0)
+        recorded = not ids
+        while not recorded:
+            talk.learn_edits(self.memory)
+            with suppress(ConflictError):  # another process was first: this edit comes after its edit
+                talk.record([edit], memory=self.memory, time=self.memory.clock())
+                recorded = True
 
     def forget(self, *, session: str, ids: Sequence[int] | None = None, **whose: str) -> int:
         """Forget messages for good, with what was made of them; with none named, the whole session."""
-        self._conversations.pop(scope_of(session, whose), None)
-        return super().forget(session=session, ids=ids, **whose)
+        scope = scope_of(session, whose)
+        talk = self._conversation(scope)
+        with talk.lock:
+            forgotten = super().forget(session=session, ids=ids, **whose)
+            with self._lock:
+                self._conversations.pop(scope, None)
+                self._recent.pop(scope, None)
+        return forgotten
 
 
 def _counter(settings: Settings) -> TokenCounter:

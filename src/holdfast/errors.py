@@ -20,6 +20,7 @@ and its message says what to do.
       |   x ModelCancelledError   it was called off
       + CompactionError         history could not be made shorter; it is as it was
       + StorageError            a file of ours could not be read or written; nothing acknowledged was lost
+      |   x ConflictError         another process wrote the same record first: read again, then try again
       + MissingExtraError       an optional dependency is not installed
 """
 
@@ -29,6 +30,7 @@ from typing import Any
 
 __all__ = [
     "CompactionError",
+    "ConflictError",
     "EmbeddingError",
     "FormatError",
     "HoldfastError",
@@ -206,6 +208,10 @@ class StorageError(HoldfastError):
     def __init__(self, message: str, *, path: Path | str) -> None:
         super().__init__(f"{path}: {message}")
         self.path = Path(path)
+
+
+class ConflictError(StorageError):
+    """Another process wrote the same record first. Nothing was written: read again, then try again."""
 
 
 class MissingExtraError(HoldfastError):

@@ -1,7 +1,6 @@
 """The archive: what becomes a row, what can be found of it, and what is masked."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +33,13 @@ class TestRows:
         assert {row.scope for row in rows} == {SCOPE}
 
     def test_the_same_words_are_told_apart(self) -> None:
-        """Twins are told apart by id, else by time, else by how many came before, and the same way every time."""
+        """Twins are told apart by id, else by time, else by their place, and the same way every time."""
         twins = [says("go on"), says("go on"), Message(role="user", parts=(Text(text="go on"),), id="e1", timestamp=3)]
-        twins.append(Message(role="user", parts=(Text(text="go on"),), timestamp=3))
+        twins += [Message(role="user", parts=(Text(text="go on"),), timestamp=3)] * 2
         nonces = [row.nonce for row in archive.rows(twins, scope=SCOPE)]
-        assert nonces == ["nr:0", "nr:1", "id:e1", "at:3"]
+        assert len(set(nonces)) == 5
+        assert [nonce.partition(":")[0] for nonce in nonces] == ["after", "after", "id", "at", "after"]
         assert [row.nonce for row in archive.rows(twins, scope=SCOPE)] == nonces
-
-    def test_what_came_before_can_be_handed_in(self) -> None:
-        """A conversation that arrives in pieces is numbered as if it had come at once."""
-        seen: Counter[str] = Counter()
-        first = archive.rows([says("go on")], scope=SCOPE, seen=seen)
-        second = archive.rows([says("go on")], scope=SCOPE, seen=seen)
-        assert [row.nonce for row in (*first, *second)] == ["nr:0", "nr:1"]
 
     def test_recalled_text_is_left_out(self) -> None:
         """A block is neither archived nor found, whether it fills a message, stands in one, or in a result."""

@@ -94,7 +94,7 @@ def test_a_document_for_people(tmp_path: Path) -> None:
     text = page.getvalue()
     assert count == 3
     assert text.startswith(
-        "# Memory of main\n\n## Facts\n\n- [decision] Use Frankfurt\n\n## Session s\n\n### #1 user\n"
+        "# Memory of main\n\n## Facts\n\n- [decision] Use Frankfurt\n\n## Session s\n\n### #1 user then\n"
     )
     assert '`read` {"path": "a.md"}' in text
     assert "````text\n```\ncode\n```\n````" in text

@@ -127,13 +127,14 @@ class CompactionPlan:
         """The change to record: `told` is what the window says instead, `cost` what that takes."""
         kept = [item for item in self.kept if item.kind == "message" and item.id]
         asked = next((item.id for item in reversed(kept) if words(item.message) == self.request), 0)
-        ids = tuple(item.id for item in kept)
+        last = max(self.ids, default=0)
         return Edit(
-            change=Compacted(summary=told, unthought=self.unthought, kept=ids, asked=asked),
+            change=Compacted(summary=told, unthought=self.unthought, asked=asked),
             ids=self.ids,
             reason=reason,
             tokens_before=sum(item.tokens for item in self.summarised),
             tokens_after=cost,
+            anchors=tuple(item.id for item in kept if item.id > last),
         )
 
 

@@ -136,13 +136,11 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_
     Attributes:
         summary: What the user is said to have said instead of them.
         unthought: Messages that stay without their signed thinking, and what they cost then.
-        kept: The messages that stayed.
         asked: The one of them whose words it holds as well: what the user asked for last.
     """
 
     summary: str
     unthought: tuple[tuple[int, int], ...] = ()
-    kept: tuple[int, ...] = ()
     asked: int = 0
 
 
@@ -183,6 +181,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
         reason: Why.
         tokens_before: What they cost before.
         tokens_after: What is there instead.
+        anchors: Messages of which a history must have one for the edit to apply to it; none where it always applies.
     """
 
     change: Change
@@ -190,6 +189,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     tokens_before: int
     tokens_after: int
+    anchors: tuple[int, ...] = ()
 
     @property
     def kind(self) -> str:

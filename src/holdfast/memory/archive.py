@@ -6,53 +6,134 @@ memory never feeds on itself.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from holdfast.memory.block import strip_message, strip_text
 from holdfast.memory.noise import is_noise, unwrap
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
 from holdfast.search.passages import Passage, passages
-from holdfast.store.base import MessageRow, PassageText, Scope
+from holdfast.store.base import MessageRow, PassageText, Scope, Store
 from holdfast.store.codec import from_json, to_json
 from holdfast.text import terms
 
-__all__ = ["cut", "mask", "passages_of", "rows", "searchable"]
+__all__ = ["FIRST", "Key", "append", "cut", "mask", "own_messages", "passages_of", "rows", "searchable"]
+
+
+class Key(NamedTuple):
+    """What tells an archived message from every other one of its session: its words, and its nonce."""
+
+    digest: str
+    nonce: str
+
+    @property
+    def next_nonce(self) -> str:
+        """The nonce of a message that comes right after this one and has neither an id nor a time."""
+        name = f"{self.nonce}\n{self.digest}".encode("utf-8", "surrogatepass")
+        return f"after:{hashlib.sha256(name).hexdigest()[:32]}"
+
+
+FIRST: Final = "after:"
+"""The nonce of the first message of a session."""
+
+
+def own_messages(messages: Iterable[Message], *, redact: bool) -> list[Message]:
+    """Return messages as they are archived: recalled text removed, secrets masked."""
+    own = (strip_message(message) for message in messages)
+    return [mask(message) if redact else message for message in own if message is not None]
+
+
+def append(
+    store: Store, messages: Sequence[Message], *, scope: Scope, time: int, before: Sequence[Key] = ()
+) -> tuple[list[int], list[Key]]:
+    """Archive messages that come after the messages with the keys `before`.
+
+    A message that is there already keeps its number. One without a timestamp gets `time`.
+
+    Args:
+        store: The store to write to.
+        messages: What `own_messages` returned.
+        scope: Who owns the messages.
+        time: When they arrived, in Unix milliseconds.
+        before: The keys of the messages before them, oldest first; at least the last one.
+
+    Returns:
+        The numbers and the keys of the messages.
+    """
+    known = store.find(scope, [message.digest for message in messages] + [key.digest for key in before[-1:]])
+    made = _rows(messages, _identify(messages, known=known, before=before), scope=scope, time=time)
+    return store.add(made), [Key(row.message.digest, row.nonce) for row in made]
 
 
 def rows(
-    messages: Iterable[Message], *, scope: Scope, redact: bool = True, seen: Counter[str] | None = None
+    messages: Iterable[Message], *, scope: Scope, redact: bool = True, time: int | None = None
 ) -> list[MessageRow]:
-    """Messages as rows of the archive, in order; those that held nothing but recalled text are left out.
+    """Return a conversation as rows of an archive that has none of it."""
+    own = own_messages(messages, redact=redact)
+    return _rows(own, _identify(own, known={}, before=()), scope=scope, time=time)
 
-    `seen` counts what came before them in the same conversation, by digest, and is added to.
+
+def _rows(messages: Sequence[Message], keys: Sequence[Key], *, scope: Scope, time: int | None) -> list[MessageRow]:
+    return [
+        MessageRow(
+            scope=scope,
+            message=message if message.timestamp is not None else replace(message, timestamp=time),
+            nonce=key.nonce,
+            passages=tuple(passages_of(message)),
+        )
+        for message, key in zip(messages, keys, strict=True)
+    ]
+
+
+def _identify(
+    messages: Sequence[Message], *, known: Mapping[str, Mapping[str, int]], before: Sequence[Key]
+) -> list[Key]:
+    """Give each message its key. `known` has the numbers of archived messages by digest and nonce.
+
+    A message is known by its id or its time. Without either it is known by its place: the same words after the
+    same message are the same message, and the same words somewhere else are not. A client that changes or drops
+    older messages moves what follows to another place; those messages are recognised by what comes after them,
+    or by the ids of their tool calls.
     """
-    found: list[MessageRow] = []
-    seen = Counter() if seen is None else seen
-    for message in messages:
-        own = strip_message(message)
-        if own is None:
-            continue
-        kept = mask(own) if redact else own
-        nonce = _nonce(kept, seen[kept.digest])
-        seen[kept.digest] += 1
-        found.append(MessageRow(scope=scope, message=kept, nonce=nonce, passages=tuple(passages_of(kept))))
-    return found
+    keys: list[Key] = []
+    used = set(before)
+    nonce = before[-1].next_nonce if before else FIRST
+    last = known.get(before[-1].digest, {}).get(before[-1].nonce, 0) if before else 0
+    for index, message in enumerate(messages):
+        found = known.get(message.digest, {})
+        given = _given_nonce(message)
+        if given is not None and Key(message.digest, given) not in used:
+            nonce = given
+        elif nonce not in found:
+            following = known.get(messages[index + 1].digest, {}) if index + 1 < len(messages) else {}
+            unused = (Key(message.digest, other) for other in found if Key(message.digest, other) not in used)
+            moved = (
+                key.nonce
+                for key in unused
+                if message.calls or message.results or (found[key.nonce] > last and key.next_nonce in following)
+            )
+            nonce = next(moved, nonce)
+        key = Key(message.digest, nonce)
+        keys.append(key)
+        used.add(key)
+        last = found.get(nonce, last)
+        nonce = key.next_nonce
+    return keys
+
+
+def _given_nonce(message: Message) -> str | None:
+    if message.id is not None:
+        return f"id:{message.id}"
+    return f"at:{message.timestamp}" if message.timestamp is not None else None
 
 
 def passages_of(message: Message) -> list[PassageText]:
     """What can be found of an archived message."""
     return cut(searchable(message), speaker=message.name or "")
-
-
-def _nonce(message: Message, before: int) -> str:
-    """What tells a message from another of the same words: its id, its time, or how many came before it."""
-    if message.id is not None:
-        return f"id:{message.id}"
-    return f"at:{message.timestamp}" if message.timestamp is not None else f"nr:{before}"
 
 
 def mask(message: Message) -> Message:

@@ -32,6 +32,10 @@ __all__ = ["STORE_NAME", "Memory", "Stats", "default_path", "store_file"]
 _EMBED_BATCH: Final = 256
 
 
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """What memory holds."""
@@ -57,22 +61,30 @@ class Memory:
     store: Home
     settings: Settings
     choice: Choice
-    clock: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
+    clock: Callable[[], int] = _now
     new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
     timer: Callable[[], float] = time.monotonic
     _warm: bool = field(default=False, init=False, repr=False)
 
     @classmethod
-    def open(cls, path: Path | str | None = None, *, settings: Settings | None = None) -> Self:
+    def open(
+        cls,
+        path: Path | str | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Callable[[], int] = _now,
+    ) -> Self:
         """Open the memory in a folder (or a `.db` file), made where it does not exist yet.
 
-        A memory-context folder is opened in place, and stays readable by the plugin.
+        A memory-context folder is opened in place, and stays readable by the plugin. `clock` returns the time in Unix
+        milliseconds.
         """
         known = settings if settings is not None else Settings()
         return cls(
             store=open_home(store_file(path, settings=known), settings=known),
             settings=known,
             choice=choose(known.embedding, allow_remote=known.embedding.allow_remote),
+            clock=clock,
         )
 
     def close(self) -> None:
@@ -93,8 +105,12 @@ class Memory:
     # --- writing ---------------------------------------------------------------
 
     def ingest(self, messages: Iterable[Message], *, scope: Scope) -> list[int]:
-        """Archive messages; durable and findable when this returns. Known ones keep their number."""
-        return self.store.add(archive.rows(messages, scope=scope, redact=self.settings.archive.redaction))
+        """Archive a conversation from its first message on; durable and findable when this returns.
+
+        Known messages keep their number. Messages without a timestamp get the time of arrival.
+        """
+        own = archive.own_messages(messages, redact=self.settings.archive.redaction)
+        return archive.append(self.store, own, scope=scope, time=self.clock())[0]
 
     def embed(self, *, limit: int | None = None) -> int:
         """Give passages that have none yet their vectors, oldest first; how many were given is returned.

@@ -127,7 +127,10 @@ class FactRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A small document of the engine's own (an edit, a turn's report, a session's counters), by kind and key."""
+    """A small document of the engine's own (an edit, a turn's report, a session's counters), by kind and key.
+
+    Where it `is_new`, there must be no record of that kind and key yet.
+    """
 
     scope: Scope
     kind: str
@@ -135,6 +138,7 @@ class Record:
     data: Mapping[str, Any]
     time: int = 0
     id: int = 0
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +243,14 @@ class Store(Protocol):
         A message that is already there keeps its number, and so does a record of the same kind and key, whose
         data is replaced. The number is 0 for what stays out: a message that was forgotten, a version of a fact
         that was, flags of a message that is not there, vectors of a passage that is not.
+
+        Raises:
+            ConflictError: A record that must be new is there already. Nothing was kept.
         """
+        ...
+
+    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
+        """Return, for each digest that is known in a session, the numbers of its messages by nonce, oldest first."""
         ...
 
     def fetch(self, select: Select, /) -> list[Any]:

@@ -300,6 +300,16 @@ class FilesStore:
             self._index.add([self._state.messages[number] for number in new], self._said, now=self._clock())
         return self._index
 
+    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
+        """Return, for each digest that is known in a session, the numbers of its messages by nonce, oldest first."""
+        wanted = set(digests)
+        found: dict[str, dict[str, int]] = {}
+        with self._current():
+            for (owner, digest, nonce), number in self._state.known.items():
+                if owner == scope and digest in wanted:
+                    found.setdefault(digest, {})[nonce] = number
+        return found
+
     def match(self, question: Question, /) -> Evidence:
         """Say what every visible passage has to do with a question."""
         if question.vector is not None and question.space and question.vector.shape != (question.space.dimension,):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.errors import InputError
+from holdfast.errors import ConflictError, InputError
 from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Space
 from holdfast.store.base import FactRow, Job, MessageRow, Record, Row, Scope, VectorRow
@@ -108,7 +108,11 @@ class Plan:
 
     def _record(self, row: Record) -> int:
         key = (row.scope, row.kind, row.key)
-        number = self._state.record_numbers.get(key) or self._records.get(key) or self._next("record")
+        known = self._state.record_numbers.get(key) or self._records.get(key)
+        if known and row.is_new:
+            path = self._state.journal.path
+            raise ConflictError(f"another process has recorded {row.kind} {row.key}: try again", path=path)
+        number = known or self._next("record")
         self._records[key] = number
         self._own("record", n=number, scope=row.scope, of=row.kind, key=row.key, time=row.time, data=dict(row.data))
         return number

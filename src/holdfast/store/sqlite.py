@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from holdfast.errors import InputError, StorageError
+from holdfast.errors import ConflictError, InputError, StorageError
 from holdfast.messages import Message
 from holdfast.search.bm25 import score
 from holdfast.search.centre import Centre
@@ -37,7 +37,7 @@ from holdfast.store.base import (
     Select,
     VectorRow,
 )
-from holdfast.store.codec import encode_message, pack_text, text_bytes, words
+from holdfast.store.codec import bytes_text, encode_message, pack_text, text_bytes, words
 from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.schema import migrate
 from holdfast.store.sealing import Placed
@@ -157,6 +157,8 @@ class SqliteStore:
         values = (row.time, sqlite_rows.data_to_json(row.data))
         query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
         if known := self._writer.execute(query, key).fetchone():
+            if row.is_new:
+                raise ConflictError(f"another process has recorded {row.kind} {row.key}: try again", path=self.path)
             self._writer.execute("UPDATE records SET time = ?, data = ? WHERE id = ?", (*values, *known))
             return int(known[0])
         insert = "INSERT INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)"
@@ -186,6 +188,21 @@ class SqliteStore:
         with self._reading():
             self._learn_scopes()
             return sqlite_rows.read(self._reader, select, scopes=self._scopes, path=self.path)
+
+    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
+        """Return, for each digest that is known in a session, the numbers of its messages by nonce, oldest first."""
+        query = (
+            "SELECT nonce, messages.id FROM messages JOIN scopes ON scopes.id = messages.scope"
+            " WHERE tenant = ? AND project = ? AND agent = ? AND session = ? AND digest = ? ORDER BY messages.id"
+        )
+        owner = (scope.tenant, scope.project, scope.agent, scope.session)
+        found: dict[str, dict[str, int]] = {}
+        with self._reading():
+            for digest in set(digests):
+                rows = self._reader.execute(query, (*owner, bytes.fromhex(digest))).fetchall()
+                if rows:
+                    found[digest] = {bytes_text(nonce): number for nonce, number in rows}
+        return found
 
     def match(self, question: Question, /) -> Evidence:
         """Say what every visible passage has to do with a question."""

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from holdfast import formats
-from holdfast.errors import InputError
+from holdfast.errors import ConflictError, InputError
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.store.base import Job, MessageRow, Record, Row, Select, Store, VectorRow
 from holdfast.testing.opening import Check, Opener, opened
@@ -100,6 +100,32 @@ def duplicates_keep_their_number(open_store: Opener, folder: Path) -> None:
         assert texts(store) == ["Deploy to production"] * 2 + ["something new"]
 
 
+def messages_are_known_by_digest_and_nonce(open_store: Opener, folder: Path) -> None:
+    """`find` gives the numbers of the messages of a session by digest and nonce, and those of no other session."""
+    row = says("Deploy to production")
+    twin, elsewhere = replace(row, nonce="said twice"), replace(row, scope=replace(HERE, session="another"))
+    with opened(open_store, folder) as store:
+        numbers = store.add([row, twin, elsewhere])
+    with opened(open_store, folder) as store:
+        digest = row.message.digest
+        assert store.find(HERE, [digest, "0" * 32]) == {digest: {row.nonce: numbers[0], twin.nonce: numbers[1]}}
+
+
+def a_new_record_replaces_none(open_store: Opener, folder: Path) -> None:
+    """Where a record that must be new is there already, nothing of the batch is kept."""
+    record = Record(scope=HERE, kind="edit", key="1", data={"n": 1}, is_new=True)
+    with opened(open_store, folder) as store, opened(open_store, folder) as other:
+        store.add([record])
+        try:
+            other.add([says("half of a batch"), replace(record, data={"n": 2})])
+        except ConflictError:
+            pass
+        else:
+            raise AssertionError("a record that is there already was replaced")
+        assert [row.data for row in store.fetch(Select(kind="record", scope=HERE))] == [{"n": 1}]
+        assert texts(store) == []
+
+
 def a_batch_is_whole(open_store: Opener, folder: Path) -> None:
     """Where one row of a batch cannot be kept, none is, and the store goes on as if nothing had happened."""
     with opened(open_store, folder) as store:
@@ -168,6 +194,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     everything_reads_back,
     strange_values_are_kept,
     duplicates_keep_their_number,
+    messages_are_known_by_digest_and_nonce,
+    a_new_record_replaces_none,
     a_batch_is_whole,
     records_are_replaced,
     flags_can_change,

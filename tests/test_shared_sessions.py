@@ -1,0 +1,295 @@
+"""One session used from threads, tasks and processes at once, and what counts as the same message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from holdfast import Engine, Settings
+from holdfast.settings import Embedding
+from holdfast.store.base import MessageRow, Scope, Select
+from waiting import UNHURRIED
+
+QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+LIMIT = 16_000
+THREADS = 6
+
+
+def opened(path: Path) -> Engine:
+    """An engine without a thread of its own."""
+    return Engine.open(path, settings=QUIET, background=False)
+
+
+def conversation(turns: int) -> list[dict[str, Any]]:
+    """A plain conversation with repeated words, about 200 tokens a turn; it ends with a user message."""
+    said: list[dict[str, Any]] = [{"role": "system", "content": "You are careful."}]
+    for turn in range(turns):
+        said.append({"role": "user", "content": f"Step {turn}. " + f"detail{turn} " * 40})
+        said.append({"role": "assistant", "content": "Done."})
+        said.append({"role": "user", "content": "ok"})
+        said.append({"role": "assistant", "content": f"Changed {turn}. " + f"change{turn} " * 30})
+    return said[:-1]
+
+
+def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
+    """Every archived message of a session."""
+    return engine.memory.store.fetch(Select(kind="message", scope=Scope(session=session)))
+
+
+def sent(engine: Engine, said: Sequence[dict[str, Any]], _: int) -> list[Any]:
+    """What is sent for a history."""
+    return engine.assemble(said, session="s", limit=LIMIT).render()
+
+
+def at_once(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
+    """Run work in so many threads that start together."""
+    barrier = Barrier(count)
+
+    def run(number: int) -> Any:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+class TestThreads:
+    def test_the_same_history_gives_the_same_window(self, tmp_path: Path) -> None:
+        """Six threads that send the same messages get the same window, and archive each message once."""
+        said = conversation(10)
+        with opened(tmp_path) as engine:
+            windows = at_once(lambda _: engine.assemble(said, session="s", limit=200_000).render())
+            assert all(window == said for window in windows)
+            assert len(archived(engine)) == len(said)
+
+    def test_a_session_that_is_cut_is_the_same_for_all(self, tmp_path: Path) -> None:
+        """Threads that send the same growing conversation in a small window see the same cuts."""
+        said = conversation(40)
+        with opened(tmp_path) as engine:
+            for stop in range(2, len(said) + 1, 2):
+                windows = at_once(partial(sent, engine, said[:stop]), 3)
+                assert windows[0] == windows[1] == windows[2]
+            assert len(archived(engine)) == len(said[:stop])
+            assert any(edit.kind == "trimmed" for edit in engine.edits(session="s"))
+
+    def test_many_sessions_at_once_stay_apart(self, tmp_path: Path) -> None:
+        """More sessions than the engine keeps in memory, each used by two threads."""
+        with opened(tmp_path) as engine:
+
+            def run(number: int) -> None:
+                for session in range(number % 2, 140, 2):
+                    said = [{"role": "user", "content": f"session {session}"}]
+                    engine.assemble(said, session=f"s{session}")
+                    engine.ingest([{"role": "assistant", "content": "ok"}], session=f"s{session}")
+
+            at_once(run, 4)
+            for session in range(140):
+                assert [row.message.text for row in archived(engine, f"s{session}")] == [f"session {session}", "ok"]
+
+    def test_a_task_that_times_out_and_tries_again_adds_nothing(self, tmp_path: Path) -> None:
+        """The first try goes on in its thread; the second one gets the same window."""
+        said = conversation(30)
+        with opened(tmp_path) as engine:
+
+            async def turn(stop: int) -> Any:
+                try:
+                    async with asyncio.timeout(0.0001):
+                        return await asyncio.to_thread(engine.assemble, said[:stop], session="s", limit=LIMIT)
+                except TimeoutError:
+                    return await asyncio.to_thread(engine.assemble, said[:stop], session="s", limit=LIMIT)
+
+            async def run() -> Any:
+                for stop in range(2, len(said) + 1, 6):
+                    window = await turn(stop)
+                return window
+
+            window = asyncio.run(run())
+            assert window.render()[-1]["content"].startswith(said[-1]["content"])
+            again = engine.assemble(said, session="s", limit=LIMIT)
+            assert len(archived(engine)) == len(said)
+            assert again.render()[-1]["content"].startswith("ok")
+
+
+PROCESS = """
+import json, sys
+from pathlib import Path
+from holdfast import Engine, Settings
+from holdfast.settings import Embedding, Recall
+said, limit = json.load(open(sys.argv[2])), int(sys.argv[3])
+quiet = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=60_000))
+with Engine.open(Path(sys.argv[1]), settings=quiet, background=False) as engine:
+    for stop in range(2, len(said) + 1, 2):
+        window = engine.assemble(said[:stop], session="s", limit=limit)
+        newest = said[stop - 1]
+        if newest["role"] == "user":
+            assert window.render()[-1]["content"].startswith(newest["content"]), stop
+    print(json.dumps(engine.assemble(said, session="s", limit=limit).render()))
+"""
+
+
+def processes(path: Path, said: Sequence[dict[str, Any]], count: int) -> list[Any]:
+    """What each of so many processes that drive the same session prints."""
+    history = path / "history.json"
+    history.write_text(json.dumps(said), encoding="utf-8")
+    command = [sys.executable, "-c", PROCESS, str(path / "store"), str(history), str(LIMIT)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    outputs = [process.communicate()[0] for process in started]
+    assert all(process.returncode == 0 for process in started)
+    return [json.loads(output) for output in outputs]
+
+
+def test_processes_share_a_session(tmp_path: Path) -> None:
+    """Processes at the same session always send the newest message; nothing is archived twice, no edit is lost."""
+    said = conversation(40)
+    processes(tmp_path, said, 4)
+    with opened(tmp_path / "store") as engine, opened(tmp_path / "store") as other:
+        assert len(archived(engine)) == len(said)
+        assert any(edit.kind == "trimmed" for edit in engine.edits(session="s"))
+        window = engine.assemble(said, session="s", limit=LIMIT).render()
+        assert other.assemble(said, session="s", limit=LIMIT).render() == window
+
+
+class TestTheSameWordsAgain:
+    def test_said_three_times_is_three_messages(self, tmp_path: Path) -> None:
+        """Words that are said again are new; a history that is sent again is not."""
+        said: list[dict[str, Any]] = []
+        with opened(tmp_path) as engine:
+            for number in range(3):
+                said.append({"role": "user", "content": "ok"})
+                engine.assemble(said, session="s")
+                said.append({"role": "assistant", "content": "Done."})
+                engine.ingest(said[-1:], session="s")
+                assert len(archived(engine)) == 2 * (number + 1)
+            engine.assemble(said, session="s")
+            engine.ingest(said, session="s")
+            assert len(archived(engine)) == 6
+        with opened(tmp_path) as engine:
+            engine.ingest(said, session="s")
+            engine.assemble(said, session="s")
+            engine.ingest(said[-2:], session="s")
+            assert len(archived(engine)) == 6
+
+    @pytest.mark.parametrize("reopen", [False, True])
+    def test_appended_one_by_one(self, tmp_path: Path, *, reopen: bool) -> None:
+        """A user who says "ok" three times said it three times; a reply that is appended twice is one reply."""
+        engine = opened(tmp_path)
+        for _ in range(3):
+            engine.ingest([{"role": "user", "content": "ok"}], session="s")
+            for _ in range(2):
+                engine.ingest([{"role": "assistant", "content": "Done."}], session="s")
+                if reopen:
+                    engine.close()
+                    engine = opened(tmp_path)
+        assert [row.message.text for row in archived(engine)] == ["ok", "Done."] * 3
+        engine.close()
+
+    def test_three_times_in_a_row(self, tmp_path: Path) -> None:
+        """Nobody needs to answer in between."""
+        with opened(tmp_path) as engine:
+            for _ in range(3):
+                engine.ingest([{"role": "user", "content": "好"}], session="s")
+            assert len(archived(engine)) == 3
+
+    def test_a_history_that_grows_is_appended_once(self, tmp_path: Path) -> None:
+        """Appending the whole history each time adds what is new."""
+        said = conversation(10)
+        with opened(tmp_path) as engine:
+            for stop in range(2, len(said) + 1, 3):
+                engine.ingest(said[1:stop], session="s")
+            assert len(archived(engine)) == len(said[1:stop])
+
+    def test_a_client_that_drops_or_changes_old_messages_repeats_nothing(self, tmp_path: Path) -> None:
+        """What follows a dropped or shortened message is still the same message; a new "ok" is new."""
+        said = conversation(10)
+        with opened(tmp_path) as engine:
+            engine.assemble(said, session="s")
+            rows = len(archived(engine))
+            dropped = [said[0], *said[9:]]
+            engine.assemble(dropped, session="s")
+            assert len(archived(engine)) == rows
+            shortened = [*said[:5], {"role": "user", "content": "[shortened]"}, *said[6:]]
+            engine.assemble(shortened, session="s")
+            assert len(archived(engine)) == rows + 1
+            more = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "ok"}]
+            engine.assemble([*dropped, *more], session="s")
+            assert len(archived(engine)) == rows + 3
+
+
+class TestBranches:
+    def drive(self, engine: Engine, said: Sequence[dict[str, Any]]) -> None:
+        for stop in range(2, len(said) + 1, 2):
+            engine.assemble(said[:stop], session="s", limit=LIMIT)
+
+    def test_going_back_keeps_the_question(self, tmp_path: Path) -> None:
+        """Wherever a client goes back to, its newest message is sent whole, in this process and in another one."""
+        said = conversation(60)
+        with opened(tmp_path) as engine, opened(tmp_path) as other:
+            self.drive(engine, said)
+            assert any(edit.kind == "trimmed" for edit in engine.edits(session="s"))
+            for stop in range(2, len(said) + 1, 2):
+                for one in (engine, other):
+                    sent = one.assemble(said[:stop], session="s", limit=LIMIT).render()
+                    assert sent[-1]["content"].startswith(said[stop - 1]["content"]), stop
+
+    def test_another_branch_is_not_cut_by_edits_of_the_first(self, tmp_path: Path) -> None:
+        """What was cut for a long branch is there again in a short one, and the long one is as it was."""
+        said = conversation(60)
+        with opened(tmp_path) as engine:
+            self.drive(engine, said)
+            before = engine.assemble(said, session="s", limit=LIMIT).render()
+            branch = [*said[:10], {"role": "user", "content": "ok"}]
+            assert engine.assemble(branch, session="s", limit=LIMIT).render() == branch
+            branch += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "ok"}]
+            assert engine.assemble(branch, session="s", limit=LIMIT).render() == branch
+            assert engine.assemble(said, session="s", limit=LIMIT).render() == before
+
+
+class TestMessagesChangedInPlace:
+    def test_a_block_that_is_added_is_archived(self, tmp_path: Path) -> None:
+        """A client that appends to the list that it handed in sends a new message, and it is archived."""
+        content = [{"type": "text", "text": "First half."}]
+        said: list[dict[str, Any]] = [{"role": "user", "content": "Write."}, {"role": "assistant", "content": content}]
+        with opened(tmp_path) as engine:
+            engine.assemble([*said, {"role": "user", "content": "Go on."}], session="s")
+            content.append({"type": "text", "text": "Second half about zirconium."})
+            window = engine.assemble([*said, {"role": "user", "content": "Go on."}], session="s")
+            assert window.render()[1] == said[1]
+            assert engine.search("zirconium", session="s")
+
+    def test_a_streamed_reply_is_archived_as_it_ends(self, tmp_path: Path) -> None:
+        """A reply that grows with += is archived in its last form."""
+        said = [{"role": "user", "content": "Write."}, {"role": "assistant", "content": ""}]
+        with opened(tmp_path) as engine:
+            for piece in ("The cap", "ital of ", "Iceland is Reykjavik."):
+                said[1]["content"] += piece
+                engine.assemble([*said, {"role": "user", "content": "Go on."}], session="s")
+            assert "The capital of Iceland is Reykjavik." in [row.message.text for row in archived(engine)]
+
+    def test_what_is_sent_is_not_changed_by_the_caller_later(self, tmp_path: Path) -> None:
+        """A window is what it was when it was made."""
+        said = [{"role": "user", "content": [{"type": "text", "text": "One."}]}]
+        with opened(tmp_path) as engine:
+            window = engine.assemble(said, session="s")
+            said[0]["content"][0]["text"] = "Two."  # type: ignore[index]
+            assert window.render()[0]["content"][0]["text"] == "One."
+
+
+def test_messages_without_a_time_get_the_time_of_arrival(tmp_path: Path) -> None:
+    """Recalled passages carry dates though no message had one."""
+    now = int(datetime(2026, 3, 2, 13, 47, tzinfo=UTC).timestamp() * 1000)
+    with Engine.open(tmp_path, settings=QUIET, background=False, clock=lambda: now) as engine:
+        engine.assemble([{"role": "user", "content": "The staging port is 6543."}], session="s")
+        engine.ingest([{"role": "assistant", "content": "The production port is 8443."}], session="s")
+        assert [row.message.timestamp for row in archived(engine)] == [now, now]
+        assert "2026-03-02" in engine.recall("Which port has production?", session="s").block
