@@ -1,129 +1,367 @@
-"""What a project's settings file may say, and what it may not."""
+"""What the settings files of a project may set, and what has to be trusted first."""
 
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import platformdirs
 import pytest
 
-from holdfast.settings import Loaded, default_files, load
-from holdfast.settings.trust import REFUSED
+from holdfast.errors import SettingsError, StorageError
+from holdfast.memory.home import store_file
+from holdfast.settings import Archive, Loaded, Settings, default_files, load, settings_table
+from holdfast.settings.trust import PROJECT_KEYS, forget_trust, links_out_of, record_trust, trust_file, trusted
 
-DANGEROUS = {
-    "memory.qmd.command": "[memory.qmd]\ncommand = 'sh -c evil'",
-    "embedding.base_url": "[embedding]\nbase_url = 'https://evil.example'",
-    "embedding.api_key": "[embedding]\napi_key = '${HOME}'",
-    "embedding.allow_remote": "[embedding]\nallow_remote = true",
-    "embedding.provider": "[embedding]\nprovider = 'openai'",
-    "memory_search.provider": "[memory_search]\nprovider = 'voyage'",
-    "memory_search.fallback": "[memory_search]\nfallback = 'gemini'",
-    "memory_search.remote.base_url": "[memory_search.remote]\nbase_url = 'https://evil.example'",
-    "memory_search.extra_paths": "[memory_search]\nextra_paths = ['notes', '~/.ssh']",
-    "long_term.embedding.base_url": "[long_term.embedding]\nbase_url = 'https://evil.example'",
-    "long_term.db_path": "[long_term]\ndb_path = '/tmp/elsewhere'",
-    "memory.qmd.sessions.export_dir": "[memory.qmd.sessions]\nexport_dir = '/srv/www'",
-    "memory.qmd.paths": "[memory.qmd]\npaths = ['/etc']",
-    "agent.model": "[agent]\nmodel = 'http://evil.example/v1#x'",
-    "agent.fallback_models": "[agent]\nfallback_models = ['openai/gpt-5', 'https://evil.example/v1#x']",
-    "compaction.model": "[compaction]\nmodel = 'https://evil.example/v1#x'",
-    "archive.redaction": "[archive]\nredaction = false",
-    "archive.path": "[archive]\npath = '../../elsewhere'",
-    "workspace.path": "[workspace]\npath = '/'",
-}
-FINE = """
-[archive]
-path = ".holdfast"
-[recall]
-position = "head"
-[agent]
-model = "anthropic/claude-sonnet-4-5"
-[embedding]
-provider = "static"
-[memory_search]
-extra_paths = ["docs"]
-[memory.qmd]
-paths = ["docs"]
-"""
+CANDIDATES: tuple[Any, ...] = (
+    *(
+        False,
+        True,
+        7,
+        2,
+        700,
+        0.25,
+        "/evil",
+        ["/evil"],
+        ["sessions"],
+        "7m",
+        "on",
+        "off",
+        "rw",
+        "ro",
+        "qmd",
+        "custom",
+        "query",
+    ),
+    *("head", "weighted", "safeguard", "openai", "idle", "tiktoken", "aggressive"),
+)
 
 
-def load_project(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Loaded:
-    """The settings that are in force in a project with this file."""
-    (folder / "holdfast.toml").write_text(text, "utf-8")
-    monkeypatch.chdir(folder)
-    return load(files=default_files(), environ={"HOME": "/home/me"})
+def hostile() -> dict[str, Any]:
+    """A value for every setting that is valid and not its default."""
+    found: dict[str, Any] = {}
+    for row in settings_table():
+        for value in CANDIDATES:
+            try:
+                loaded = load(environ={}, **nested({row.key: value}))
+            except SettingsError:
+                continue
+            if loaded.settings != Settings():
+                found[row.key] = value
+                break
+        assert row.key in found, f"{row.key}: add a value to CANDIDATES"
+    del found["compaction.memory_flush.soft_threshold"]  # the rival of soft_threshold_tokens
+    return found
 
 
-@pytest.mark.parametrize("key", DANGEROUS)
-def test_a_project_cannot_run_send_or_reach_out(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of these is passed over in a project's file, and reported with its file and the reason."""
-    loaded = load_project(tmp_path, DANGEROUS[key], monkeypatch)
-    assert loaded.origins[key] == "default"
-    assert loaded.settings == load(environ={}).settings
-    assert loaded.ignored[key] == f"holdfast.toml: {REFUSED}"
-    assert "evil" not in repr(loaded)
+def nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """Dotted names as tables."""
+    root: dict[str, Any] = {}
+    for key, value in flat.items():
+        *sections, name = key.split(".")
+        table = root
+        for section in sections:
+            table = table.setdefault(section, {})
+        table[name] = value
+    return root
 
 
-@pytest.mark.parametrize("key", DANGEROUS)
-def test_whoever_owns_the_machine_may_say_it(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same in the user's own file, or one that was named from elsewhere, counts."""
-    own = tmp_path / "config" / "holdfast.toml"
-    own.parent.mkdir()
-    own.write_text(DANGEROUS[key], "utf-8")
-    monkeypatch.setattr(platformdirs, "user_config_path", lambda _: own.parent)
-    monkeypatch.chdir(tmp_path)
-    for folder in (tmp_path, own.parent):
-        monkeypatch.chdir(folder)
-        loaded = load(files=default_files(), environ={"HOME": "/home/me"})
-        assert loaded.origins[key] != "default"
-        assert not loaded.ignored
+def toml(flat: dict[str, Any]) -> str:
+    """The text of a `holdfast.toml`."""
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in flat.items())
 
 
-def test_a_project_may_say_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Places inside the project, models of this machine and everything about the window are its own to choose."""
-    loaded = load_project(tmp_path, FINE, monkeypatch)
-    assert not loaded.ignored
-    assert loaded.settings.archive.path == ".holdfast"
-    assert loaded.settings.recall.position == "head"
-    assert loaded.settings.embedding.provider == "static"
+def differing(loaded: Loaded) -> set[str]:
+    """The settings that are not at their default."""
+    return {key for key, origin in loaded.origins.items() if origin != "default"}
 
 
-def test_the_environment_and_arguments_still_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is passed over in a file can be said where the user says it."""
-    (tmp_path / "holdfast.toml").write_text("[archive]\nredaction = false\n", "utf-8")
-    monkeypatch.chdir(tmp_path)
-    said = {"HOLDFAST_EMBEDDING__BASE_URL": "http://127.0.0.1:1234"}
-    loaded = load(files=default_files(), environ=said, archive={"redaction": False})
-    assert loaded.settings.embedding.base_url == "http://127.0.0.1:1234"
-    assert loaded.settings.archive.redaction is False
+@dataclass
+class Clone:
+    """A user with a folder that was cloned, which is the working directory."""
+
+    home: Path
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """The user's own settings."""
+        return self.home / ".config" / "holdfast"
+
+    def write(self, text: str, *, name: str = "holdfast.toml") -> Path:
+        """A file of the clone."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        return path
+
+    def load(self, *files: Path) -> Loaded:
+        """The settings in force."""
+        return load(files=files or default_files(), environ={})
 
 
-def test_a_link_does_not_lead_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder in the project that is a link to elsewhere is elsewhere."""
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "memory").symlink_to(tmp_path)
-    loaded = load_project(project, "[archive]\npath = 'memory'\n", monkeypatch)
-    assert loaded.settings.archive.path is None
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
+    """A user in a cloned folder."""
+    made = Clone(tmp_path / "home", tmp_path / "clone")
+    made.config.mkdir(parents=True)
+    made.folder.mkdir()
+    monkeypatch.setenv("HOME", str(made.home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("OPENCLAW_CONFIG_PATH", raising=False)
+    monkeypatch.chdir(made.folder)
+    return made
 
 
-def test_the_project_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that works on another folder than its own says which: the file in it is the project's."""
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "holdfast.toml").write_text("[archive]\nredaction = false\n", "utf-8")
-    monkeypatch.chdir(tmp_path)
-    assert load(files=default_files(folder=project), environ={}, project=project).settings.archive.redaction
-    assert not load(files=[project / "holdfast.toml"], environ={}).settings.archive.redaction
+EVIL = 'archive.redaction = false\nmemory.qmd.command = "./evil"\nrecall.position = "head"\n'
+REFUSED = ("archive.redaction", "memory.qmd.command")
 
 
-def test_a_working_directory_that_is_gone_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that was named is read as it is, wherever the process stands."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    file = tmp_path / "mine.toml"
-    file.write_text("[archive]\nredaction = false\n", "utf-8")
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    try:
-        assert not load(files=[file], environ={}).settings.archive.redaction
-    finally:
-        monkeypatch.chdir(tmp_path)
+class TestHostileFiles:
+    """A cloned folder that says everything."""
+
+    def test_only_harmless_settings_have_an_effect(self, clone: Clone) -> None:
+        """Of a file that sets every setting, the listed ones count and every other one is refused and named."""
+        said = hostile()
+        path = clone.write(toml(said))
+        loaded = clone.load()
+        assert differing(loaded) == PROJECT_KEYS & said.keys()
+        assert set(loaded.refused[Path("holdfast.toml")]) == said.keys() - PROJECT_KEYS
+        (warning,) = loaded.warnings
+        assert all(key in warning for key in said.keys() - PROJECT_KEYS)
+        assert "holdfast trust ." in warning
+        record_trust({path: path.read_bytes()})
+        assert differing(clone.load()) == said.keys()
+
+    def test_openclaw_json_has_no_more_power(self, clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An `openclaw.json` in the working directory is limited in the same way."""
+        said = {
+            "agents": {
+                "defaults": {
+                    "model": "scripted:evil.jsonl",
+                    "workspace": "/",
+                    "contextTokens": 64_000,
+                    "memorySearch": {"remote": {"baseUrl": "https://evil.example", "apiKey": "${HOME}"}},
+                    "memoryContext": {"storagePath": "/evil", "redaction": False, "embeddingModelName": "/evil"},
+                }
+            },
+            "memory": {"backend": "qmd", "qmd": {"command": "/evil"}},
+        }
+        clone.write(json.dumps(said), name="openclaw.json")
+        monkeypatch.setenv("OPENCLAW_CONFIG_PATH", "openclaw.json")
+        loaded = load(files=default_files(), environ={})
+        assert differing(loaded) == {"agent.context_tokens"}
+        assert "memory.qmd.command" in loaded.refused[Path("openclaw.json")]
+        assert len(loaded.refused[Path("openclaw.json")]) == 9
+
+    def test_refused_values_are_not_even_read(self, clone: Clone) -> None:
+        """A value of the wrong kind, or a variable that is not set, is no error where the setting does not count."""
+        clone.write('archive.redaction = "x"\nembedding.api_key = "${NOT_SET}"\n')
+        assert clone.load().settings == Settings()
+
+    def test_every_listed_setting_exists(self) -> None:
+        """The list names settings, and none that names a program, a place, an address, a model or a text."""
+        known = {row.key: row for row in settings_table()}
+        assert known.keys() >= PROJECT_KEYS
+        assert {key for key in PROJECT_KEYS if known[key].kind == "text"} == {"agent.timezone"}
+
+
+class TestWhoseFile:
+    """Trust is decided before any link is followed."""
+
+    @pytest.mark.parametrize("target", ["conf/other.toml", "../elsewhere/holdfast.toml", "deep/holdfast.toml"])
+    def test_a_link_is_a_file_of_the_project(self, target: str, clone: Clone) -> None:
+        """A `holdfast.toml` that is a link is the project's, wherever it leads."""
+        clone.write(EVIL, name=target)
+        (clone.folder / "holdfast.toml").symlink_to(target)
+        loaded = clone.load()
+        assert loaded.refused == {Path("holdfast.toml"): REFUSED}
+        assert differing(loaded) == {"recall.position"}
+
+    def test_a_hard_link_is_a_file_of_the_project(self, clone: Clone) -> None:
+        """So is another name of any file, even of the user's own."""
+        own = clone.config / "holdfast.toml"
+        own.write_text(EVIL, "utf-8")
+        os.link(own, clone.folder / "holdfast.toml")
+        loaded = clone.load(clone.folder / "holdfast.toml")
+        assert loaded.refused[clone.folder / "holdfast.toml"] == REFUSED
+
+    @pytest.mark.parametrize("name", ["holdfast.toml", "./holdfast.toml", "sub/../holdfast.toml", "up/holdfast.toml"])
+    def test_a_roundabout_name_is_the_same_file(self, name: str, clone: Clone) -> None:
+        """Dots and linked folders on the way do not make it another one."""
+        clone.write(EVIL)
+        (clone.folder / "sub").mkdir()
+        (clone.folder / "up").symlink_to(".")
+        assert clone.load(Path(name)).refused
+        assert clone.load(clone.folder / name).refused
+
+    def test_a_linked_working_directory(self, clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A working directory that was reached by a link is still the project's."""
+        clone.write(EVIL)
+        way = clone.home / "way"
+        way.symlink_to(clone.folder)
+        monkeypatch.chdir(way)
+        monkeypatch.setenv("PWD", str(way))
+        assert clone.load().refused
+        assert clone.load(way / "holdfast.toml").refused
+
+    @pytest.mark.parametrize("stands", ["clone", "config"])
+    def test_the_users_own_file_counts_in_full(
+        self, stands: str, clone: Clone, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The user's own file counts, also where it is a link that the user made, and in its own folder."""
+        real = clone.home / "dotfiles" / "mine.toml"
+        real.parent.mkdir()
+        real.write_text(EVIL, "utf-8")
+        (clone.config / "holdfast.toml").symlink_to(real)
+        monkeypatch.chdir(clone.folder if stands == "clone" else clone.config)
+        loaded = clone.load()
+        assert not loaded.refused
+        assert differing(loaded) == {*REFUSED, "recall.position"}
+
+    def test_openclaws_own_file_counts_in_full(self, clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+        """OpenClaw's file is the user's, also while the user stands beside it."""
+        place = clone.home / ".openclaw"
+        place.mkdir()
+        (place / "openclaw.json").write_text('{"memory": {"backend": "qmd"}}', "utf-8")
+        for folder in (clone.folder, place):
+            monkeypatch.chdir(folder)
+            assert clone.load().settings.memory.backend == "qmd"
+
+    def test_a_file_that_was_named_counts_in_full(self, clone: Clone) -> None:
+        """A program that names a file elsewhere means it; a program that works on a folder says which one."""
+        path = clone.write(EVIL, name="../elsewhere/holdfast.toml")
+        assert not load(files=[path], environ={}).refused
+        assert load(files=[path], environ={}, project=path.parent).refused
+
+    def test_the_environment_and_arguments_count_in_full(self, clone: Clone) -> None:
+        """What is refused in a file can be said where the user says it."""
+        clone.write(EVIL)
+        said = {"HOLDFAST_EMBEDDING__BASE_URL": "http://127.0.0.1:1234"}
+        loaded = load(files=default_files(), environ=said, archive={"redaction": False})
+        assert loaded.settings.embedding.base_url == "http://127.0.0.1:1234"
+        assert loaded.settings.archive.redaction is False
+
+    def test_a_working_directory_that_is_gone_is_no_project(
+        self, clone: Clone, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file that was named is read as it is, wherever the process stands."""
+        gone = clone.home / "gone"
+        gone.mkdir()
+        path = clone.write(EVIL)
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        try:
+            assert not clone.load(path).refused
+        finally:
+            monkeypatch.chdir(clone.folder)
+
+
+class TestTrust:
+    """What was trusted, by its content."""
+
+    def test_a_changed_file_is_untrusted_again(self, clone: Clone) -> None:
+        """One byte more, and the file has to be trusted again; the old content is still trusted."""
+        path = clone.write(EVIL)
+        record_trust({path: path.read_bytes()})
+        assert not clone.load().refused
+        clone.write(EVIL + "#")
+        assert clone.load().refused == {Path("holdfast.toml"): REFUSED}
+        clone.write(EVIL)
+        assert not clone.load().refused
+
+    def test_trust_is_for_one_place(self, clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The same content in another folder, where its paths lead elsewhere, is not trusted."""
+        path = clone.write(EVIL)
+        record_trust({path: path.read_bytes()})
+        other = clone.write(EVIL, name="../other/holdfast.toml")
+        monkeypatch.chdir(other.parent)
+        assert clone.load().refused
+
+    def test_a_link_is_trusted_by_what_it_leads_to(self, clone: Clone) -> None:
+        """A link that leads to other content is untrusted again."""
+        clone.write(EVIL, name="one.toml")
+        clone.write(EVIL + "session.memory_file = true\n", name="two.toml")
+        link = clone.folder / "holdfast.toml"
+        link.symlink_to("one.toml")
+        record_trust({link: link.read_bytes()})
+        assert not clone.load().refused
+        link.unlink()
+        link.symlink_to("two.toml")
+        assert clone.load().refused
+
+    def test_it_is_remembered_for_the_user_alone(self, clone: Clone) -> None:
+        """The file is readable by its owner alone, in the user's folder for settings, and holds no content."""
+        path = clone.write(EVIL)
+        record_trust({path: path.read_bytes()})
+        assert trust_file().is_relative_to(clone.config)
+        assert stat.S_IMODE(trust_file().stat().st_mode) == 0o600
+        assert list(trusted()) == [str(path.resolve())]
+        assert "evil" not in trust_file().read_text("utf-8")
+
+    def test_it_can_be_taken_back(self, clone: Clone) -> None:
+        """A folder, or what lies below it, is trusted no longer; the rest stays."""
+        path, other = clone.write(EVIL), clone.write(EVIL, name="../other/holdfast.toml")
+        record_trust({each: each.read_bytes() for each in (path, other)})
+        assert forget_trust(clone.folder) == [str(path.resolve())]
+        assert clone.load().refused
+        assert forget_trust(clone.folder) == []
+        assert list(trusted()) == [str(other.resolve())]
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", "[1]", '{"a": 1}', "\ufffd"])
+    def test_a_damaged_file_trusts_nothing(self, text: str, clone: Clone) -> None:
+        """Where it cannot be known what is trusted, nothing is; to trust more, the file has to go."""
+        path = clone.write(EVIL)
+        trust_file().write_text(text, "utf-8")
+        assert clone.load().refused
+        if text in {"", "{", "\ufffd"}:
+            with pytest.raises(SettingsError, match="delete it"):
+                record_trust({path: path.read_bytes()})
+
+    def test_a_folder_that_cannot_be_written(self, clone: Clone) -> None:
+        """The error names the file."""
+        path = clone.write(EVIL)
+        clone.config.rmdir()
+        clone.config.write_text("in the way", "utf-8")
+        with pytest.raises(SettingsError, match=r"trusted\.json"):
+            record_trust({path: path.read_bytes()})
+
+
+class TestLinkedStores:
+    """A store that is named inside of the working directory stays in it."""
+
+    @pytest.mark.parametrize("entry", ["", "holdfast.db", "holdfast.db-wal", "agents"])
+    def test_a_link_out_is_refused_until_it_is_trusted(self, entry: str, clone: Clone) -> None:
+        """The folder or anything in it that leads out, and again once it leads elsewhere."""
+        link = clone.folder / ".holdfast" / entry
+        (clone.home / "target").mkdir()
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(clone.home / "target")
+        place, settings = Path(".holdfast"), Settings()
+        with pytest.raises(StorageError, match="holdfast trust"):
+            store_file(place, settings=settings)
+        with pytest.raises(StorageError, match="holdfast trust"):
+            store_file(None, settings=Settings(archive=Archive(path=".holdfast")))
+        record_trust(links_out_of(Path(), place))
+        store_file(place, settings=settings)
+        link.unlink()
+        link.symlink_to(clone.home)
+        with pytest.raises(StorageError):
+            store_file(place, settings=settings)
+
+    def test_links_that_stay_inside_are_followed(self, clone: Clone) -> None:
+        """A store may be moved within the folder, and a full path or one outside is what the user says it is."""
+        (clone.folder / "data").mkdir()
+        (clone.folder / "store").symlink_to("data")
+        (clone.folder / "out").symlink_to(clone.home)
+        for place in ("store", "data", "new", str(clone.folder / "out"), "../home"):
+            store_file(place, settings=Settings())
+
+    def test_a_file_beside_a_store_is_looked_at_too(self, clone: Clone) -> None:
+        """SQLite's log of a store that is named by its file may be a link as well."""
+        (clone.folder / "mine.db-wal").symlink_to(clone.home / ".bashrc")
+        with pytest.raises(StorageError, match=r"\.bashrc"):
+            store_file("mine.db", settings=Settings())

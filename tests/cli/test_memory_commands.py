@@ -123,10 +123,10 @@ class TestPlaces:
         assert f"{tmp_path / 'there' / 'holdfast.db'}: 18 messages" in call("doctor", **there).stdout
 
     def test_what_a_project_may_not_say_is_told(self, call: Callable[..., Result], tmp_path: Path) -> None:
-        """Doctor names what was passed over in the file of the working directory, and why."""
+        """Doctor names what is ignored in the file of the working directory, and why."""
         (tmp_path / "holdfast.toml").write_text("[archive]\nredaction = false\n[recall]\nposition = 'head'\n", "utf-8")
         shown = call("doctor").stdout
-        assert "archive.redaction was passed over. holdfast.toml: a project's file may not say this" in shown
+        assert "holdfast.toml is not trusted, so these settings in it are ignored: archive.redaction" in shown
         assert "settings from holdfast.toml" in shown
 
     def test_settings_of_others_are_told_apart(self, call: Callable[..., Result], tmp_path: Path) -> None:

@@ -147,12 +147,21 @@ class TestAsked:
                 choice = choose(Embedding(provider=provider, model=name), environ={})
                 assert taken(choice).space.name == name
 
+    def test_a_name_is_not_looked_up_in_the_working_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A folder there may be somebody else's; a path to it has to be written as one."""
+        static_folder(tmp_path / "clone" / "fetched")
+        monkeypatch.chdir(tmp_path / "clone")
+        assert choose(Embedding(provider="local", model="fetched"), environ={}).embedder is None
+        assert taken(choose(Embedding(provider="local", model="./fetched"), environ={})).space.name == "fetched"
+
     @pytest.mark.parametrize(
         ("settings", "reason"),
         [
             (Embedding(provider="static"), "static vectors needs an optional part: pip install 'holdfast[local]'"),
             (Embedding(provider="static", model="potion-base-8M"), "static: potion-base-8M is not installed"),
-            (Embedding(provider="local", model="nowhere"), "local: no model at nowhere or "),
+            (Embedding(provider="local", model="nowhere"), "local: no model at "),
             (Embedding(provider="onnx"), "onnx: which model? Set embedding.model to its folder"),
             (Embedding(provider="openai"), "openai: no key: set OPENAI_API_KEY or embedding.api_key"),
             (Embedding(provider="ollama", model="new"), "ollama: how long are the vectors of new?"),

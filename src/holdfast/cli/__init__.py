@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, str]] = {
     "stats": "memory:stats",
     "timeline": "timeline:timeline",
     "tokens": "tokens:tokens",
+    "trust": "trust:trust",
     "vacuum": "upkeep:vacuum",
     "version": "version:version",
 }

@@ -57,15 +57,15 @@ def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
     import time  # noqa: PLC0415 - loaded beside the first screen
     import uuid  # noqa: PLC0415 - as above
 
-    from holdfast import settings as configuration  # noqa: PLC0415 - as above
     from holdfast.agent.loop import Agent  # noqa: PLC0415 - as above
     from holdfast.agent.notes import Notes  # noqa: PLC0415 - as above
     from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415 - as above
+    from holdfast.cli.opening import load_settings  # noqa: PLC0415 - as above
     from holdfast.engine import Engine  # noqa: PLC0415 - as above
     from holdfast.memory.memory import default_path  # noqa: PLC0415 - as above
     from holdfast.models import open_model  # noqa: PLC0415 - as above
 
-    known = configuration.load(files=configuration.default_files(), **_overrides(options)).settings
+    known = load_settings(warn=view.notice, **_overrides(options))
     model = open_model(model_name(options, known.agent.model), settings=known)
     named = (known.compaction.model, known.knowledge.model, known.compaction.memory_flush.model)
     summariser, reader, scribe = (open_model(name, settings=known) if name else None for name in named)

@@ -23,7 +23,6 @@ from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
 from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
-from holdfast.settings.trust import REFUSED
 from holdfast.store.check import Health, check
 from holdfast.store.folder import FolderStore
 from holdfast.store.repair import repair
@@ -87,12 +86,10 @@ def _installation() -> Iterator[Finding]:
 def _settings(loaded: configuration.Loaded, files: Sequence[Path]) -> Iterator[Finding]:
     found = ", ".join(map(str, files))
     yield Finding("ok", f"settings from {found}" if found else "settings: the defaults, no file found")
-    refused = {name: place for name, place in loaded.ignored.items() if place.endswith(REFUSED)}
-    for name, place in sorted(refused.items()):
-        yield Finding("note", f"{name} was passed over. {place}")
-    foreign = sorted(loaded.ignored.keys() - refused.keys())
-    if foreign:
-        yield Finding("note", f"settings that are not ours and were left alone: {', '.join(foreign)}")
+    for warning in loaded.warnings:
+        yield Finding("note", warning)
+    if loaded.ignored:
+        yield Finding("note", f"settings that are not ours and were left alone: {', '.join(sorted(loaded.ignored))}")
 
 
 def _embedding(choice: Choice) -> Iterator[Finding]:

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import click
 
 from holdfast import settings as configuration
+from holdfast.cli.output import printable
 from holdfast.memory.memory import Memory, store_file
 from holdfast.store.base import Scope
 
-__all__ = ["open_memory", "opens_memory", "scope_of", "store_of"]
+__all__ = ["load_settings", "open_memory", "opens_memory", "scope_of", "store_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,16 +33,24 @@ def opens_memory(function: F) -> F:
 
 def open_memory(home: Path | None) -> Memory:
     """The memory of this machine, by its settings."""
-    return Memory.open(home, settings=_settings())
+    return Memory.open(home, settings=load_settings())
 
 
 def store_of(home: Path | None) -> Path:
     """The file of this machine's memory, by its settings."""
-    return store_file(home, settings=_settings())
+    return store_file(home, settings=load_settings())
 
 
-def _settings() -> configuration.Settings:
-    return configuration.load(files=configuration.default_files()).settings
+def load_settings(*, warn: Callable[[str], None] | None = None, **overrides: Any) -> configuration.Settings:
+    """Load the settings from the usual places. What was refused is said on stderr, or to `warn`."""
+    loaded = configuration.load(files=configuration.default_files(), **overrides)
+    for warning in loaded.warnings:
+        (warn or _warn)(warning)
+    return loaded.settings
+
+
+def _warn(text: str) -> None:
+    click.echo(f"note: {printable(text)}", err=True)
 
 
 def scope_of(*, project: str, agent: str, session: str | None) -> tuple[Scope, bool]:

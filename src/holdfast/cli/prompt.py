@@ -16,6 +16,8 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.styles import Style
 
+from holdfast.errors import HoldfastError
+
 __all__ = ["WORDS", "Commands", "Past", "ask_key", "called_off", "prompt"]
 
 WORDS: Final[dict[str, tuple[str, ...]]] = {
@@ -132,14 +134,14 @@ class Past(History):
 
     def load_history_strings(self) -> Iterable[str]:
         """What was typed, the newest first; nothing where the file cannot be read."""
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, HoldfastError):
             yield from FileHistory(str(self._file())).load_history_strings()
 
     def store_string(self, string: str) -> None:
         """Keep a line. A file that cannot be written is no reason to stop."""
         from holdfast.redact import redact  # noqa: PLC0415 - loaded when it is needed
 
-        with suppress(OSError):
+        with suppress(OSError, HoldfastError):
             FileHistory(str(self._file())).store_string(redact(string))
 
     def _file(self) -> Path:

@@ -112,9 +112,11 @@ class _Opening(Thread):
 
     def home(self) -> Path:
         """Where memory and sessions rest."""
-        from holdfast.memory.memory import default_path  # noqa: PLC0415 - as above
+        from holdfast.memory.home import check_links, default_path  # noqa: PLC0415 - as above
 
-        return (self._options.home or default_path()).expanduser()
+        home = (self._options.home or default_path()).expanduser()
+        check_links(home)
+        return home
 
     def status(self) -> str:
         """The line below the prompt."""

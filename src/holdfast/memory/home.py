@@ -9,14 +9,16 @@ from typing import Final, Protocol
 
 import platformdirs
 
+from holdfast.errors import StorageError
 from holdfast.search.embed.base import Space
 from holdfast.settings import Settings
+from holdfast.settings.trust import is_trusted, links_out_of
 from holdfast.store.base import Job, PassageText, Store
 from holdfast.store.files import Limits
 from holdfast.store.folder import FolderStore, is_folder
 from holdfast.store.sqlite import SqliteStore
 
-__all__ = ["STORE_NAME", "Home", "default_path", "open_home", "store_file"]
+__all__ = ["STORE_NAME", "Home", "check_links", "default_path", "open_home", "store_file"]
 
 STORE_NAME: Final = "holdfast.db"
 _ALL: Final = 2**62
@@ -57,10 +59,29 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     """The file of a memory, in the folder that is named, else where the settings say, else in the usual place.
 
     A memory-context folder is itself what is opened.
+
+    Raises:
+        StorageError: A relative path leads out of the working directory by a link that the user has not trusted.
     """
     place = Path(path or settings.archive.path or default_path()).expanduser()
+    check_links(place)
     file = place if place.suffix == ".db" else place / STORE_NAME
     return place if is_folder(place) and not file.exists() else file
+
+
+def check_links(place: Path) -> None:
+    """Refuse a relative path that leads out of the working directory by a link: the folder may be somebody else's.
+
+    Raises:
+        StorageError: It does, and the user has not trusted the link.
+    """
+    for link, target in ({} if place.is_absolute() else links_out_of(Path(), place)).items():
+        if not is_trusted(link, target):
+            raise StorageError(
+                f"this link leads out of the working directory, to {os.fsdecode(target)}: name that path, or run "
+                f"`holdfast trust {link}`",
+                path=link,
+            )
 
 
 def open_home(path: Path, *, settings: Settings) -> Home:

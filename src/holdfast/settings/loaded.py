@@ -1,6 +1,7 @@
 """Settings from all of their sources, the stronger over the weaker."""
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,9 @@ import msgspec
 from holdfast.errors import SettingsError
 from holdfast.settings.openclaw import openclaw_file
 from holdfast.settings.schema import Settings
-from holdfast.settings.sources import Layer, arguments, toml_file, variables
+from holdfast.settings.sources import Layer, arguments, read_file, toml_file, variables
 from holdfast.settings.table import settings_table, struct_of
-from holdfast.settings.trust import is_project_file, without_refused
+from holdfast.settings.trust import PROJECT_KEYS, is_project_file, is_trusted, trust_file
 
 __all__ = ["Loaded", "default_files", "load"]
 
@@ -26,13 +27,24 @@ class Loaded:
     """The settings in force.
 
     `origins` says for each setting where its value came from; `ignored` names what was found and passed over,
-    with the place, because it belongs to another program, was said twice, or is not for a project's file to say.
-    Neither holds a value.
+    with the place, because it belongs to another program or was said twice; `refused` names for each settings file of a
+    project that is not trusted the settings that it may not set. None of them holds a value.
     """
 
     settings: Settings
     origins: Mapping[str, str]
     ignored: Mapping[str, str]
+    refused: Mapping[Path, tuple[str, ...]]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence for each file of which something was refused, with the settings and the fix."""
+        return tuple(
+            f"{path} is not trusted, so these settings in it are ignored: {', '.join(keys)}. Read the file, then run "
+            f"`holdfast trust {shlex.quote(str(path.parent))}`, or set them in {trust_file().with_name(path.name)} or "
+            "in the environment."
+            for path, keys in self.refused.items()
+        )
 
 
 def load(
@@ -46,8 +58,8 @@ def load(
 
     Keyword arguments count most, a mapping for each section; then the environment; then the files, `holdfast.toml`
     before `openclaw.json` and otherwise in the order given (`default_files` finds the usual ones); then the defaults.
-    A `holdfast.toml` in the folder of the project, or in the working directory, may not say everything: what it may
-    not is passed over and reported (`holdfast.settings.trust`).
+    A file in the folder of the project, or in the working directory, may set `PROJECT_KEYS` alone unless the user has
+    trusted it: the rest is refused and reported (`holdfast.settings.trust`).
 
         load(files=["holdfast.toml"], recall={"position": "head"}).settings.recall.position
 
@@ -57,12 +69,14 @@ def load(
     environ = os.environ if environ is None else environ
     in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
     layers = [arguments(overrides, environ=environ), variables(environ)]
-    layers += [_file(path, environ=environ, project=project) for path in in_order]
+    read = {path: _file(path, environ=environ, project=project) for path in in_order}
+    layers += read.values()
     values, origins = _merged(layers)
     return Loaded(
         settings=_built(Settings, values, origins),
         origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in settings_table()}),
         ignored=MappingProxyType({name: place for layer in reversed(layers) for name, place in layer.ignored.items()}),
+        refused=MappingProxyType({path: layer.refused for path, layer in read.items() if layer.refused}),
     )
 
 
@@ -81,14 +95,13 @@ def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | No
 
 
 def _file(path: Path, *, environ: Mapping[str, str], project: Path | None) -> Layer:
-    match path.suffix:
-        case ".toml":
-            said = toml_file(path, environ=environ)
-            return without_refused(said, folder=path.parent) if is_project_file(path, project=project) else said
-        case ".json" | ".json5" | ".jsonc":
-            return openclaw_file(path, environ=environ)
-        case _:
-            raise SettingsError("expected a .toml file, or an openclaw.json", source=str(path))
+    readers = {".toml": toml_file, ".json": openclaw_file, ".json5": openclaw_file, ".jsonc": openclaw_file}
+    if path.suffix not in readers:
+        raise SettingsError("expected a .toml file, or an openclaw.json", source=str(path))
+    data = read_file(path)  # once: what is trusted is what is read
+    is_limited = is_project_file(path, project=project) and not is_trusted(path, data)
+    allowed = PROJECT_KEYS if is_limited else None
+    return readers[path.suffix](data, source=str(path), environ=environ, allowed=allowed)
 
 
 def _merged(layers: Iterable[Layer]) -> tuple[dict[str, object], dict[str, str]]:

@@ -5,12 +5,12 @@ like a slip of one of ours. Inside our own sections an unknown name is an error,
 """
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.errors import SettingsError
-from holdfast.settings.sources import Layer, layer, nodes, read_text, unknown
+from holdfast.settings.sources import Layer, layer, nodes, text_of, unknown
 from holdfast.settings.table import Tree, openclaw_tree
 from holdfast.settings.values import Secret
 
@@ -77,15 +77,19 @@ _TWINS: Final = {
 """Levels that hold the same names as another."""
 
 
-def openclaw_file(path: Path, *, environ: Mapping[str, str]) -> Layer:
-    """An `openclaw.json`, in JSON5."""
-    source = str(path)
+def openclaw_file(
+    data: bytes, *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None = None
+) -> Layer:
+    """Read an `openclaw.json`, in JSON5; of the settings in it only those that are allowed, where there is a list."""
     tree = openclaw_tree()
     found: dict[str, object] = {}
     ignored: dict[str, str] = {}
-    for name, value in nodes(_parsed(read_text(path), source=source), tree):
-        if name in tree.leaves:
+    refused: list[str] = []
+    for name, value in nodes(_parsed(text_of(data, source=source), source=source), tree):
+        if name in tree.leaves and (allowed is None or tree.leaves[name].key in allowed):
             found[name] = value
+        elif name in tree.leaves:
+            refused.append(tree.leaves[name].key)
         elif _is_foreign(name, tree):
             ignored[name] = source
         else:
@@ -96,7 +100,8 @@ def openclaw_file(path: Path, *, environ: Mapping[str, str]) -> Layer:
             del found[name]
             ignored[name] = f"{source}: {missing}"
     values = {name: _whole(value) for name, value in found.items()}
-    return layer(values, names=lambda row: row.openclaw, source=source, environ=environ, ignored=ignored)
+    known = layer(values, names=lambda row: row.openclaw, source=source, environ=environ, ignored=ignored)
+    return replace(known, refused=tuple(refused))
 
 
 def _is_foreign(path: str, tree: Tree) -> bool:

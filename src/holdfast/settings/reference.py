@@ -50,6 +50,8 @@ ttl = "1h30m"
 * **The rest of `openclaw.json`** (gateway, channels, other plugins) is left to its owner and named in
   `Loaded.ignored`, as is a key that rests where only OpenClaw can read it. A name that looks like a slip of ours is an
   error. Where one setting has two places in the file, the one listed first counts.
+* **Files of a project**, in the working directory, may set only what cannot do harm until you run `holdfast trust`
+  ([security.md](security.md#settings-of-a-project)). What is refused is named in `Loaded.refused` and on stderr.
 * `HOLDFAST_HOME` is where data rests, not a setting.
 """
 

@@ -2,8 +2,8 @@
 
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from holdfast.errors import SettingsError
 from holdfast.settings.table import Setting, Tree, look_alikes, settings_table, toml_tree
 from holdfast.settings.values import Secret
 
-__all__ = ["Layer", "arguments", "layer", "nodes", "read_text", "toml_file", "unknown", "variables"]
+__all__ = ["Layer", "arguments", "layer", "nodes", "read_file", "text_of", "toml_file", "unknown", "variables"]
 
 _LARGEST: Final = 512 * 1024
 """A settings file is a few kilobytes; anything near this is another file."""
@@ -27,11 +27,15 @@ _LINE: Final = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """What one source says: values and where each was found, by setting; and the names that were passed over."""
+    """What one source says: values and where each was found, by setting; and the names that were passed over.
+
+    `refused` are the settings that this source may not set.
+    """
 
     values: Mapping[str, object]
     origins: Mapping[str, str]
     ignored: Mapping[str, str]
+    refused: tuple[str, ...] = ()
 
 
 def layer(
@@ -85,35 +89,45 @@ def variables(environ: Mapping[str, str]) -> Layer:
     )
 
 
-def toml_file(path: Path, *, environ: Mapping[str, str]) -> Layer:
-    """A `holdfast.toml`."""
+def toml_file(data: bytes, *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None = None) -> Layer:
+    """Read a `holdfast.toml`; of the settings in it only those that are allowed, where there is a list of them."""
     import tomllib  # noqa: PLC0415 - most runs read no file
 
-    text = read_text(path)
+    text = text_of(data, source=source)
     try:
-        data = tomllib.loads(text)
+        tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = line[1] if line else text.count("\n") + 1
-        raise SettingsError(f"line {number} is not valid TOML: {error}", source=str(path)) from error
+        raise SettingsError(f"line {number} is not valid TOML: {error}", source=source) from error
     except (RecursionError, ValueError) as error:
-        raise SettingsError("not valid TOML: nested too deeply, or a number too long", source=str(path)) from error
-    return _native(data, source=str(path), environ=environ)
+        raise SettingsError("not valid TOML: nested too deeply, or a number too long", source=source) from error
+    return _native(tables, source=source, environ=environ, allowed=allowed)
 
 
-def read_text(path: Path) -> str:
-    """The text of a settings file."""
+def read_file(path: Path) -> bytes:
+    """Read a settings file.
+
+    Raises:
+        SettingsError: It cannot be read, or is too large for one.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise SettingsError("too large for a settings file; is it the right one?", source=str(path))
-        return data.decode("utf-8-sig")
     except OSError as error:
         raise SettingsError(f"cannot be read: {error.strerror}", source=str(path)) from error
+    if len(data) > _LARGEST:
+        raise SettingsError("too large for a settings file; is it the right one?", source=str(path))
+    return data
+
+
+def text_of(data: bytes, *, source: str) -> str:
+    """Decode a settings file."""
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"line {line} is not UTF-8 text", source=str(path)) from error
+        raise SettingsError(f"line {line} is not UTF-8 text", source=source) from error
 
 
 def nodes(data: Mapping[str, Any], tree: Tree, *, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -136,14 +150,21 @@ def unknown(path: str, value: object, tree: Tree, *, source: str) -> SettingsErr
     return SettingsError("unknown setting.", source=source, key=_shown_name(path), nearest=tree.nearest(path))
 
 
-def _native(data: Mapping[str, object], *, source: str, environ: Mapping[str, str]) -> Layer:
+def _native(
+    data: Mapping[str, object], *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None = None
+) -> Layer:
     tree = toml_tree()
     found: dict[str, object] = {}
+    refused: list[str] = []
     for path, value in nodes(data, tree):
         if path not in tree.leaves:
             raise unknown(path, value, tree, source=source)
-        found[path] = value
-    return layer(found, names=lambda row: (row.key, *row.aliases), source=source, environ=environ, ignored={})
+        if allowed is None or tree.leaves[path].key in allowed:
+            found[path] = value
+        else:
+            refused.append(tree.leaves[path].key)
+    known = layer(found, names=lambda row: (row.key, *row.aliases), source=source, environ=environ, ignored={})
+    return replace(known, refused=tuple(refused))
 
 
 def _variables(row: Setting) -> tuple[str, ...]:

@@ -148,10 +148,14 @@ def _together() -> list[Make]:
 
 
 def _folder(model: str | None, provider: str) -> Path:
-    """The folder of a model: a path, or the name of one that was fetched."""
+    """The folder of a model: the name of one that was fetched, or a path.
+
+    A bare name is no path: a folder of that name in the working directory may be somebody else's.
+    """
     if model is None:
         raise EmbeddingError("which model? Set embedding.model to its folder", provider=provider)
-    places = (Path(model).expanduser(), models_folder() / model)
+    path = Path(model).expanduser()
+    places = (models_folder() / model, *([path] if len(path.parts) > 1 or model.startswith(".") else []))
     for place in places:
         if place.is_dir():
             return place
