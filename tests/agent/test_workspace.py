@@ -183,4 +183,4 @@ class TestPrompt:
 def test_bounds_follow_access(tmp_path: Path) -> None:
     """Only `rw` may write."""
     assert bounds_of(tmp_path, settings()).writable
-    assert not bounds_of(tmp_path, settings(access="ro"), allowed=[tmp_path]).writable
+    assert not bounds_of(tmp_path, settings(access="ro")).writable

@@ -14,6 +14,7 @@ from rich.console import Console
 from desk import Desk
 from holdfast.agent.commands import COMMANDS, Done
 from holdfast.agent.loop import Agent
+from holdfast.agent.tools import Action
 from holdfast.cli.agent import interruptible
 from holdfast.cli.prompt import WORDS, Commands, Past
 from holdfast.cli.screen import Screen, shortened, status_line
@@ -82,8 +83,15 @@ class TestScreen:
     def test_a_command_is_shown_whole(self) -> None:
         """Whoever is asked sees every line of what would run, and nothing that hides a part of it."""
         seen = Seen()
-        seen.screen.ask("echo a\x1b[2K\nrm -r b")
+        seen.screen.ask(Action(kind="run", text="echo a\x1b[2K\nrm -r b"))
         assert seen.text == "  $ echo a�[2K\n  > rm -r b\n"
+
+    def test_a_guarded_change_says_why(self) -> None:
+        """A change that is always asked for is shown with the reason."""
+        seen = Seen(width=100)
+        seen.screen.ask(Action(kind="write", text="write .git/config\n+ x", guarded="it can make git run commands"))
+        told = "  This is always asked for: it can make git run commands.\n"
+        assert seen.text == f"  write .git/config\n  + x\n{told}"
 
     def test_a_window_is_drawn(self, tmp_path: Path) -> None:
         """`/context` draws the window; words come below it."""

@@ -24,6 +24,11 @@ def script(folder: Path, *steps: object) -> str:
     return f"scripted:{file}"
 
 
+def asked(terminal: Terminal) -> str:
+    """Wait for a question: not for one that is merely drawn again. What stands before it is returned."""
+    return terminal.wait("\x1b[?2004h") + terminal.wait("then Enter: ")
+
+
 def messages(folder: Path) -> list[str]:
     """What was said, as the transcript has it."""
     (file,) = (folder / "memory" / "agents" / "main" / "sessions").glob("*.jsonl")
@@ -88,13 +93,81 @@ def test_commands_are_asked_for(tmp_path: Path) -> None:
     with Terminal(tmp_path, "--model", model) as terminal:
         for key, answer in (("n", "No."), ("y", "Yes."), ("a", "Always.")):
             terminal.type("Run it.")
-            terminal.wait("[n]o ")
-            terminal.child.send(key)
+            asked(terminal)
+            terminal.type(key)
             terminal.wait(answer)
             terminal.wait(PROMPT)
         terminal.say("Run it.", until="Again.")
         assert terminal.leave() == 0
     assert (tmp_path / "work" / "log.txt").read_text() == "ran\n" * 3
+
+
+def test_changes_are_asked_for(tmp_path: Path) -> None:
+    """A file is written with a yes, without asking after `always`; what git reads is asked for even then."""
+    write = {"calls": [{"name": "write", "arguments": {"path": "a.md", "content": "文字\n"}}]}
+    edit = {"calls": [{"name": "edit", "arguments": {"path": "a.md", "oldText": "文", "newText": "汉"}}]}
+    evil = {"calls": [{"name": "write", "arguments": {"path": ".git/config", "content": "[core]"}}]}
+    model = script(tmp_path, write, "No.", write, "Always.", edit, "Edited.", evil, "Refused.")
+    (tmp_path / "work" / ".git").mkdir(parents=True)
+    with Terminal(tmp_path, "--model", model) as terminal:
+        for key, answer in (("n", "No."), ("a", "Always.")):
+            terminal.type("Write it.")
+            assert "+ 文字" in asked(terminal)
+            terminal.type(key)
+            terminal.wait(answer)
+            terminal.wait(PROMPT)
+            assert (tmp_path / "work" / "a.md").exists() == (key == "a")
+        terminal.say("Edit it.", until="Edited.")
+        terminal.type("And git?")
+        shown = asked(terminal)
+        assert "This is always asked for: it can make git run commands." in shown
+        assert "always in this conversation" not in shown
+        terminal.type("a")  # no answer here
+        asked(terminal)
+        terminal.type("n")
+        terminal.wait("Refused.")
+        terminal.wait(PROMPT)
+        assert terminal.leave() == 0
+    assert (tmp_path / "work" / "a.md").read_text("utf-8") == "汉字\n"
+    assert not (tmp_path / "work" / ".git" / "config").exists()
+
+
+def test_yes_does_not_answer_for_what_is_always_asked_for(tmp_path: Path) -> None:
+    """With --yes a file is written at once, and a start file of a shell is asked for."""
+    calls = [{"name": "write", "arguments": {"path": path, "content": "x"}} for path in ("a.md", ".bashrc")]
+    with Terminal(tmp_path, "--yes", "--model", script(tmp_path, {"calls": calls}, "Done.")) as terminal:
+        terminal.type("Go.")
+        assert "a shell runs it when it starts" in asked(terminal)
+        terminal.type("n")
+        terminal.wait("Done.")
+        terminal.wait(PROMPT)
+        assert terminal.leave() == 0
+    assert (tmp_path / "work" / "a.md").exists()
+    assert not (tmp_path / "work" / ".bashrc").exists()
+
+
+def test_what_was_typed_before_does_not_answer(tmp_path: Path) -> None:
+    """Lines that were typed or pasted before the question are dropped; only y, n and a with Enter are answers."""
+    slow = {"pieces": ["I ", "run ", "it."], "delay": 0.5, "calls": CALL["calls"]}
+    with Terminal(tmp_path, "--model", script(tmp_path, slow, "Refused.", CALL, "Ran.")) as terminal:
+        terminal.type("Run it.")
+        terminal.wait("thinking")
+        terminal.child.send("y\ry\ra\r")
+        for other in ("", "yes", "Y n", "\x1b[200~y\r\x1b[201~", "x\ry\ry", "是"):
+            asked(terminal)
+            assert not (tmp_path / "work" / "log.txt").exists()
+            terminal.type(other)
+        asked(terminal)
+        terminal.type("n")
+        terminal.wait("Refused.")
+        terminal.wait(PROMPT)
+        terminal.type("Run it.")
+        asked(terminal)
+        terminal.type("Y")
+        terminal.wait("Ran.")
+        terminal.wait(PROMPT)
+        assert terminal.leave() == 0
+    assert (tmp_path / "work" / "log.txt").read_text() == "ran\n"
 
 
 def test_leaving(tmp_path: Path) -> None:

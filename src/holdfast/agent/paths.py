@@ -16,10 +16,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
+from unicodedata import category
 
 from holdfast.errors import InputError
 
-__all__ = ["Bounds", "Place", "append_bytes", "locate", "open_file", "read_bytes", "write_bytes"]
+__all__ = [
+    "Bounds",
+    "Place",
+    "append_bytes",
+    "guard_reason",
+    "locate",
+    "locate_to_write",
+    "open_file",
+    "read_bytes",
+    "write_bytes",
+]
 
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
@@ -47,11 +58,13 @@ class Bounds:
         root: The workspace; names that are not absolute start here.
         allowed: Further folders and files that it may use.
         writable: Whether it may change anything.
+        guarded: Folders in which every change is asked for.
     """
 
     root: Path
     allowed: tuple[Path, ...] = ()
     writable: bool = True
+    guarded: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +163,72 @@ def _opened(stack: ExitStack, descriptor: int) -> int:
     return descriptor
 
 
+# --- what is asked for -----------------------------------------------------------
+
+_GUARDED_FOLDERS: Final = {
+    **dict.fromkeys((".git", "git~1", ".githooks", ".husky", ".hg", ".svn"), "it can make git run commands"),
+    **dict.fromkeys((".ssh", ".gnupg", ".aws", ".kube", ".docker"), "keys and access rules are kept there"),
+    **dict.fromkeys((".config", ".local", "launchagents", "launchdaemons"), "programs read their settings there"),
+    **dict.fromkeys(("cron.d", "cron.daily", "cron.hourly", "cron.weekly", "crontabs"), "it runs by the clock"),
+    **dict.fromkeys(
+        (".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".cursor", ".openclaw"),
+        "editors and agents run commands that are written there",
+    ),
+}
+_SHELL_FILES: Final = (
+    ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .direnvrc .envrc .inputrc .kshrc .login "
+    ".logout .mkshrc .pam_environment .profile .screenrc .tcshrc .tmux.conf .xinitrc .xprofile .xsession .xsessionrc "
+    ".zlogin .zlogout .zprofile .zshenv .zshrc config.fish"
+)
+_TOOL_FILES: Final = (
+    ".curlrc .emacs .exrc .gdbinit .gitattributes .gitconfig .gitmodules .lldbinit .netrc .npmrc .pypirc .vimrc "
+    ".wgetrc .yarnrc"
+)
+_GIT_HOOKS: Final = (
+    "applypatch-msg commit-msg fsmonitor-watchman post-applypatch post-checkout post-commit post-index-change "
+    "post-merge post-receive post-rewrite post-update pre-applypatch pre-auto-gc pre-commit pre-merge-commit pre-push "
+    "pre-rebase pre-receive prepare-commit-msg push-to-checkout reference-transaction"
+)
+_GUARDED_FILES: Final = {
+    **dict.fromkeys(_SHELL_FILES.split(), "a shell runs it when it starts"),
+    **dict.fromkeys(_TOOL_FILES.split(), "programs read their settings from it"),
+    **dict.fromkeys(_GIT_HOOKS.split(), "git runs it"),
+    **dict.fromkeys(("crontab", "authorized_keys"), "it gives others or the clock a way to run commands"),
+    **dict.fromkeys(("holdfast.toml", "openclaw.json"), "it holds settings of this agent"),
+}
+
+
+def guard_reason(bounds: Bounds, place: Place) -> str:
+    """Say why a change in this place is always asked for; nothing where it is not."""
+    *folders, name = [_plain(part) for part in place.path.parts]
+    found = next((_GUARDED_FOLDERS[folder] for folder in (*folders, name) if folder in _GUARDED_FOLDERS), "")
+    if not found and any(place.path.is_relative_to(_real(folder)) for folder in bounds.guarded):
+        found = "settings and memory of this agent are kept there"
+    return found or _GUARDED_FILES.get(name, "")
+
+
+def _plain(name: str) -> str:
+    """A name as disks compare it that know no case, no invisible characters, and no dots or blanks at the end."""
+    return "".join(letter for letter in name if category(letter) != "Cf").casefold().rstrip(". ")
+
+
 # --- writing -------------------------------------------------------------------
 
 
-def write_bytes(bounds: Bounds, name: str, data: bytes, *, expected: bytes | None = None) -> Path:
+def write_bytes(
+    bounds: Bounds, name: str, data: bytes, *, expected: bytes | None = None, place: Place | None = None
+) -> Path:
     """Put contents in a file's place, whole or not at all; folders that are missing are made.
 
-    `expected` is what the file must still hold, where it was read before.
+    `expected` is what the file must still hold, where it was read before; `place` is where the name must still lead,
+    where somebody was asked about it before.
 
     Raises:
         InputError: It is out of bounds, may not be written, or holds something else by now.
     """
-    place = _to_write(bounds, name)
+    before, place = place, locate_to_write(bounds, name)
+    if before not in {None, place}:
+        raise InputError(f"{name!r} leads to another place by now: try again")
     with _explained(name), _parent(place, create=True) as folder:
         mode = _mode(place, folder)
         if expected is not None and _contents(place, folder) != expected:
@@ -183,7 +250,7 @@ def write_bytes(bounds: Bounds, name: str, data: bytes, *, expected: bytes | Non
 
 def append_bytes(bounds: Bounds, name: str, data: bytes) -> Path:
     """Add to the end of a file, which is made where there is none; what it held stays as it is."""
-    place = _to_write(bounds, name)
+    place = locate_to_write(bounds, name)
     with _explained(name), _parent(place, create=True) as folder:
         _mode(place, folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | _NO_FOLLOW
@@ -194,7 +261,12 @@ def append_bytes(bounds: Bounds, name: str, data: bytes) -> Path:
     return place.path
 
 
-def _to_write(bounds: Bounds, name: str) -> Place:
+def locate_to_write(bounds: Bounds, name: str) -> Place:
+    """Where a file that may be written lies.
+
+    Raises:
+        InputError: It is out of bounds, or may not be written.
+    """
     place = locate(bounds, name)
     if not bounds.writable:
         raise InputError(f"the workspace is read-only: {name!r} cannot be written (workspace.access)")

@@ -61,7 +61,7 @@ class Talk:
         opened: The one that goes on.
         root: The workspace.
         notes: What of it can be searched.
-        confirm: Asks the user before a command runs; without it there is no shell.
+        confirm: Asks the user before a command runs or a file is written; without it neither can be done.
         view: Who watches.
         history: Everything that was said, each message as the transcript has it; secrets until it is left.
         tools: What the agent can do.
@@ -182,7 +182,7 @@ class Talk:
         self.opened, self.window = opened, None
         self.tools = agent_tools(
             self.engine,
-            bounds=workspace.bounds_of(self.root, self.settings),
+            bounds=workspace.bounds_of(self.root, self.settings, guarded=[self.sessions.home]),
             session=self.session,
             notes=self.notes,
             confirm=self.confirm,

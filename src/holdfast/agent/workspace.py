@@ -17,6 +17,7 @@ from holdfast.agent.paths import Bounds, locate, read_bytes
 from holdfast.errors import InputError
 from holdfast.models.base import Tool
 from holdfast.settings import Settings
+from holdfast.settings.trust import trust_file
 from holdfast.text import head, tail
 
 __all__ = ["FILES", "ContextFile", "Prepared", "bounds_of", "context_files", "prepare", "system_prompt", "truncated"]
@@ -60,9 +61,9 @@ class Prepared:
     problems: tuple[str, ...] = ()
 
 
-def bounds_of(root: Path, settings: Settings, *, allowed: Sequence[Path] = ()) -> Bounds:
-    """Where an agent of this workspace may read and write."""
-    return Bounds(root=root, allowed=tuple(allowed), writable=settings.workspace.access == "rw")
+def bounds_of(root: Path, settings: Settings, *, guarded: Sequence[Path] = ()) -> Bounds:
+    """Where an agent of this workspace may read and write; changes to our own settings are always asked for."""
+    return Bounds(root=root, writable=settings.workspace.access == "rw", guarded=(trust_file().parent, *guarded))
 
 
 # --- the first run ---------------------------------------------------------------

@@ -14,6 +14,7 @@ import click
 
 if TYPE_CHECKING:  # what takes time to load is loaded while the user types
     from holdfast.agent.loop import Agent
+    from holdfast.agent.tools import Action, Confirm
     from holdfast.agent.view import View
 
 __all__ = ["Options", "close", "interruptible", "open_agent"]
@@ -52,8 +53,13 @@ def model_name(options: Options, configured: str | None) -> str:
     return found
 
 
-def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
-    """The agent that the options ask for, on the conversation that it goes on with."""
+def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) -> Agent:
+    """Open the agent that the options ask for, on the conversation that it goes on with.
+
+    Without `confirm` nobody can be asked: `--yes` allows everything but what is always asked for.
+    """
+    if confirm is None and options.yes:
+        confirm = _allow_unguarded
     import time  # noqa: PLC0415 - loaded beside the first screen
     import uuid  # noqa: PLC0415 - as above
 
@@ -87,11 +93,15 @@ def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
         key=session_key(options.agent, options.session),
         root=root,
         notes=notes,
-        confirm=(lambda _: True) if options.yes else confirm,
+        confirm=confirm,
         view=view,
     )
     agent.scribe = scribe
     return agent
+
+
+def _allow_unguarded(action: Action) -> bool:
+    return not action.guarded
 
 
 def _overrides(options: Options) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line 
 @click.option("--workspace", type=click.Path(path_type=Path, file_okay=False), help="The agent's folder.")
 @click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="Where memory and sessions rest.")
 @click.option("--context-tokens", type=click.IntRange(min=2_000), help="The size of the window.")
-@click.option("--yes", is_flag=True, help="Run commands without asking.")
+@click.option("--yes", is_flag=True, help="Run commands and write files without asking.")
 @click.option("--init", is_flag=True, help="Write the workspace's files (AGENTS.md, ...) where they are missing.")
 @click.option("--plain", is_flag=True, help="No colours, no cursor: for pipes.")
 @click.option("-p", "--print", "said", help="Say this, print the answer, and leave; stdin is added to it.")

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
-__all__ = ["audible", "silent"]
+__all__ = ["audible", "drop_input", "silent"]
+
+_QUIET_SECONDS: Final = 0.15
+_MAX_ROUNDS: Final = 100
+
+
+def drop_input(descriptor: int) -> None:
+    """Drop what was typed or pasted so far, until nothing has come in for a moment. Without a terminal do nothing."""
+    try:
+        import termios  # noqa: PLC0415 - not every system has it
+    except ImportError:
+        return
+    for _ in range(_MAX_ROUNDS if os.isatty(descriptor) else 0):
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+        if not select.select([descriptor], [], [], _QUIET_SECONDS)[0]:
+            return
 
 
 @contextmanager

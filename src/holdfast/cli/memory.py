@@ -13,6 +13,7 @@ import click
 from rich.text import Text as Styled
 
 from holdfast.cli.importing import import_
+from holdfast.cli.keys import drop_input
 from holdfast.cli.opening import open_memory, opens_memory, scope_of
 from holdfast.cli.output import as_json, console, emit_json, human_bytes, human_time, printable
 from holdfast.cli.show import as_data, print_message
@@ -186,6 +187,8 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         numbers, chosen = _named(ids, [row.id for row in memory.facts(scope=scope, across=across)])
         what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
         if not yes:
+            if sys.stdin.isatty():
+                drop_input(sys.stdin.fileno())
             click.confirm(f"Forget {what} for good?", abort=True, err=True)
         _forget_in_transcripts(memory, scope, numbers if ids else None, across=across and bool(ids))
         if ids:

@@ -11,14 +11,15 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, ThreadedHistory
-from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.styles import Style
 
+from holdfast.cli.keys import drop_input
 from holdfast.errors import HoldfastError
 
-__all__ = ["WORDS", "Commands", "Past", "ask_key", "called_off", "prompt"]
+__all__ = ["WORDS", "Commands", "Past", "ask", "called_off", "prompt"]
 
 WORDS: Final[dict[str, tuple[str, ...]]] = {
     "/compact": (),
@@ -65,28 +66,24 @@ def called_off(session: PromptSession[str]) -> bool:
     return len(kept) < len(typed)
 
 
-def ask_key(question: str, answers: str) -> str:
-    """Ask for one key out of some; Enter stands for the last of them.
+def ask(question: str, answers: str) -> str:
+    """Ask for one letter out of some, with Enter. What was typed before the question does not count.
+
+    Anything else asks again; the end of the input stands for `n`.
 
     Raises:
         KeyboardInterrupt: Ctrl-C.
     """
-    keys = KeyBindings()
-    for answer in answers:
-        keys.add(answer, eager=True)(_answering(answer))
-    for other in ("enter", "c-d"):
-        keys.add(other, eager=True)(_answering(answers[-1]))
-    keys.add(Keys.Any)(lambda _: None)
-    session: PromptSession[str] = PromptSession(question, key_bindings=keys, style=_STYLE)
-    return session.prompt()
-
-
-def _answering(answer: str) -> Callable[[Any], None]:
-    def leave(event: Any) -> None:
-        event.current_buffer.insert_text(answer)
-        event.app.exit(result=answer)
-
-    return leave
+    session: PromptSession[str] = PromptSession(question, style=_STYLE)
+    while True:
+        clear_typeahead(session.app.input)
+        drop_input(session.app.input.fileno())
+        try:
+            answer = session.prompt().strip(" ").lower()
+        except EOFError:
+            return "n"
+        if answer in set(answers):
+            return answer
 
 
 def _keys() -> KeyBindings:

@@ -15,6 +15,7 @@ from rich.text import Text as Styled
 
 from holdfast.agent.commands import Done
 from holdfast.agent.loop import Agent
+from holdfast.agent.tools import Action
 from holdfast.cli.markdown import Blocks, Prose
 from holdfast.cli.output import human_tokens, printable
 from holdfast.messages import ToolCall, ToolResult
@@ -122,11 +123,14 @@ class Screen:
             self._since = self._clock()
         self._working = what or _THINKING
 
-    def ask(self, command: str) -> None:
-        """Show a command that may be run, all of it, and let go of the screen for the answer."""
+    def ask(self, action: Action) -> None:
+        """Show what may be done, and let go of the screen for the answer."""
         self._stop()
-        for number, line in enumerate(printable(command).split("\n")):
-            self.console.print(Styled(f"  {'$' if number == 0 else '>'} {line}", style="bold"))
+        for number, line in enumerate(printable(action.text).split("\n")):
+            mark = "" if action.kind == "write" else "$ " if number == 0 else "> "
+            self.console.print(Styled(f"  {mark}{line}", style="bold"))
+        if action.guarded:
+            self.console.print(Styled(f"  This is always asked for: {action.guarded}.", style="bold yellow"))
 
     def show(self, done: Done) -> None:
         """Show what came of a command."""

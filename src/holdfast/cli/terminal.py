@@ -17,7 +17,7 @@ from holdfast.cli.keys import audible
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:
-    from holdfast.cli.prompt import ask_key, called_off, prompt
+    from holdfast.cli.prompt import ask, called_off, prompt
 except ImportError:
     raise MissingExtraError("chatting in a terminal", extra="chat") from None
 
@@ -25,11 +25,13 @@ if TYPE_CHECKING:  # loaded while the user types
     from prompt_toolkit import PromptSession
 
     from holdfast.agent.loop import Agent
+    from holdfast.agent.tools import Action
     from holdfast.cli.screen import Screen
 
 __all__ = ["converse"]
 
-_QUESTION: Final = "  Run it? [y]es, [a]lways in this conversation, [n]o "
+_QUESTIONS: Final = {"run": "  Run it?", "write": "  Write it?"}
+_ALWAYS: Final = " a = always in this conversation,"
 _OPENING: Final = "opening …"
 
 
@@ -64,7 +66,7 @@ class _Opening(Thread):
         super().__init__(name="holdfast-opening", daemon=True)
         self._options = options
         self._done = Event()
-        self._allowed: set[str] = set()
+        self._allowed: set[tuple[str, str]] = set()
         self.agent: Agent | None = None
         self.screen: Screen | None = None
         self.error: HoldfastError | click.ClickException | None = None
@@ -126,21 +128,23 @@ class _Opening(Thread):
 
         return status_line(self.agent, width=os.get_terminal_size().columns - 1)
 
-    def _confirm(self, command: str) -> bool:
-        """Ask the user before a command runs."""
+    def _confirm(self, action: Action) -> bool:
+        """Ask the user before a command runs or a file is written, unless that is allowed and not guarded."""
         agent, screen = self.ready()
-        if agent.session in self._allowed:
+        allowed = (agent.session, action.kind)
+        if not action.guarded and (self._options.yes or allowed in self._allowed):
             return True
-        screen.ask(command)
+        screen.ask(action)
+        always = "" if action.guarded else _ALWAYS
         try:
-            key = ask_key(_QUESTION, "yan")
+            answer = ask(f"{_QUESTIONS[action.kind]} y = yes,{always} n = no, then Enter: ", "yan" if always else "yn")
         except KeyboardInterrupt:
             agent.cancel.set()
             return False
-        if key == "a":
-            self._allowed.add(agent.session)
+        if answer == "a":
+            self._allowed.add(allowed)
         screen.resume()
-        return key != "n"
+        return answer != "n"
 
 
 # --- the conversation ------------------------------------------------------------

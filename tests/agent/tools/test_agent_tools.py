@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.agent.notes import Notes
 from holdfast.agent.paths import Bounds
-from holdfast.agent.tools import Toolbox, agent_tools
+from holdfast.agent.tools import Action, Toolbox, agent_tools
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.settings import Embedding, LongTerm, MemorySearch, Settings, Slots, Workspace
@@ -27,7 +27,7 @@ class World:
     folder: Path
     settings: Settings = field(default_factory=lambda: Settings(embedding=WORDS))
     says: bool = True
-    asked: list[str] = field(default_factory=list)
+    asked: list[Action] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         (self.folder / "ws").mkdir()
@@ -38,8 +38,8 @@ class World:
         self.engine.close()
         self.notes.close()
 
-    def confirm(self, command: str) -> bool:
-        self.asked.append(command)
+    def confirm(self, action: Action) -> bool:
+        self.asked.append(action)
         return self.says
 
     def box(self, **changes: Any) -> Toolbox:
@@ -96,9 +96,10 @@ class TestWhichTools:
         assert {tool.name for tool in world.box().tools()} == set(ALL) - gone
         world.close()
 
-    def test_without_somebody_to_ask_there_is_no_shell(self, world: World) -> None:
-        """No one to confirm commands, no commands."""
-        assert "bash" not in {tool.name for tool in world.box(confirm=None).tools()}
+    def test_without_somebody_to_ask_nothing_is_run_or_written(self, world: World) -> None:
+        """No one to confirm, no commands and no changes."""
+        offered = {tool.name for tool in world.box(confirm=None).tools()}
+        assert offered == set(ALL) - {"bash", "write", "edit"}
 
 
 class TestBash:
@@ -107,7 +108,7 @@ class TestBash:
     def test_it_asks_and_runs(self, world: World) -> None:
         """The user sees the command first; the result holds what it printed."""
         assert world.use("bash", command="echo 你好").text == "你好"
-        assert world.asked == ["echo 你好"]
+        assert world.asked == [Action(kind="run", text="echo 你好")]
 
     def test_a_refused_command_does_not_run(self, world: World) -> None:
         """A no is told to the model, and nothing happens."""

@@ -1,5 +1,6 @@
 """`read`, `write` and `edit`."""
 
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.agent.paths import Bounds
-from holdfast.agent.tools import Toolbox, flush_tools
+from holdfast.agent.tools import Action, Toolbox, flush_tools
 from holdfast.agent.tools.files import MOST_BYTES, MOST_LINES, file_tools, page
 from holdfast.messages import ToolCall, ToolResult
 
@@ -15,7 +16,20 @@ from holdfast.messages import ToolCall, ToolResult
 @pytest.fixture
 def box(tmp_path: Path) -> Toolbox:
     """The tools over an empty workspace."""
-    return Toolbox(offers=file_tools(Bounds(root=tmp_path)))
+    return Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=lambda _: True))
+
+
+@dataclass
+class User:
+    """A user who answers as told, and remembers what was asked."""
+
+    says: bool
+    asked: list[Action] = field(default_factory=list)
+
+    def __call__(self, action: Action) -> bool:
+        """Answer."""
+        self.asked.append(action)
+        return self.says
 
 
 def use(box: Toolbox, name: str, **arguments: Any) -> ToolResult:
@@ -192,3 +206,94 @@ class TestFlush:
             assert f"only {self.NOTE}" in fails(box, "write", path=path, content="x")
         assert use(box, "read", path="MEMORY.md").text == "kept"
         assert [tool.name for tool in box.tools()] == ["read", "write"]
+
+
+class TestAsking:
+    """Before anything is written, the user is asked."""
+
+    def test_the_user_sees_what_would_change(self, tmp_path: Path) -> None:
+        """The place, and every line that is written or replaced; of very many, the first and how many more."""
+        user = User(says=True)
+        box = Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=user))
+        use(box, "write", path="计划.md", content="one\n二\n")
+        use(box, "edit", path="计划.md", oldText="二", newText="two\nthree")
+        use(box, "write", path="long", content="x\n" * 100)
+        file = tmp_path / "计划.md"
+        assert user.asked[0] == Action(kind="write", text=f"write {file}\n+ one\n+ 二")
+        assert user.asked[1] == Action(kind="write", text=f"write {file}\n@ line 2\n- 二\n+ two\n+ three")
+        assert user.asked[2].text.endswith("+ x\n… 40 more lines")
+        assert file.read_text("utf-8") == "one\ntwo\nthree\n"
+
+    def test_a_no_changes_nothing(self, tmp_path: Path) -> None:
+        """The file stays as it is, and the model is told; a change that cannot be made is not even asked for."""
+        (tmp_path / "a").write_text("old")
+        user = User(says=False)
+        box = Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=user))
+        assert "was not allowed" in fails(box, "write", path="a", content="new")
+        assert "was not allowed" in fails(box, "edit", path="a", oldText="old", newText="new")
+        assert "was not allowed" in fails(box, "write", path="b", content="new")
+        assert len(user.asked) == 3
+        fails(box, "edit", path="a", oldText="missing", newText="new")
+        fails(box, "write", path="../a", content="new")
+        assert len(user.asked) == 3
+        assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
+
+    @pytest.mark.parametrize(
+        ("path", "reason"),
+        [
+            (".git/config", "git"),
+            ("sub/.git/hooks/post-merge", "git"),
+            (".GIT/config", "git"),
+            (".g\u200dit/config", "git"),
+            (".git./config", "git"),
+            ("GIT~1/config", "git"),
+            (".git", "git"),
+            (".githooks/x", "git"),
+            ("hooks/pre-commit", "git"),
+            (".gitmodules", "settings"),
+            (".bashrc", "shell"),
+            ("home/me/.zshrc", "shell"),
+            (".Profile", "shell"),
+            (".envrc", "shell"),
+            (".config/fish/config.fish", "settings"),
+            (".ssh/authorized_keys", "keys"),
+            ("etc/cron.d/x", "clock"),
+            ("crontab", "clock"),
+            (".vscode/tasks.json", "editors"),
+            ("holdfast.toml", "settings"),
+            ("sub/openclaw.json", "settings"),
+            ("own/trusted.json", "memory of this agent"),
+            ("linked/hooks/x", "git"),
+        ],
+    )
+    def test_some_places_are_always_asked_for(self, path: str, reason: str, tmp_path: Path) -> None:
+        """What can make another program run commands, and our own settings, by whatever name."""
+        (tmp_path / "real" / ".git").mkdir(parents=True)
+        (tmp_path / "linked").symlink_to("real/.git")
+        user = User(says=False)
+        bounds = Bounds(root=tmp_path, guarded=(tmp_path / "own",))
+        box = Toolbox(offers=file_tools(bounds, confirm=user))
+        use(box, "write", path=path, content="x")
+        assert reason in user.asked[0].guarded
+
+    @pytest.mark.parametrize("path", ["a.md", "src/hooks/use.ts", "git/config", "docs/.gitkeep", "config/app.toml"])
+    def test_other_places_are_not(self, path: str, tmp_path: Path) -> None:
+        """A user who allowed writing is not asked about these again."""
+        user = User(says=True)
+        box = Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=user))
+        use(box, "write", path=path, content="x")
+        assert user.asked[0].guarded == ""
+
+    def test_what_was_shown_is_what_is_written(self, tmp_path: Path) -> None:
+        """A folder that becomes a link while the user thinks does not lead the change elsewhere."""
+        (tmp_path / ".git").mkdir()
+        (tmp_path / "notes").mkdir()
+
+        def swap(_: Action) -> bool:
+            (tmp_path / "notes").rmdir()
+            (tmp_path / "notes").symlink_to(".git")
+            return True
+
+        box = Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=swap))
+        assert "another place" in fails(box, "write", path="notes/config", content="x")
+        assert list((tmp_path / ".git").iterdir()) == []

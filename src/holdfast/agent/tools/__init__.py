@@ -8,11 +8,11 @@ from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Notes
 from holdfast.agent.paths import Bounds
 from holdfast.agent.tools.archive import archive_tool, keeper
-from holdfast.agent.tools.bash import Confirm, bash_tool
+from holdfast.agent.tools.bash import bash_tool
 from holdfast.agent.tools.files import append_only, file_tools
 from holdfast.agent.tools.memories import memory_tools
 from holdfast.agent.tools.notes import note_tools
-from holdfast.agent.tools.offer import Answer, Arguments, Offer, offer
+from holdfast.agent.tools.offer import Action, Answer, Arguments, Confirm, Offer, offer
 from holdfast.agent.tools.toolbox import Keep, Toolbox, called_off
 from holdfast.engine import Engine
 from holdfast.models.base import Tool
@@ -20,6 +20,7 @@ from holdfast.settings import Settings
 from holdfast.tokens import count_json
 
 __all__ = [
+    "Action",
     "Answer",
     "Arguments",
     "Confirm",
@@ -54,7 +55,7 @@ def agent_tools(
         bounds: Where it may read and write.
         session: The conversation that it is in.
         notes: The notes that it may search.
-        confirm: Asks the user before a command runs; without it there is no shell.
+        confirm: Asks the user before a command runs or a file is written; without it neither can be done.
         memories: Its long-term memories; those in its memory unless given.
         agent: Whose memory it is.
     """
@@ -68,7 +69,7 @@ def agent_tools(
 
 def _workspace_tools(bounds: Bounds, settings: Settings, confirm: Confirm | None) -> tuple[Offer, ...]:
     access = settings.workspace.access
-    files = () if access == "none" else file_tools(bounds)
+    files = () if access == "none" else file_tools(bounds, confirm=confirm)
     may_run = confirm is not None and access == "rw" and bounds.writable
     return (*files, bash_tool(bounds.root, confirm=confirm)) if confirm and may_run else files
 

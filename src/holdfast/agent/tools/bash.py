@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from holdfast.agent import shell
-from holdfast.agent.tools.offer import Answer, Arguments, Offer, offer
+from holdfast.agent.tools.offer import Action, Answer, Arguments, Confirm, Offer, offer
 
-__all__ = ["Confirm", "bash_tool"]
-
-Confirm: TypeAlias = Callable[[str], bool]
-"""Asks the user whether a command may run."""
+__all__ = ["bash_tool"]
 
 HEAD: Final = 8_000
 TAIL: Final = 8_000
@@ -45,7 +41,7 @@ def bash_tool(folder: Path, *, confirm: Confirm) -> Offer:
 def _bash(folder: Path, confirm: Confirm, asked: Bash, cancel: Event) -> Answer:
     if not asked.command.strip():
         return Answer(text="the command is empty: say what to run", is_error=True)
-    if not confirm(asked.command):
+    if not confirm(Action(kind="run", text=asked.command)):
         return Answer(text="The user refused this command. Ask what to do instead.", is_error=True)
     seconds = min(max(asked.timeout or SECONDS, 1), LONGEST)
     ran = shell.run(asked.command, cwd=folder, seconds=seconds, cancel=cancel)

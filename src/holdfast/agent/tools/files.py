@@ -10,8 +10,18 @@ from typing import Annotated, BinaryIO, Final
 
 from msgspec import Meta
 
-from holdfast.agent.paths import Bounds, append_bytes, locate, open_file, read_bytes, write_bytes
-from holdfast.agent.tools.offer import Answer, Arguments, Offer, offer
+from holdfast.agent.paths import (
+    Bounds,
+    Place,
+    append_bytes,
+    guard_reason,
+    locate,
+    locate_to_write,
+    open_file,
+    read_bytes,
+    write_bytes,
+)
+from holdfast.agent.tools.offer import Action, Answer, Arguments, Confirm, Offer, offer
 from holdfast.errors import InputError
 from holdfast.redact import redact
 
@@ -22,6 +32,8 @@ MOST_BYTES: Final = 50_000
 """What one `read` shows at most."""
 
 LARGEST_EDIT: Final = 32 << 20
+MAX_PREVIEW_LINES: Final = 60
+"""Lines of a change that the user is shown at most, before it is made."""
 _PIECE: Final = 1 << 16
 _PROBE: Final = 8_192
 
@@ -49,8 +61,8 @@ class Edit(Arguments, frozen=True):
     new_text: Annotated[str, Meta(description="What to put in its place.")]
 
 
-def file_tools(bounds: Bounds) -> tuple[Offer, ...]:
-    """The tools over the files of a workspace; those that write only where that is allowed."""
+def file_tools(bounds: Bounds, *, confirm: Confirm | None = None) -> tuple[Offer, ...]:
+    """The tools over the files of a workspace; those that write only where it is writable and somebody can be asked."""
     reading = offer(
         "read",
         f"Read a text file. Shows up to {MOST_LINES:,} lines or {MOST_BYTES // 1000} KB; go on with `offset`.",
@@ -58,12 +70,13 @@ def file_tools(bounds: Bounds) -> tuple[Offer, ...]:
         partial(_read, bounds),
         together=True,
     )
-    if not bounds.writable:
+    if not bounds.writable or confirm is None:
         return (reading,)
+    write, edit = partial(_write, bounds, confirm), partial(_edit, bounds, confirm)
     return (
         reading,
-        offer("write", "Write a file, whole. What it held before is replaced.", Write, partial(_write, bounds)),
-        offer("edit", "Replace a passage of a file. It must stand there exactly once.", Edit, partial(_edit, bounds)),
+        offer("write", "Write a file, whole. What it held before is replaced.", Write, write),
+        offer("edit", "Replace a passage of a file. It must stand there exactly once.", Edit, edit),
     )
 
 
@@ -157,12 +170,25 @@ def _refuse_binary(file: BinaryIO, path: str) -> None:
 # --- writing -------------------------------------------------------------------
 
 
-def _write(bounds: Bounds, asked: Write, _cancel: Event) -> Answer:
-    write_bytes(bounds, asked.path, _bytes(asked.content))
+def _ask(bounds: Bounds, confirm: Confirm, asked: Write | Edit, *, change: list[str]) -> Place:
+    """Ask whether a file may be written, and return the place that the user was shown."""
+    place = locate_to_write(bounds, asked.path)
+    shown = change[:MAX_PREVIEW_LINES]
+    more = [f"… {len(change) - len(shown):,} more lines"] if len(change) > len(shown) else []
+    text = "\n".join([f"write {place.path}", *shown, *more])
+    if not confirm(Action(kind="write", text=text, guarded=guard_reason(bounds, place))):
+        raise InputError(f"writing {asked.path} was not allowed: ask the user what to do instead")
+    return place
+
+
+def _write(bounds: Bounds, confirm: Confirm, asked: Write, _cancel: Event) -> Answer:
+    data = _bytes(asked.content)
+    place = _ask(bounds, confirm, asked, change=[f"+ {line}" for line in asked.content.splitlines()])
+    write_bytes(bounds, asked.path, data, place=place)
     return Answer(text=f"Wrote {len(asked.content):,} characters to {asked.path}.")
 
 
-def _edit(bounds: Bounds, asked: Edit, _cancel: Event) -> Answer:
+def _edit(bounds: Bounds, confirm: Confirm, asked: Edit, _cancel: Event) -> Answer:
     held = read_bytes(bounds, asked.path, limit=LARGEST_EDIT + 1)
     if len(held) > LARGEST_EDIT:
         raise InputError(f"{asked.path} is too large for edit: use a program in bash")
@@ -171,11 +197,14 @@ def _edit(bounds: Bounds, asked: Edit, _cancel: Event) -> Answer:
     old, new = _bytes(asked.old_text), _bytes(asked.new_text)
     if 0 < held.count(b"\n") == held.count(b"\r\n"):  # models write the line breaks that they are used to
         old, new = (part.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for part in (old, new))
-    place = held.find(old) if old else -1
-    if place < 0 or held.find(old, place + 1) >= 0:
+    at = held.find(old) if old else -1
+    if at < 0 or held.find(old, at + 1) >= 0:
         raise InputError(_mismatch(asked, held.count(old) if old else 0))
-    write_bytes(bounds, asked.path, held[:place] + new + held[place + len(old) :], expected=held)
-    line = held.count(b"\n", 0, place) + 1
+    line = held.count(b"\n", 0, at) + 1
+    removed, added = asked.old_text.splitlines(), asked.new_text.splitlines()
+    change = [f"@ line {line}", *(f"- {each}" for each in removed), *(f"+ {each}" for each in added)]
+    place = _ask(bounds, confirm, asked, change=change)
+    write_bytes(bounds, asked.path, held[:at] + new + held[at + len(old) :], expected=held, place=place)
     return Answer(text=f"Replaced the passage at line {line} of {asked.path}.")
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast.errors import InputError
 from holdfast.models.base import Tool
 
-__all__ = ["Answer", "Arguments", "Offer", "offer", "schema"]
+__all__ = ["Action", "Answer", "Arguments", "Confirm", "Offer", "offer", "schema"]
 
 A = TypeVar("A", bound="Arguments")
 
@@ -38,6 +38,25 @@ class Answer:
     is_error: bool = False
     head: int = 0
     tail: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What a tool is about to do, for the user to allow.
+
+    Attributes:
+        kind: Whether a command runs or a file is written.
+        text: What is done, in lines that can be shown.
+        guarded: Why it is asked for even where the user allowed this kind; empty where it is not.
+    """
+
+    kind: Literal["run", "write"]
+    text: str
+    guarded: str = ""
+
+
+Confirm: TypeAlias = Callable[[Action], bool]
+"""Asks the user whether something may be done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
