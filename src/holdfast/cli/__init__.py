@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from io import StringIO
 from typing import Final, NoReturn
 
 import click
@@ -74,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         code = holdfast.main(arguments, standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        shown = StringIO()
+        error.show(shown)
+        _complain(shown.getvalue())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
@@ -82,8 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except HoldfastError as error:
-        if "--debug" in arguments:
-            raise
-        click.echo(f"holdfast: {error}", err=True)
+        _complain(traceback.format_exc() if "--debug" in arguments else f"holdfast: {error}")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(text: str) -> None:
+    """Say what went wrong, in words that may be somebody else's."""
+    from holdfast.cli.output import echo  # noqa: PLC0415 - the first screen does not wait for it
+
+    echo(text.rstrip("\n"), err=True)

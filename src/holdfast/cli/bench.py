@@ -14,7 +14,7 @@ import click
 from rich.table import Table
 
 from holdfast import transcripts
-from holdfast.cli.output import as_json, console, emit_json
+from holdfast.cli.output import as_json, console, echo, emit_json
 from holdfast.cli.progress import Progress
 
 __all__ = ["bench"]
@@ -125,7 +125,7 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
     if as_json:
         emit_json({"dataset": dataset, **found, "embedder": notes, **machine()})
         return
-    click.echo(f"{dataset}: {found['questions']} questions, {cap} tokens, {'; '.join(notes)}")
+    echo(f"{dataset}: {found['questions']} questions, {cap} tokens, {'; '.join(notes)}")
     print_table(found["systems"], first="system")
 
 

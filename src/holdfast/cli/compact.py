@@ -14,7 +14,7 @@ from rich.text import Text as Styled
 
 from holdfast import transcripts
 from holdfast.cli.opening import open_memory, opens_memory
-from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
+from holdfast.cli.output import as_json, console, echo, emit_json, human_tokens, printable
 from holdfast.cli.trial import settings_for
 from holdfast.compactor import Compaction
 from holdfast.context.windows import context_tokens
@@ -135,7 +135,7 @@ def _as_data(done: Compaction, *, dry_run: bool) -> dict[str, Any]:
 
 def _print(screen: Console, name: str, done: Compaction) -> None:
     plan, summary = done.plan, done.summary
-    screen.print(Styled(f"{printable(name)}: ", style="bold") + Styled(printable(plan.reason)))
+    screen.print(Styled(f"{printable(name, one_line=True)}: ", style="bold") + Styled(printable(plan.reason)))
     if plan.outcome == "ready":
         gone = sum(item.tokens for item in plan.summarised)
         split = ", the cut goes through a turn" if plan.splits_turn else ""
@@ -153,7 +153,7 @@ def _print(screen: Console, name: str, done: Compaction) -> None:
     screen.print()
     screen.print(Styled(printable(summary.text)), soft_wrap=True)
     for warning in done.warnings:
-        click.echo(f"note: {printable(warning)}", err=True)
+        echo(f"note: {warning}", err=True)
 
 
 def _line(sign: str, style: str, what: str, messages: int, tokens: int) -> Styled:

@@ -123,7 +123,8 @@ def _so_far(reports: Sequence[ContextReport]) -> dict[str, int]:
 
 def _print(screen: Console, title: str, reports: Sequence[ContextReport]) -> None:
     report = reports[-1]
-    head = Styled(printable(title), style="bold").append(f"  request {report.turn}  {report.model or ''}", style="dim")
+    head = Styled(printable(title, one_line=True), style="bold")
+    head.append(printable(f"  request {report.turn}  {report.model or ''}", one_line=True), style="dim")
     screen.print(head)
     print_window(screen, report)
     screen.print()
@@ -139,7 +140,7 @@ def print_window(screen: Console, report: ContextReport) -> None:
     for line in _picture(report, screen.width):
         screen.print(line)
     for file in report.files:
-        screen.print(Styled(f"  {printable(file.path)}  {human_tokens(file.tokens)}", style="dim"))
+        screen.print(Styled(f"  {printable(file.path, one_line=True)}  {human_tokens(file.tokens)}", style="dim"))
 
 
 def _picture(report: ContextReport, width: int) -> Iterator[Styled]:
@@ -196,5 +197,5 @@ def hit_line(hit: Hit) -> Styled:
     parts = asdict(hit.parts)
     made = " ".join(f"{name} {parts[name]:.2f}" for name in _PARTS if parts[name] and parts[name] != 1.0)
     line = Styled(f"    {hit.score:.2f} ", style="magenta").append(f"[{made}] ", style="dim")
-    line.append(f"{human_time(hit.time)} {printable(hit.speaker)} ", style="dim")
+    line.append(f"{human_time(hit.time)} {printable(hit.speaker, one_line=True)} ", style="dim")
     return line.append(" ".join(printable(hit.text).split())[:200])

@@ -12,7 +12,7 @@ import click
 
 from holdfast import transcripts
 from holdfast.cli.opening import open_memory, opens_memory
-from holdfast.cli.output import as_json, emit_json, printable
+from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.errors import InputError
 from holdfast.memory import folder, transfer
 from holdfast.memory.memory import Memory
@@ -57,8 +57,8 @@ def import_(
         emit_json(asdict(done))
         return
     for problem in done.problems:
-        click.echo(printable(problem), err=True)
-    click.echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+        echo(problem, err=True)
+    echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
 
 
 def _places(environ: Mapping[str, str], home: Path) -> list[Path]:

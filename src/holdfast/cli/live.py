@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text as Styled
 
+from holdfast.cli.output import SafeConsole
 from holdfast.cli.plot import Point, chart
 
 __all__ = ["WIDEST", "LivePlot"]
@@ -25,11 +26,11 @@ class LivePlot:
 
     def __init__(self, total: int, *, words: str, height: int = 8, screen: Console | None = None) -> None:
         self.points: list[Point] = []
-        self._screen = screen or Console(stderr=True)
+        self._screen = screen or SafeConsole(stderr=True)
         self._height = height
         self._total = total
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),

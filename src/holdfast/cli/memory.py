@@ -15,7 +15,7 @@ from rich.text import Text as Styled
 from holdfast.cli.importing import import_
 from holdfast.cli.keys import drop_input
 from holdfast.cli.opening import open_memory, opens_memory, scope_of
-from holdfast.cli.output import as_json, console, emit_json, human_bytes, human_time, printable
+from holdfast.cli.output import as_json, console, echo, emit_json, human_bytes, human_time, printable
 from holdfast.cli.show import as_data, print_message
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
@@ -42,7 +42,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         emit_json([asdict(hit) for hit in hits])
         return
     if not hits:
-        click.echo("Nothing found.", err=True)
+        echo("Nothing found.", err=True)
         return
     screen = console()
     wanted = set(terms(query))
@@ -58,13 +58,15 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
 def _tell_missing(memory: Memory) -> None:
     """Say on stderr what search had to do without."""
     for note in memory.missing():
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
 
 
 def _hit_heading(hit: Hit) -> Styled:
     line = Styled(f"#{hit.message}", style="bold cyan")
     when = human_time(hit.time or None)
-    return line.append(f"  {when}  {printable(hit.speaker)}  {hit.score:.2f}".replace("    ", "  "), style="dim")
+    return line.append(
+        f"  {when}  {printable(hit.speaker, one_line=True)}  {hit.score:.2f}".replace("    ", "  "), style="dim"
+    )
 
 
 _SNIPPET = 320
@@ -98,9 +100,9 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
     if as_json:
         emit_json(asdict(found))
     elif found.block:
-        click.echo(printable(found.block))
+        echo(found.block)
     else:
-        click.echo(f"No block: {found.reason} (relevance {found.relevance:.2f}).", err=True)
+        echo(f"No block: {found.reason} (relevance {found.relevance:.2f}).", err=True)
 
 
 @click.command()
@@ -120,7 +122,7 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
     for row in rows:
         print_message(console(), row.message, full=True, label=f"#{row.id} ")
     if missing:
-        click.echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
+        echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
         sys.exit(1)
 
 
@@ -141,9 +143,9 @@ def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) 
         emit_json([asdict(row) for row in rows])
         return
     for row in rows:
-        click.echo(_fact_line(row))
+        echo(_fact_line(row))
     if not rows:
-        click.echo('No facts. Add one: holdfast remember "…"', err=True)
+        echo('No facts. Add one: holdfast remember "…"', err=True)
 
 
 def _fact_line(row: FactRow) -> str:
@@ -170,7 +172,7 @@ def remember(
     if as_json:
         emit_json(asdict(row))
     else:
-        click.echo(_fact_line(row))
+        echo(_fact_line(row))
 
 
 @click.command()
@@ -189,7 +191,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         if not yes:
             if sys.stdin.isatty():
                 drop_input(sys.stdin.fileno())
-            click.confirm(f"Forget {what} for good?", abort=True, err=True)
+            click.confirm(printable(f"Forget {what} for good?", one_line=True), abort=True, err=True)
         _forget_in_transcripts(memory, scope, numbers if ids else None, across=across and bool(ids))
         if ids:
             gone = memory.forget(scope=scope, across=across, ids=numbers, fact_ids=chosen)
@@ -198,7 +200,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
     if as_json:
         emit_json({"forgotten": gone})
     else:
-        click.echo(f"{gone} forgotten.")
+        echo(f"{gone} forgotten.")
 
 
 def _forget_in_transcripts(memory: Memory, scope: Scope, numbers: list[int] | None, *, across: bool) -> None:
@@ -239,12 +241,12 @@ def stats(*, home: Path | None, as_json: bool) -> None:
     if as_json:
         emit_json(asdict(found))
         return
-    click.echo(f"{found.path} ({human_bytes(found.bytes)})")
-    click.echo(
+    echo(f"{found.path} ({human_bytes(found.bytes)})")
+    echo(
         f"{found.messages:,} messages, {found.passages:,} passages, {found.sessions:,} sessions, {found.facts:,} facts"
     )
     for note in _notes(found.embedded, found.passages, found.notes):
-        click.echo(note)
+        echo(note)
 
 
 def _notes(embedded: int, passages: int, notes: tuple[str, ...]) -> Iterator[str]:

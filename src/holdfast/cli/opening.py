@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from holdfast import settings as configuration
-from holdfast.cli.output import printable
+from holdfast.cli.output import echo
 from holdfast.memory.memory import Memory, store_file
 from holdfast.store.base import Scope
 
@@ -50,7 +50,7 @@ def load_settings(*, warn: Callable[[str], None] | None = None, **overrides: Any
 
 
 def _warn(text: str) -> None:
-    click.echo(f"note: {printable(text)}", err=True)
+    echo(f"note: {text}", err=True)
 
 
 def scope_of(*, project: str, agent: str, session: str | None) -> tuple[Scope, bool]:

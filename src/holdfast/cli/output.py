@@ -1,20 +1,36 @@
-"""How commands speak: JSON for programs, tables for people, and never a control code from someone else's text."""
+"""How commands speak: JSON for programs, tables for people, and never a control code from someone else's text.
+
+Everything that a command prints goes through `printable`: what is echoed by `echo`, what is drawn by `SafeConsole`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-__all__ = ["as_json", "console", "emit_json", "human_bytes", "human_time", "human_tokens", "printable"]
+__all__ = [
+    "SafeConsole",
+    "as_json",
+    "console",
+    "echo",
+    "emit_json",
+    "human_bytes",
+    "human_time",
+    "human_tokens",
+    "printable",
+]
 
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+_CONTROL: Final = re.compile(f"[{_ACTING}\ud800-\udfff]")
+_IN_JSON: Final = re.compile(f"[{_ACTING}]")
 
 _UNBROKEN: Final = 400
 
@@ -27,22 +43,41 @@ def as_json(function: F) -> F:
 
 
 def emit_json(value: Any) -> None:
-    """Print a value as JSON."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str).encode("utf-8", "replace"))
+    """Print a value as JSON; what a terminal would act on is escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    click.echo(_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8", "replace"))
 
 
-def console() -> Console:
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a text."""
+    click.echo(printable(text), err=err, nl=nl)
+
+
+class SafeConsole(Console):
+    """A console that replaces control characters in everything that is drawn on it, whoever forgot to.
+
+    Its own codes, which are styles and moves of the cursor, are no text and pass.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as `Console` does."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def console() -> SafeConsole:
     """Where tables and text for people go: no markup, so that nobody's text is taken for ours.
 
     What is not shown on a screen is not broken into its lines.
     """
     width = None if sys.stdout.isatty() else _UNBROKEN
-    return Console(markup=False, highlight=False, emoji=False, width=width)
+    return SafeConsole(markup=False, highlight=False, emoji=False, width=width)
 
 
-def printable(text: str) -> str:
-    """A text without the characters that move a cursor, hide text or turn it round."""
-    return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
+def printable(text: str, *, one_line: bool = False) -> str:
+    """Replace the characters that move a cursor, hide text or turn it round; in a name also line breaks and tabs."""
+    shown = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
+    return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
 
 
 def human_tokens(count: float) -> str:

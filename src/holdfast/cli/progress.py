@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
+
+from holdfast.cli.output import SafeConsole
 
 __all__ = ["Progress"]
 
@@ -16,13 +17,14 @@ class Progress:
     """How far work over so many bytes has come, how fast it goes, and how long it will take."""
 
     def __init__(self, total: int) -> None:
+        self.screen = SafeConsole(stderr=True)
         self._bar = Bar(
             BarColumn(),
             TaskProgressColumn(),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-            console=Console(stderr=True),
+            TextColumn("{task.description}", markup=False),
+            console=self.screen,
             disable=not sys.stderr.isatty(),
             transient=True,
         )

@@ -17,7 +17,7 @@ from holdfast.agent.commands import Done
 from holdfast.agent.loop import Agent
 from holdfast.agent.tools import Action
 from holdfast.cli.markdown import Blocks, Prose
-from holdfast.cli.output import human_tokens, printable
+from holdfast.cli.output import SafeConsole, human_tokens, printable
 from holdfast.messages import ToolCall, ToolResult
 
 __all__ = ["Screen", "shortened", "status_line"]
@@ -38,7 +38,7 @@ class Screen:
     """
 
     def __init__(self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.console = console or Console(highlight=False, markup=False, emoji=False)
+        self.console = console or SafeConsole(highlight=False, markup=False, emoji=False)
         self._clock = clock
         self._blocks = Blocks()
         self._first = True
@@ -208,7 +208,7 @@ def _status(agent: Agent) -> Iterator[str]:
     yield f"recalled {human_tokens(recalled)}"
     if entry.estimated_cost_usd:
         yield f"${entry.estimated_cost_usd:.2f}"
-    yield printable(agent.model.name)
+    yield printable(agent.model.name, one_line=True)
     name = agent.opened.key.partition(":")[2]
     if name != "main:main":
-        yield printable(name.removeprefix("main:"))
+        yield printable(name.removeprefix("main:"), one_line=True)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text as Styled
 
 from holdfast import transcripts
-from holdfast.cli.output import as_json, console, emit_json, human_bytes, human_time, printable
+from holdfast.cli.output import as_json, console, echo, emit_json, human_bytes, human_time, printable
 from holdfast.transcripts import Found, Problem
 
 __all__ = ["sessions"]
@@ -29,10 +29,10 @@ def sessions(*, folders: tuple[Path, ...], limit: int | None, as_json: bool) -> 
         emit_json({"sessions": [_as_data(one) for one in found], "problems": [problem.what for problem in problems]})
         return
     for problem in problems:
-        click.echo(printable(problem.what), err=True)
+        echo(problem.what, err=True)
     if not found:
         where = ", ".join(map(str, folders)) or "the usual places of the known agents"
-        click.echo(f"No sessions in {where}. Name a folder: holdfast sessions FOLDER", err=True)
+        echo(f"No sessions in {where}. Name a folder: holdfast sessions FOLDER", err=True)
         return
     console().print(_table(found))
 
@@ -50,9 +50,9 @@ def _table(found: list[Found]) -> Table:
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("session", overflow="fold")
     for one in found:
-        place = Styled(_short(one.path))
+        place = Styled(printable(_short(one.path), one_line=True))
         if one.title:
-            place.append(f"\n{printable(one.title).replace(chr(10), ' ')[:100]}", style="dim")
+            place.append(f"\n{printable(one.title, one_line=True)[:100]}", style="dim")
         table.add_row(one.format, human_time(one.modified), human_bytes(one.size), place)
     return table
 

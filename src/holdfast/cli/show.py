@@ -36,10 +36,11 @@ def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_js
         emit_json(_head(transcript) | {"conversation": [as_data(message) for message in messages]})
         return
     screen = console()
-    title = f" · {printable(transcript.title)}" if transcript.title else ""
-    screen.print(Styled(f"{transcript.format} session {transcript.session}{title}", style="bold"))
+    title = f" · {transcript.title}" if transcript.title else ""
+    heading = printable(f"{transcript.format} session {transcript.session}{title}", one_line=True)
+    screen.print(Styled(heading, style="bold"))
     facts = [transcript.model, transcript.cwd, f"{len(transcript.messages)} messages"]
-    screen.print(Styled(" · ".join(printable(fact) for fact in facts if fact), style="dim"))
+    screen.print(Styled(" · ".join(printable(fact, one_line=True) for fact in facts if fact), style="dim"))
     for message in messages:
         screen.print()
         print_message(screen, message, full=full)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from holdfast import settings as configuration
-from holdfast.cli.output import as_json, emit_json, printable
+from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.errors import InputError
 from holdfast.settings.sources import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, record_trust, trusted
@@ -35,9 +35,9 @@ def trust(*, folder: Path, listing: bool, remove: bool, as_json: bool) -> None:
         return
     for row in rows:
         extra = f": {row['settings']}" if row.get("settings") else ""
-        click.echo(printable(f"{row['state']}  {row['path']}{extra}"))
+        echo(f"{row['state']}  {row['path']}{extra}")
     if not rows:
-        click.echo("Nothing is trusted.")
+        echo("Nothing is trusted.")
 
 
 def _add(folder: Path) -> list[dict[str, str]]:

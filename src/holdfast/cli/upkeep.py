@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import click
 
 from holdfast.cli.opening import open_memory, opens_memory, scope_of, store_of
-from holdfast.cli.output import as_json, emit_json, human_bytes, human_time
+from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
 from holdfast.cli.progress import Progress
 from holdfast.errors import StorageError
 from holdfast.memory import folder, transfer
@@ -40,9 +39,9 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     if as_json:
         emit_json({"passages": number, "embedded": embedded, "missing": missing})
         return
-    click.echo(f"{number:,} passages indexed, {embedded:,} embedded.")
+    echo(f"{number:,} passages indexed, {embedded:,} embedded.")
     for note in missing:
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
 
 
 def _reindex(memory: Memory, progress: Callable[[int, int], None]) -> int:
@@ -80,7 +79,7 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
     if as_json:
         emit_json({"path": str(target), "bytes": target.stat().st_size})
     else:
-        click.echo(f"{target} ({human_bytes(target.stat().st_size)})")
+        echo(f"{target} ({human_bytes(target.stat().st_size)})")
 
 
 @click.command()
@@ -92,7 +91,7 @@ def vacuum(*, home: Path | None, as_json: bool) -> None:
     if as_json:
         emit_json({"before": before, "after": after})
     else:
-        click.echo(f"{human_bytes(before)} -> {human_bytes(after)}")
+        echo(f"{human_bytes(before)} -> {human_bytes(after)}")
 
 
 @click.command()
@@ -108,7 +107,7 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
     if as_json:
         emit_json({"path": str(target), "rows": count})
     else:
-        click.echo(f"{count:,} rows in {target}", file=sys.stderr)
+        echo(f"{count:,} rows in {target}", err=True)
 
 
 def _export(memory: Memory, scope: Scope, target: Path, form: str) -> int:

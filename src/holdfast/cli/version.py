@@ -7,7 +7,7 @@ import platform
 import click
 
 from holdfast import __version__
-from holdfast.cli.output import as_json, emit_json
+from holdfast.cli.output import as_json, echo, emit_json
 
 __all__ = ["version"]
 
@@ -19,4 +19,4 @@ def version(*, as_json: bool) -> None:
     if as_json:
         emit_json({"holdfast": __version__, "python": platform.python_version()})
     else:
-        click.echo(f"holdfast {__version__}")
+        echo(f"holdfast {__version__}")
