@@ -10,6 +10,8 @@ import pexpect
 import pytest
 
 from e2e.pty import PROMPT, Terminal, readable
+from holdfast.engine import Engine
+from holdfast.settings import Embedding, Settings
 from holdfast.transcripts import read
 from waiting import until
 
@@ -168,6 +170,55 @@ def test_what_was_typed_before_does_not_answer(tmp_path: Path) -> None:
         terminal.wait(PROMPT)
         assert terminal.leave() == 0
     assert (tmp_path / "work" / "log.txt").read_text() == "ran\n"
+
+
+FULL = {
+    "HOLDFAST_COMPACTION__RESERVE_TOKENS": "2000",
+    "HOLDFAST_COMPACTION__RESERVE_TOKENS_FLOOR": "0",
+    "HOLDFAST_COMPACTION__KEEP_RECENT_TOKENS": "1000",
+}
+
+
+@pytest.mark.parametrize(
+    ("stage", "environ"),
+    [
+        ("writing notes", {}),
+        ("compacting", {"HOLDFAST_COMPACTION__MEMORY_FLUSH__ENABLED": "false"}),
+        (
+            "naming the conversation",
+            {
+                "HOLDFAST_SESSION__MEMORY_FILE": "true",
+                "HOLDFAST_SESSION__RESET__MODE": "idle",
+                "HOLDFAST_SESSION__RESET__IDLE_MINUTES": "60",
+            },
+        ),
+    ],
+)
+def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dict[str, str], tmp_path: Path) -> None:
+    """Kill -9 while a model is asked for something else: what was typed is in transcript and archive, and goes on."""
+    words = "The harbour code is 7741，记住港口代码。"
+    long = "word and another one, " * 1_500 + "\n\n"
+    model = script(tmp_path, f"{long}One.", f"{long}Two.", {"hang": True})
+    arguments = ("--context-tokens", "26000", "--model", model)
+    with Terminal(tmp_path, *arguments, environ={**FULL, **environ}) as terminal:
+        terminal.say("First.", until="One.")
+        terminal.say("Second.", until="Two.")
+        store = tmp_path / "memory" / "agents" / "main" / "sessions" / "sessions.json"
+        if stage == "naming the conversation":  # an hour later
+            store.write_text(re.sub(r'("(?:lastInteractionAt|updatedAt)": )\d+', r"\g<1>1000", store.read_text()))
+        terminal.type(words)
+        terminal.wait(stage)
+        terminal.kill()
+    assert messages(tmp_path)[-1] == words
+    with Engine.open(tmp_path / "memory", settings=Settings(embedding=Embedding(provider="none"))) as engine:
+        (session,) = {file.stem for file in store.parent.glob("*.jsonl")}
+        assert words in [hit.text for hit in engine.search("harbour code", session=session)]
+    roomy = {"HOLDFAST_SESSION__RESET__MODE": "never"}
+    with Terminal(tmp_path, "--model", "echo", environ=roomy) as terminal:
+        terminal.say("/memory search harbour code", until="7741")
+        terminal.say("And now?", until="I would have sent")
+        assert terminal.leave() == 0
+    assert [text for text in messages(tmp_path) if text in {words, "And now?"}] == [words, "And now?"]
 
 
 def test_leaving(tmp_path: Path) -> None:

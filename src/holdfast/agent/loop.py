@@ -68,11 +68,13 @@ class Agent(Talk):
             self.cancel.clear()  # not at the start: that would lose a Ctrl-C that comes just before it
 
     def _said(self, text: str, *, heartbeat: bool) -> Turn:
-        self.renew()
-        self._system = self.system()
+        before = self.renew()
+        self._record_input(text, heartbeat=heartbeat)  # before anything that asks a model, or takes time
         try:
+            if before is not None:
+                self.end(before)
+            self._system = self.system()
             self.make_room(coming=count_text(text), heartbeat=heartbeat)
-            self._heard(text, heartbeat=heartbeat)
             turn = self._answered()
         finally:
             self._system = None
@@ -85,10 +87,15 @@ class Agent(Talk):
             self.notes.poll()
         return replace(turn, text=_shown(turn.text, heartbeat=heartbeat))
 
-    def _heard(self, text: str, *, heartbeat: bool) -> None:
-        """Write down what was said. When it was is noted with the answer, in one write; heartbeats do not count."""
+    def _record_input(self, text: str, *, heartbeat: bool) -> None:
+        """Write what was said to the transcript and the archive.
+
+        When it was is noted with the answer, in one write; heartbeats do not count.
+        """
         self.keep(Message(role="user", parts=(Text(text=text),)))
         self._spoken = 0 if heartbeat else self.sessions.clock()
+        with self.memory_may_fail():
+            self.engine.ingest(self.history[-1:], session=self.session, agent=self.agent)
 
     def _noted(self, entry: SessionEntry) -> SessionEntry:
         spoken, self._spoken = self._spoken, 0

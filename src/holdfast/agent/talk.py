@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from holdfast.agent import session_file, workspace
 from holdfast.agent.days import local_time
@@ -47,6 +47,9 @@ from holdfast.transcripts.context import Context
 from holdfast.transcripts.records import messages_of
 
 __all__ = ["Talk"]
+
+MIN_MESSAGES: Final = 2
+"""A conversation that is not longer than this is neither flushed nor compacted by itself."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +113,8 @@ class Talk:
         opened = sessions.open(key, engine.settings, cwd=str(root))
         agent = cls(engine=engine, model=model, sessions=sessions, opened=opened, root=root, notes=notes)
         agent.confirm, agent.view = confirm, view or Quiet()
-        agent._begun(opened, opened.before)
+        agent.take_up(opened)
+        agent.end(opened.before)
         return agent
 
     def close(self) -> None:
@@ -204,31 +208,36 @@ class Talk:
 
     # --- what happens to it --------------------------------------------------------
 
-    def renew(self) -> None:
-        """Begin afresh where the day or the patience is over."""
-        if self.sessions.due(self.opened.key, self.settings):
-            before = self.session
-            self._begun(self.sessions.open(self.opened.key, self.settings, cwd=str(self.root)), before)
+    def renew(self) -> str | None:
+        """Begin afresh where the day or the patience is over; return the conversation that is over, for `end`."""
+        if not self.sessions.due(self.opened.key, self.settings):
+            return None
+        before = self.session
+        self.take_up(self.sessions.open(self.opened.key, self.settings, cwd=str(self.root)))
+        return before
 
     def reset(self) -> Opened:
         """Put the conversation away and begin another; what was learned in it is kept."""
         before = self.session
         opened = self.sessions.reset(self.opened.key, cwd=str(self.root))
-        self._begun(opened, before)
+        self.take_up(opened)
+        self.end(before)
         return opened
 
-    def _begun(self, opened: Opened, before: str | None) -> None:
+    def end(self, before: str | None) -> None:
+        """Learn from the conversation before this one, if there was one, and leave a note of it; this takes time."""
         if before is not None:
             with self.memory_may_fail():
                 self.engine.learn(session=before, agent=self.agent)
-        self.take_up(opened)
-        if opened.why in {"daily", "idle"}:
-            self.view.notice(f"A new conversation begins ({opened.why} reset). The old one is in {opened.archived}.")
-        self.leave_note(opened)
+        if self.opened.why in {"daily", "idle"}:
+            self.view.notice(
+                f"A new conversation begins ({self.opened.why} reset). The old one is in {self.opened.archived}."
+            )
+        self._leave_note()
 
-    def leave_note(self, opened: Opened) -> None:
+    def _leave_note(self) -> None:
         """Write down the last words of the conversation before this one, where the user wants that."""
-        ended = Ended.of(opened, time=self.sessions.clock()) if self.settings.session.memory_file else None
+        ended = Ended.of(self.opened, time=self.sessions.clock()) if self.settings.session.memory_file else None
         if ended is None:
             return
         bounds, mask = workspace.bounds_of(self.root, self.settings), self.settings.archive.redaction
@@ -279,11 +288,14 @@ class Talk:
     # --- room ----------------------------------------------------------------------
 
     def make_room(self, *, coming: int, heartbeat: bool = False) -> None:
-        """Flush and compact, where the conversation has outgrown its window or is about to."""
-        if len(self.history) <= 1:
+        """Flush and compact, where the conversation has outgrown its window.
+
+        `coming` is what was added to it since the last request.
+        """
+        if len(self.history) <= MIN_MESSAGES:
             return
         with self.memory_may_fail():
-            self._make_room(self._used(), coming=coming, heartbeat=heartbeat)
+            self._make_room(self._used() - coming, coming=coming, heartbeat=heartbeat)
 
     def _make_room(self, used: int, *, coming: int, heartbeat: bool) -> None:
         self._flush_if_due(used, coming=coming, heartbeat=heartbeat)
