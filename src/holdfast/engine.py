@@ -15,9 +15,10 @@ from threading import Event
 from typing import Any, Final, Self
 
 from holdfast import formats
-from holdfast.asking import TURN, Asking, scope_of
+from holdfast import settings as configuration
+from holdfast.asking import TURN, Asking
 from holdfast.compaction.summarise import Progress
-from holdfast.compactor import Compaction, Compactor, window
+from holdfast.compactor import Compaction, Compactor
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
@@ -31,6 +32,7 @@ from holdfast.memory.extract import Extraction
 from holdfast.memory.memory import Memory
 from holdfast.memory.request import request_of
 from holdfast.models.base import Model
+from holdfast.models.naming import as_model
 from holdfast.recalling import Recalling
 from holdfast.report import ContextReport
 from holdfast.settings import Settings
@@ -77,12 +79,33 @@ class Engine(Asking):
         path: Path | str | None = None,
         *,
         settings: Settings | None = None,
-        model: Model | None = None,
+        model: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         hooks: Hooks | None = None,
         background: bool = True,
     ) -> Self:
-        """Open the memory in a folder, made where it does not exist yet."""
-        return cls(Memory.open(path, settings=settings), model=model, hooks=hooks, background=background)
+        """Open the memory in a folder, made where it does not exist yet.
+
+        Args:
+            path: The folder; unset, `archive.path` of the settings, `$HOLDFAST_HOME`, or the platform's data folder.
+            settings: Used exactly as given; unset, read as the commands do, from files and `HOLDFAST_*` variables.
+            model: Writes summaries and reads facts: a name (`anthropic/NAME`, `ollama/NAME`, `scripted:FILE`), a
+                `Model`, or a function that takes messages (dicts with `role` and `content`) and returns text. Unset,
+                `compaction.model` and `knowledge.model` of the settings; without these both is done by rule.
+            hooks: What to call when something happens.
+            background: Whether a thread does the work that waits.
+
+        Raises:
+            SettingsError: A setting or the name of the model is wrong.
+            StorageError: The memory cannot be opened.
+        """
+        known = configuration.load(files=configuration.default_files()).settings if settings is None else settings
+        writer, reader = (
+            None if given is None else as_model(given, settings=known)
+            for given in (model or known.compaction.model, None if model else known.knowledge.model)
+        )
+        engine = cls(Memory.open(path, settings=known), model=writer, hooks=hooks, background=background)
+        engine.reader = reader
+        return engine
 
     def close(self) -> None:
         """Let go of the memory. Work that is left waits for the next time."""
@@ -132,10 +155,20 @@ class Engine(Asking):
     # --- the path of a turn ------------------------------------------------------
 
     def ingest(
-        self, messages: Sequence[Incoming], *, session: str, format: str | None = None, **whose: str
+        self,
+        messages: Sequence[Incoming],
+        *,
+        session: str,
+        format: str | None = None,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
     ) -> list[int]:
         """Archive messages, such as a reply; durable and findable when this returns."""
-        numbers = self.memory.ingest(formats.read(messages, format=format), scope=scope_of(session, whose))
+        numbers = self.memory.ingest(
+            formats.read(messages, format=format),
+            scope=Scope(tenant=tenant, project=project, agent=agent, session=session),
+        )
         self._nudge()
         return numbers
 
@@ -145,12 +178,15 @@ class Engine(Asking):
         *,
         session: str,
         limit: int | None = None,
+        reserve: int | None = None,
         model: str | None = None,
         provider: str | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         overhead: int = 0,
         facts: Sequence[FactRow] = (),
-        **whose: str,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
     ) -> Window:
         """Make the window for the next request of a session out of its whole history.
 
@@ -158,23 +194,29 @@ class Engine(Asking):
             messages: The conversation so far, canonical or in any provider's form, the system prompt included.
             session: Which session it is.
             limit: What the model can hold; the settings' or the model's window unless given.
+            reserve: Tokens kept for the reply; by the settings, and at most a quarter of the window, unless given.
             model: The model that will be asked.
             provider: Whose rules the window must keep; that of the messages unless given.
             tools: The definitions of tools that go into the request beside the messages, to be counted.
             overhead: Tokens of whatever else does.
             facts: Facts from elsewhere that may be recalled beside the session's own.
-            whose: `tenant`, `project` and `agent`, where memory is shared by several.
+            tenant: Whose memory it is, where several share one; with `project` and `agent`.
+            project: See `tenant`.
+            agent: See `tenant`.
 
         Raises:
             WindowTooSmallError: What must stay in the window does not fit into it.
             InvalidWindowError: The window breaks a rule of the provider that no repair could mend.
+            InputError: `limit` or `reserve` is out of range.
         """
         turn = Turn()
-        talk = Conversation(scope_of(session, whose))  # of which nothing is known, where memory cannot say
+        talk = Conversation(
+            Scope(tenant=tenant, project=project, agent=agent, session=session)
+        )  # of which nothing is known, where memory cannot say
         with turn.guard("session"):
             talk = self._conversation(talk.scope)
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
-        limits = self._limits(limit, model=model, overhead=beside)
+        limits = self._limits(limit, reserve, model=model, overhead=beside)
         now = self.memory.clock()
         with turn.guard("archive"):
             talk.take(messages, memory=self.memory, count=self._count)
@@ -268,12 +310,15 @@ class Engine(Asking):
         *,
         session: str,
         limit: int | None = None,
+        reserve: int | None = None,
         instructions: str | None = None,
         force: bool = True,
         dry_run: bool = False,
         cancel: Event | None = None,
         on_progress: Callable[[Progress], None] | None = None,
-        **whose: str,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
     ) -> Compaction:
         """Let a summary stand for a session's older history. Nothing is lost: the archive has every word of it.
 
@@ -281,25 +326,30 @@ class Engine(Asking):
             messages: The conversation so far; that of the last request unless given.
             session: Which session it is.
             limit: What the model can hold; the settings' or the model's window unless given.
+            reserve: Tokens kept for the reply; by the settings, and at most a quarter of the window, unless given.
             instructions: What the summary should look out for.
             force: Compact though the conversation fits, because somebody asked for it.
             dry_run: Only say what would be done.
             cancel: When set, by any thread, it is called off, and nothing has changed.
             on_progress: Told about every step.
-            whose: `tenant`, `project` and `agent`, where memory is shared by several.
+            tenant: Whose memory it is, where several share one; with `project` and `agent`.
+            project: See `tenant`.
+            agent: See `tenant`.
 
         Raises:
             CompactionError: There is nothing to compact, or nothing shorter could be made.
             ModelCancelledError: It was called off.
+            InputError: `limit` or `reserve` is out of range.
         """
-        talk = self._conversation(scope_of(session, whose))
+        limits = self._limits(limit, reserve)
+        talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         if messages is not None:
             talk.take(messages, memory=self.memory, count=self._count)
         talk.learn_edits(self.memory)
         work = Compactor(
             talk=talk,
             memory=self.memory,
-            limits=self._limits(limit),
+            limits=limits,
             model=self.model,
             hooks=self.hooks,
             done=talk.told,
@@ -314,49 +364,69 @@ class Engine(Asking):
         return done
 
     def size(
-        self, messages: Sequence[Incoming] | None = None, *, session: str, limit: int | None = None, **whose: str
+        self,
+        messages: Sequence[Incoming] | None = None,
+        *,
+        session: str,
+        limit: int | None = None,
+        reserve: int | None = None,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
     ) -> int:
-        """What a session takes since its last compaction, whatever was trimmed meanwhile."""
-        talk = self._conversation(scope_of(session, whose))
+        """What the next request of a session takes before anything new is cut from it: what is trimmed is left out."""
+        limits = self._limits(limit, reserve)
+        talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         if messages is not None:
             talk.take(messages, memory=self.memory, count=self._count)
         talk.learn_edits(self.memory)
-        return tokens(window(talk, limit=self._limits(limit).safe_limit))
+        return tokens(talk.replay(limit=limits.safe_limit)[0])
 
-    def edits(self, *, session: str, **whose: str) -> tuple[Edit, ...]:
+    def edits(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> tuple[Edit, ...]:
         """Every change that was recorded for a session's windows, oldest first."""
-        talk = self._conversation(scope_of(session, whose))
+        talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         talk.learn_edits(self.memory)
         return tuple(talk.edits)
 
-    def learn(self, *, session: str, **whose: str) -> int:
+    def learn(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> int:
         """Put the facts of a whole session in the queue, as when it ends; how many messages will be read."""
-        scope = scope_of(session, whose)
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
         ids = [row.id for row in self.memory.store.fetch(Select(kind="message", scope=scope))]
         self.memory.store.add(jobs(ids, scope=scope, time=self.memory.clock()))
         self._nudge()
         return len(ids)
 
-    @property
-    def _model_window(self) -> int | None:
-        return self.settings.agent.context_tokens or (self.model.context_tokens if self.model else None)
-
-    def _limits(self, limit: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
-        window_size = limit or (None if model else self._model_window)
-        return budget(self.settings, window=window_size, model=model, overhead=overhead)
+    def _limits(self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
+        return budget(
+            self.settings,
+            window=limit,
+            model=model,
+            model_window=self.model.context_tokens if self.model and model is None else None,
+            overhead=overhead,
+            reserve=reserve,
+        )
 
     # --- what stays ----------------------------------------------------------------
 
-    def pin(self, ids: Sequence[int], *, session: str, pinned: bool = True, **whose: str) -> int:
+    def pin(
+        self,
+        ids: Sequence[int],
+        *,
+        session: str,
+        pinned: bool = True,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
+    ) -> int:
         """Keep messages in every window of a session from here on (or no longer); those that had left come back."""
-        scope = scope_of(session, whose)
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
         known = self.memory.pin(ids, scope=scope, pinned=pinned)
         self._edit(scope, Pinned(on=pinned), self._conversation(scope).paired(ids), reason="asked for")
         return known
 
-    def undo_trim(self, *, session: str, **whose: str) -> int:
+    def undo_trim(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> int:
         """Bring back what the last cut took out of a session's window, as far as it fits; how many messages."""
-        scope = scope_of(session, whose)
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
         talk = self._conversation(scope)
         talk.learn_edits(self.memory)
         ids = talk.last_cut()
@@ -369,10 +439,18 @@ class Engine(Asking):
         talk.learn_edits(self.memory)
         talk.record([edit] if ids else (), memory=self.memory, time=self.memory.clock())
 
-    def forget(self, *, session: str, ids: Sequence[int] | None = None, **whose: str) -> int:
+    def forget(
+        self,
+        *,
+        session: str,
+        ids: Sequence[int] | None = None,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
+    ) -> int:
         """Forget messages for good, with what was made of them; with none named, the whole session."""
-        self._conversations.pop(scope_of(session, whose), None)
-        return super().forget(session=session, ids=ids, **whose)
+        self._conversations.pop(Scope(tenant=tenant, project=project, agent=agent, session=session), None)
+        return super().forget(session=session, ids=ids, tenant=tenant, project=project, agent=agent)
 
 
 def _counter(settings: Settings) -> TokenCounter:

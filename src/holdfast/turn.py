@@ -70,6 +70,8 @@ class Turn:
             turn=talk.turn,
             total_tokens=total,
             raw_max_tokens=limits.window,
+            limit_source=limits.source,
+            reserved_tokens=limits.reserve,
             percentage=round(100 * total / limits.window, 1),
             categories=categories(items, budget=limits),
             changes=tuple(change(edit) for edit in new),
