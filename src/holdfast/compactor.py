@@ -99,6 +99,7 @@ class Compactor:
             budget=self.limits,
             previous_summary=summary,
             force=force,
+            sent=tokens(self.talk.replay(limit=self.limits.safe_limit)[0]),
             count=self.count,
         )
 
