@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from threading import RLock
 from typing import Any, Final
 
 from holdfast import formats
 from holdfast.context import edits as editing
+from holdfast.context.budget import Budget
 from holdfast.context.edits import Compacted, Edit, Forgotten, Item, ItemKind, Pruned, Recalled
 from holdfast.context.settled import Settled
 from holdfast.errors import HoldfastError
@@ -56,6 +58,11 @@ class Conversation:
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
         told: What of a summary is told already, where a compaction did not come to its end.
+        lock: Held by whoever changes any of this.
+        limits: The limits of the last request.
+        notes: What a compaction in the background has to report with the next request.
+        compact_from: How long the history must be before a compaction is tried again after one that failed.
+        reported: How many of the edits earlier reports tell of; None before the first request.
     """
 
     scope: Scope
@@ -69,6 +76,11 @@ class Conversation:
     turn: int = 0
     last_time: int | None = None
     told: dict[str, str] = field(default_factory=dict)
+    lock: RLock = field(default_factory=RLock, repr=False)
+    limits: Budget | None = None
+    notes: list[str] = field(default_factory=list)
+    compact_from: int = 0
+    reported: int | None = None
     _given_system: list[Incoming] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _digests: list[str] = field(default_factory=list)

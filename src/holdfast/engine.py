@@ -25,9 +25,9 @@ from holdfast.context.edits import messages as said
 from holdfast.context.finish import finish
 from holdfast.context.plan import decide
 from holdfast.conversation import Conversation, Incoming
-from holdfast.errors import ModelError
+from holdfast.errors import HoldfastError, ModelCancelledError, ModelError
 from holdfast.events import Hooks
-from holdfast.learner import jobs, learn
+from holdfast.learner import learn, queue
 from holdfast.memory.extract import Extraction
 from holdfast.memory.memory import Memory
 from holdfast.memory.request import request_of
@@ -37,7 +37,7 @@ from holdfast.recalling import Recalling
 from holdfast.report import ContextReport
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Record, Scope, Select
-from holdfast.tokens import TokenCounter, count_json, counter
+from holdfast.tokens import TokenCounter, count_json, count_message, counter
 from holdfast.turn import Turn
 from holdfast.window import Window
 from holdfast.worker import Worker, alone
@@ -45,6 +45,8 @@ from holdfast.worker import Worker, alone
 __all__ = ["Engine", "Window"]
 
 _SESSIONS: Final = 64
+_RETRY_AFTER: Final = 8
+"""Messages after which a compaction that failed is tried again without being asked for."""
 _EMBED_STEP: Final = 64
 """Passages that are embedded in the background at a time."""
 
@@ -68,6 +70,8 @@ class Engine(Asking):
         self.hooks = hooks or Hooks()
         self._count = _counter(memory.settings)
         self._conversations: dict[Scope, Conversation] = {}
+        self.auto = memory.settings.compaction.auto
+        self._due: dict[Scope, tuple[Conversation, Budget]] = {}
         self._closing = Event()
         self._worker = Worker(self._work_alone) if background else None
         if self._worker is not None:
@@ -123,8 +127,11 @@ class Engine(Asking):
     # --- work that waits ---------------------------------------------------------
 
     def work(self) -> int:
-        """Do all work that waits, here and now; how many passages were embedded and jobs done is returned."""
-        done = self.memory.embed()
+        """Do all work that waits, here and now; how many compactions, passages and jobs were done is returned."""
+        done = 0
+        while not self._closing.is_set() and self._compact_next():
+            done += 1
+        done += self.memory.embed()
         while (
             not self._closing.is_set()
             and learn(self.memory, self.reader or self.model, cancel=self._closing) is not None
@@ -133,7 +140,9 @@ class Engine(Asking):
         return done
 
     def _work_alone(self) -> bool:
-        """One step in the background, unless another process is at it."""
+        """One step in the background: a compaction of this engine, or what waits in the store for one process."""
+        if self._compact_next():
+            return True
         with alone(self.memory.store.path.with_suffix(".worker")) as mine:
             return mine and self._work_step()
 
@@ -164,11 +173,18 @@ class Engine(Asking):
         project: str = "",
         agent: str = "main",
     ) -> list[int]:
-        """Archive messages, such as a reply; durable and findable when this returns."""
-        numbers = self.memory.ingest(
-            formats.read(messages, format=format),
-            scope=Scope(tenant=tenant, project=project, agent=agent, session=session),
-        )
+        """Archive messages, such as a reply; durable and findable when this returns.
+
+        Near the limit of the last request the session is compacted after that, as `compaction.auto` says.
+        """
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
+        read = formats.read(messages, format=format)
+        numbers = self.memory.ingest(read, scope=scope)
+        talk = self._conversations.get(scope)
+        if talk is not None and talk.limits is not None:
+            with talk.lock:
+                coming = sum(count_message(message, count=self._count) for message in read)
+                self._compact_if_due(talk, talk.limits, coming=coming)
         self._nudge()
         return numbers
 
@@ -217,30 +233,37 @@ class Engine(Asking):
             talk = self._conversation(talk.scope)
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
         limits = self._limits(limit, reserve, model=model, overhead=beside)
-        now = self.memory.clock()
-        with turn.guard("archive"):
-            talk.take(messages, memory=self.memory, count=self._count)
-            talk.learn_edits(self.memory)
-        self._nudge()
-        provider = provider or talk.provider
-        if turn.warnings:
-            items: tuple[Item, ...] = talk.unmanaged(messages, count=self._count)
-            new: tuple[Edit, ...] = ()
-            finished = finish(said(items), provider)
-        else:
-            items, new = self._manage(talk, limits, turn, now, facts)
-            with turn.step("verify"):
-                finished = talk.settled.finish(items, provider)
-        if self._worker is not None and self._worker.trouble:
-            turn.warnings.append(f"background: {self._worker.trouble}")
-        report = turn.report(talk, limits, items=items, new=new, finished=finished)
-        report = self._remembered(talk, report, now)
-        return Window(items=items, provider=provider, finished=finished, report=report)
+        with talk.lock:
+            now = self.memory.clock()
+            with turn.guard("archive"):
+                talk.take(messages, memory=self.memory, count=self._count)
+                talk.learn_edits(self.memory)
+            talk.reported = len(talk.edits) if talk.reported is None else talk.reported
+            self._nudge()
+            provider = provider or talk.provider
+            if turn.warnings:
+                items: tuple[Item, ...] = talk.unmanaged(messages, count=self._count)
+                new: tuple[Edit, ...] = ()
+                finished = finish(said(items), provider)
+            else:
+                items, new = self._manage(talk, limits, turn, now, facts)
+                with turn.step("verify"):
+                    finished = talk.settled.finish(items, provider)
+            if self._worker is not None and self._worker.trouble:
+                turn.warnings.append(f"background: {self._worker.trouble}")
+            turn.warnings += talk.notes
+            talk.notes.clear()
+            report = turn.report(talk, limits, items=items, new=new, finished=finished)
+            report = self._remembered(talk, report, now)
+            return Window(items=items, provider=provider, finished=finished, report=report)
 
     def _manage(
         self, talk: Conversation, limits: Budget, turn: Turn, now: int, facts: Sequence[FactRow]
     ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
         """Prune, trim, recall and place; every new edit is recorded before the window is sent."""
+        talk.limits = limits
+        with turn.step("compact"):
+            self._compact_if_due(talk, limits)
         query = talk.question(most=self.settings.recall.query_messages)
         idle = None if talk.last_time is None else timedelta(milliseconds=now - talk.last_time)
         with turn.step("plan"):
@@ -346,7 +369,62 @@ class Engine(Asking):
         if messages is not None:
             talk.take(messages, memory=self.memory, count=self._count)
         talk.learn_edits(self.memory)
-        work = Compactor(
+        work = self._compactor(talk, limits)
+        if dry_run:
+            plan = work.plan(force=force)
+            return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
+        done = work.run(force=force, instructions=instructions, cancel=cancel, on_progress=on_progress)
+        talk.told.clear()
+        self._nudge()
+        return done
+
+    def _compact_if_due(self, talk: Conversation, limits: Budget, *, coming: int = 0) -> None:
+        """Compact a session near its limit, here or in the background.
+
+        What counts is the window as it is sent: one that trimming keeps small needs no summary.
+        """
+        auto = self.auto or ("background" if self.model else "off")
+        if auto == "off" or not self.settings.compaction.enabled or len(talk.history) < talk.compact_from:
+            return
+        used = tokens(talk.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
+        if not 0 < limits.flush_at <= used:
+            return
+        if auto == "inline":
+            self._compact_alone(talk, limits)
+        else:
+            self._due[talk.scope] = (talk, limits)
+            self._nudge()
+
+    def _compact_next(self) -> bool:
+        """Do a compaction that waits; whether there was one."""
+        try:
+            _, (talk, limits) = self._due.popitem()
+        except KeyError:
+            return False
+        self._compact_alone(talk, limits)
+        return True
+
+    def _compact_alone(self, talk: Conversation, limits: Budget) -> None:
+        """Compact a session without a caller to raise to: what goes wrong is in the next report."""
+        work = self._compactor(talk, limits)
+        with talk.lock:
+            talk.compact_from = len(talk.history) + _RETRY_AFTER
+            if work.plan(force=True).outcome == "nothing":
+                return
+        try:
+            done = work.run(force=True, cancel=self._closing)
+        except ModelCancelledError:  # the engine closes
+            return
+        except HoldfastError as error:
+            talk.notes.append(f"compaction: {error}")
+            return
+        talk.notes += (f"compaction: {warning}" for warning in done.warnings)
+        talk.told.clear()
+        talk.compact_from = 0
+        self._nudge()
+
+    def _compactor(self, talk: Conversation, limits: Budget) -> Compactor:
+        return Compactor(
             talk=talk,
             memory=self.memory,
             limits=limits,
@@ -355,13 +433,6 @@ class Engine(Asking):
             done=talk.told,
             count=self._count,
         )
-        if dry_run:
-            plan = work.plan(force=force)
-            return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
-        done = work.run(force=force, instructions=instructions, cancel=cancel, on_progress=on_progress)
-        talk.told.clear()
-        self._nudge()
-        return done
 
     def size(
         self,
@@ -389,12 +460,15 @@ class Engine(Asking):
         return tuple(talk.edits)
 
     def learn(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> int:
-        """Put the facts of a whole session in the queue, as when it ends; how many messages will be read."""
+        """Queue a session for the reading of facts, as when it ends; how many messages will be read.
+
+        What was queued before for the same model is not queued again.
+        """
+        reader = self.reader or self.model
         scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
-        ids = [row.id for row in self.memory.store.fetch(Select(kind="message", scope=scope))]
-        self.memory.store.add(jobs(ids, scope=scope, time=self.memory.clock()))
+        count = queue(self.memory, scope=scope, reader=reader.name if reader else "rules")
         self._nudge()
-        return len(ids)
+        return count
 
     def _limits(self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
         return budget(

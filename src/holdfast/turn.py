@@ -63,6 +63,8 @@ class Turn:
     ) -> ContextReport:
         """What there is to say about the window that was made. It is the session's next turn."""
         talk.turn += 1
+        new = (*(edit for edit in talk.edits[talk.reported or 0 :] if edit.kind == "compacted"), *new)
+        talk.reported = len(talk.edits)
         total = tokens(items) + limits.overhead
         sent = zip(messages(items), (item.total for item in items), strict=True)
         return ContextReport(

@@ -119,7 +119,15 @@ class QualityGuard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Compaction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When and how older history becomes a summary."""
 
-    enabled: Annotated[bool, setting("Compact by itself near the limit; `/compact` works either way.")] = True
+    enabled: Annotated[bool, setting("Compact near the limit without being asked; `/compact` works either way.")] = True
+    auto: Annotated[
+        Literal["off", "inline", "background"] | None,
+        setting(
+            "How an engine outside `holdfast chat` compacts and learns near the limit: in the call (`inline`) or in "
+            "its thread (`background`); unset, `background` where it has a model, else `off`.",
+            openclaw=None,
+        ),
+    ] = None
     mode: Annotated[
         Literal["default", "safeguard"],
         setting("`safeguard` summarises very long histories in adaptive chunks and merges the parts."),
