@@ -12,7 +12,7 @@ import pytest
 from holdfast.compaction.cut import CompactionPlan
 from holdfast.context.verify import check
 from holdfast.engine import Engine
-from holdfast.errors import CompactionError, ModelBusyError, ModelCancelledError
+from holdfast.errors import CompactionError, ModelBusyError, ModelCancelledError, WindowTooSmallError
 from holdfast.events import Compacted, Compacting, Hooks, tell
 from holdfast.messages import Message
 from holdfast.models.retry import Retrying
@@ -261,13 +261,69 @@ class TestLearning:
 
 
 class TestSize:
-    def test_what_was_trimmed_still_counts(self, tmp_path: Path) -> None:
-        """The size of a session is all of it since the last compaction, whatever the window holds."""
+    def test_it_is_what_is_sent(self, tmp_path: Path) -> None:
+        """What was trimmed no longer counts, what is new does, and a compaction makes it smaller."""
         with opened(tmp_path) as engine:
             talk = session(80)
-            shown = engine.assemble(talk, session="s", limit=LIMIT)
-            whole = engine.size(session="s", limit=LIMIT)
-            assert whole > LIMIT > shown.tokens
+            sent = engine.assemble(talk, session="s", limit=LIMIT)
+            assert any(change.kind == "trimmed" for change in sent.report.changes)
+            assert engine.size(session="s", limit=LIMIT) == sent.tokens
+            grown = engine.size([*talk, user("more words " * 300)], session="s", limit=LIMIT)
+            assert grown > sent.tokens + 1_000
             engine.compact(session="s", limit=LIMIT)
-            assert engine.size(session="s", limit=LIMIT) < whole // 2
+            assert engine.size(session="s", limit=LIMIT) < grown
             assert [edit.kind for edit in engine.edits(session="s")][-1] == "compacted"
+
+
+def requirements(language: str) -> str:
+    """A request of 120 numbered requirements, far longer than what a summary quotes of one."""
+    if language == "Chinese":
+        return "请实现以下要求:\n" + "\n".join(
+            f"要求 {n}:模块{n}必须返回代码 R{n:03d},不得修改测试。" for n in range(120)
+        )
+    return "Implement these:\n" + "\n".join(
+        f"Requirement {n}: module {n} must return code R{n:03d} and leave the tests alone." for n in range(120)
+    )
+
+
+class TestRunningTurn:
+    @pytest.mark.parametrize("language", ["English", "Chinese"])
+    def test_the_request_is_whole_through_compactions_in_its_tool_loop(self, tmp_path: Path, language: str) -> None:
+        """Growing call by call, every window holds all 120 requirements, however often it was compacted."""
+        asked = requirements(language)
+        talk = [*session(6), user(asked)]
+        compactions = 0
+        with opened(tmp_path) as engine:
+            for step in range(40):
+                talk += [
+                    reply(f"Module {step}.", call(f"k{step}", command=f"cat src/m{step}.py")),
+                    results(answer(f"k{step}", f"line of module {step}\n" * 150)),
+                ]
+                sent = engine.assemble(talk, session="s", limit=32_000)
+                if engine.size(session="s", limit=32_000) > 17_000:
+                    engine.compact(session="s", limit=32_000)
+                    compactions += 1
+                    sent = engine.assemble(talk, session="s", limit=32_000)
+                window = [message.text for message in sent.messages]
+                assert sum(asked in text for text in window) == 1
+                assert check(sent.render("anthropic"), "anthropic") == []
+        assert compactions >= 3
+
+    def test_a_request_is_summarised_with_its_turn_when_that_is_over(self, tmp_path: Path) -> None:
+        """Once it is answered it is history like any other."""
+        asked = requirements("English")
+        talk = [*session(2), user(asked), reply("All done. " + "module " * 3_000), *session(12)[3:]]
+        with opened(tmp_path) as engine:
+            engine.compact(talk, session="s", limit=LIMIT)
+            sent = engine.assemble(talk, session="s", limit=LIMIT)
+        assert all(asked not in message.text for message in sent.messages)
+
+    def test_a_request_that_cannot_fit_is_a_typed_error(self, tmp_path: Path) -> None:
+        """Nothing is cut from it in silence."""
+        talk = [*session(6), user(requirements("English") * 8)]
+        for step in range(4):
+            talk += [reply("Looking.", call(f"k{step}")), results(answer(f"k{step}", "line\n" * 100))]
+        with opened(tmp_path) as engine:
+            engine.compact(talk, session="s", limit=16_000)
+            with pytest.raises(WindowTooSmallError):
+                engine.assemble(talk, session="s", limit=16_000)

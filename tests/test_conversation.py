@@ -76,7 +76,7 @@ class TestTwoProcesses:
                 return "## Goal\nRefactor.\n\n## Key facts\nThe port is 6543.\n"
 
             engine.model = Scripted(slow)
-            with pytest.raises(CompactionError, match="another process"):
+            with pytest.raises(CompactionError, match="compacted meanwhile"):
                 engine.compact(said, session="s", limit=LIMIT)
             assert [edit.kind for edit in engine.edits(session="s")].count("compacted") == 1
 
@@ -143,7 +143,7 @@ def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> 
     for turn in range(50):
         said.append(user(f"question {turn} about"))
         with opened(tmp_path) as engine:
-            window = engine.assemble(said, session="s", limit=8_000, overhead=3_300)
+            window = engine.assemble(said, session="s", limit=8_000, reserve=4_000, overhead=3_300)
         cuts += [change.kind for change in window.report.changes].count("trimmed")
         said.append(reply(f"answer {turn} of text"))
     assert 0 < cuts < 5

@@ -22,7 +22,7 @@ from holdfast.store.base import MessageRow, Scope, Select
 from waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
-LIMIT = 16_000
+LIMIT = 8_000
 THREADS = 6
 
 

@@ -101,6 +101,7 @@ class Compactor:
             budget=self.limits,
             previous_summary=summary,
             force=force,
+            sent=tokens(self.talk.replay(limit=self.limits.safe_limit)[0]),
             count=self.count,
         )
 
@@ -114,11 +115,15 @@ class Compactor:
     ) -> Compaction:
         """Compact. History is as it was until the edit is recorded, which is the last thing to be done.
 
+        The session is locked only to plan and to record, so that requests go on while the summary is made.
+
         Raises:
-            CompactionError: There is nothing to compact, nothing shorter could be made, or another process was faster.
+            CompactionError: There is nothing to compact, nothing shorter could be made, or the session has been
+                compacted or changed meanwhile.
             ModelCancelledError: It was called off.
         """
-        plan, known = self.plan(force=force), len(self.talk.edits)
+        with self.talk.lock:
+            plan, known = self.plan(force=force), len(self.talk.edits)
         if plan.outcome != "ready":
             raise CompactionError(plan.reason)
         session, gone = self.talk.scope.session, len(plan.summarised)
@@ -172,11 +177,13 @@ class Compactor:
     def _cost(self, told: str) -> int:
         return count_message(Message(role="user", parts=(Text(text=told),)), count=self.count)
 
-    def _check_alone(self, known: int) -> None:
-        """A summary told while another process recorded one would hide what only that one tells of."""
+    def _check_current(self, plan: CompactionPlan, known: int) -> None:
+        """Refuse a summary of what is no longer the session's history, or that would hide one made meanwhile."""
         self.talk.learn_edits(self.memory)
         if any(edit.kind == "compacted" for edit in self.talk.edits[known:]):
-            raise CompactionError("another process has compacted this conversation meanwhile: go on with its summary")
+            raise CompactionError("this conversation has been compacted meanwhile: go on with that summary")
+        if not {item.id for item in self.talk.history}.issuperset(plan.ids):
+            raise CompactionError("the conversation has changed meanwhile: compact it as it is now")
 
     def _record(self, plan: CompactionPlan, summary: Summary, instructions: str | None, *, known: int) -> int:
         """Record the edit, with the work that follows from it, and say what the conversation takes now."""
@@ -188,7 +195,7 @@ class Compactor:
         work = jobs(plan.ids, scope=self.talk.scope, time=now) if self.memory.settings.knowledge.extraction else []
         with self.talk.lock:
             while True:
-                self._check_alone(known)
+                self._check_current(plan, known)
                 with suppress(ConflictError):  # another process has recorded an edit since the check
                     self.talk.record([edit], memory=self.memory, time=now, beside=work)
                     return tokens(window(self.talk, limit=self.limits.safe_limit))

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from holdfast import formats
 from holdfast.context import edits as editing
+from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
 from holdfast.context.settled import Settled
 from holdfast.memory import archive
@@ -58,6 +59,10 @@ class Conversation:
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
         told: What of a summary is told already, where a compaction did not come to its end.
+        limits: The limits of the last request.
+        notes: What a compaction in the background has to report with the next request.
+        compact_from: How long the history must be before a compaction is tried again after one that failed.
+        reported: How many of the edits earlier reports tell of; None before the first request.
     """
 
     scope: Scope
@@ -72,6 +77,10 @@ class Conversation:
     turn: int = 0
     last_time: int | None = None
     told: dict[str, str] = field(default_factory=dict)
+    limits: Budget | None = None
+    notes: list[str] = field(default_factory=list)
+    compact_from: int = 0
+    reported: int | None = None
     _given_system: list[Incoming] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _keys: list[Key] = field(default_factory=list)
@@ -106,11 +115,16 @@ class Conversation:
         self._log = []
         self.history += _items(fresh, numbers, count)
 
-    def append(self, messages: Sequence[Incoming], *, memory: Memory, format: str | None = None) -> list[int]:
-        """Archive messages that come after what the session has, such as a reply, and return their numbers.
+    def append(
+        self, messages: Sequence[Incoming], *, memory: Memory, format: str | None = None
+    ) -> tuple[list[int], list[Message]]:
+        """Archive messages that come after what the session has, such as a reply.
 
         Messages that the session ends with already are not archived again. A user may say the same words twice:
         a single user message is always new, unless it has an id or a timestamp.
+
+        Returns:
+            The numbers of the messages, and the messages as they were read.
         """
         read = formats.read([_copy(message) for message in messages], format=format)
         own = [message for message in map(strip_message, read) if message is not None]
@@ -125,7 +139,7 @@ class Conversation:
         before = log[: len(log) - repeated]
         numbers, keys = self._archive(own, memory, before=before)
         self._log = max([*before, *keys], log, key=len)
-        return numbers
+        return numbers, own
 
     def _stored_keys(self, memory: Memory, *, limit: int) -> list[Key]:
         rows = memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))

@@ -16,27 +16,29 @@ from threading import Event, Lock
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
-from holdfast.asking import TURN, Asking, scope_of
+from holdfast import settings as configuration
+from holdfast.asking import TURN, Asking
 from holdfast.compaction.summarise import Progress
-from holdfast.compactor import Compaction, Compactor, window
+from holdfast.compactor import Compaction, Compactor
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
 from holdfast.context.finish import finish
 from holdfast.context.plan import decide
 from holdfast.conversation import Conversation, Incoming
-from holdfast.errors import ConflictError, ModelError
+from holdfast.errors import ConflictError, HoldfastError, ModelCancelledError, ModelError
 from holdfast.events import Hooks
-from holdfast.learner import jobs, learn
+from holdfast.learner import learn, queue
 from holdfast.memory.extract import Extraction
 from holdfast.memory.memory import Memory
 from holdfast.memory.request import request_of
 from holdfast.models.base import Model
+from holdfast.models.naming import as_model
 from holdfast.recalling import Recalling
 from holdfast.report import ContextReport
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Record, Scope, Select
-from holdfast.tokens import TokenCounter, count_json, counter
+from holdfast.tokens import TokenCounter, count_json, count_message, counter
 from holdfast.turn import Turn
 from holdfast.window import Window
 from holdfast.worker import Worker, alone
@@ -47,6 +49,8 @@ MAX_SESSIONS: Final = 64
 """Sessions whose state is kept between two requests."""
 MAX_TRIES: Final = 8
 """How often a window is planned again because another process has recorded an edit meanwhile."""
+_RETRY_AFTER: Final = 8
+"""Messages after which a compaction that failed is tried again without being asked for."""
 _EMBED_STEP: Final = 64
 """Passages that are embedded in the background at a time."""
 
@@ -72,6 +76,8 @@ class Engine(Asking):
         self._conversations: WeakValueDictionary[Scope, Conversation] = WeakValueDictionary()
         self._recent: dict[Scope, Conversation] = {}
         self._lock = Lock()
+        self.auto = memory.settings.compaction.auto
+        self._due: dict[Scope, tuple[Conversation, Budget]] = {}
         self._closing = Event()
         self._worker = Worker(self._work_alone) if background else None
         if self._worker is not None:
@@ -83,18 +89,36 @@ class Engine(Asking):
         path: Path | str | None = None,
         *,
         settings: Settings | None = None,
-        model: Model | None = None,
+        model: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         hooks: Hooks | None = None,
         background: bool = True,
         clock: Callable[[], int] | None = None,
     ) -> Self:
         """Open the memory in a folder, made where it does not exist yet.
 
-        `clock` returns the time in Unix milliseconds; the system's clock unless given.
+        Args:
+            path: The folder; unset, `archive.path` of the settings, `$HOLDFAST_HOME`, or the platform's data folder.
+            settings: Used exactly as given; unset, read as the commands do, from files and `HOLDFAST_*` variables.
+            model: Writes summaries and reads facts: a name (`anthropic/NAME`, `ollama/NAME`, `scripted:FILE`), a
+                `Model`, or a function that takes messages (dicts with `role` and `content`) and returns text. Unset,
+                `compaction.model` and `knowledge.model` of the settings; without these both is done by rule.
+            hooks: What to call when something happens.
+            background: Whether a thread does the work that waits.
+            clock: Returns the time in Unix milliseconds; the system's clock unless given.
+
+        Raises:
+            SettingsError: A setting or the name of the model is wrong.
+            StorageError: The memory cannot be opened.
         """
+        known = configuration.load(files=configuration.default_files()).settings if settings is None else settings
+        writer, reader = (
+            None if given is None else as_model(given, settings=known)
+            for given in (model or known.compaction.model, None if model else known.knowledge.model)
+        )
         timed = {} if clock is None else {"clock": clock}
-        memory = Memory.open(path, settings=settings, **timed)
-        return cls(memory, model=model, hooks=hooks, background=background)
+        engine = cls(Memory.open(path, settings=known, **timed), model=writer, hooks=hooks, background=background)
+        engine.reader = reader
+        return engine
 
     def close(self) -> None:
         """Let go of the memory. Work that is left waits for the next time."""
@@ -112,8 +136,11 @@ class Engine(Asking):
     # --- work that waits ---------------------------------------------------------
 
     def work(self) -> int:
-        """Do all work that waits, here and now; how many passages were embedded and jobs done is returned."""
-        done = self.memory.embed()
+        """Do all work that waits, here and now; how many compactions, passages and jobs were done is returned."""
+        done = 0
+        while not self._closing.is_set() and self._compact_next():
+            done += 1
+        done += self.memory.embed()
         while (
             not self._closing.is_set()
             and learn(self.memory, self.reader or self.model, cancel=self._closing) is not None
@@ -122,7 +149,9 @@ class Engine(Asking):
         return done
 
     def _work_alone(self) -> bool:
-        """One step in the background, unless another process is at it."""
+        """One step in the background: a compaction of this engine, or what waits in the store for one process."""
+        if self._compact_next():
+            return True
         with alone(self.memory.store.path.with_suffix(".worker")) as mine:
             return mine and self._work_step()
 
@@ -144,15 +173,26 @@ class Engine(Asking):
     # --- the path of a turn ------------------------------------------------------
 
     def ingest(
-        self, messages: Sequence[Incoming], *, session: str, format: str | None = None, **whose: str
+        self,
+        messages: Sequence[Incoming],
+        *,
+        session: str,
+        format: str | None = None,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
     ) -> list[int]:
         """Archive messages that come after those of the session, such as a reply.
 
         They are durable and findable when this returns. What the session ends with already is not archived again.
+        Near the limit of the last request the session is compacted after that, as `compaction.auto` says.
         """
-        talk = self._conversation(scope_of(session, whose))
+        talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         with talk.lock:
-            numbers = talk.append(messages, memory=self.memory, format=format)
+            numbers, read = talk.append(messages, memory=self.memory, format=format)
+            if talk.limits is not None:
+                coming = sum(count_message(message, count=self._count) for message in read)
+                self._compact_if_due(talk, talk.limits, coming=coming)
         self._nudge()
         return numbers
 
@@ -162,12 +202,15 @@ class Engine(Asking):
         *,
         session: str,
         limit: int | None = None,
+        reserve: int | None = None,
         model: str | None = None,
         provider: str | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         overhead: int = 0,
         facts: Sequence[FactRow] = (),
-        **whose: str,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
     ) -> Window:
         """Make the window for the next request of a session out of its whole history.
 
@@ -175,23 +218,29 @@ class Engine(Asking):
             messages: The conversation so far, canonical or in any provider's form, the system prompt included.
             session: Which session it is.
             limit: What the model can hold; the settings' or the model's window unless given.
+            reserve: Tokens kept for the reply; by the settings, and at most a quarter of the window, unless given.
             model: The model that will be asked.
             provider: Whose rules the window must keep; that of the messages unless given.
             tools: The definitions of tools that go into the request beside the messages, to be counted.
             overhead: Tokens of whatever else does.
             facts: Facts from elsewhere that may be recalled beside the session's own.
-            whose: `tenant`, `project` and `agent`, where memory is shared by several.
+            tenant: Whose memory it is, where several share one; with `project` and `agent`.
+            project: See `tenant`.
+            agent: See `tenant`.
 
         Raises:
             WindowTooSmallError: What must stay in the window does not fit into it.
             InvalidWindowError: The window breaks a rule of the provider that no repair could mend.
+            InputError: `limit` or `reserve` is out of range.
         """
         turn = Turn()
-        talk = Conversation(scope_of(session, whose))  # of which nothing is known, where memory cannot say
+        talk = Conversation(
+            Scope(tenant=tenant, project=project, agent=agent, session=session)
+        )  # of which nothing is known, where memory cannot say
         with turn.guard("session"):
             talk = self._conversation(talk.scope)
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
-        limits = self._limits(limit, model=model, overhead=beside)
+        limits = self._limits(limit, reserve, model=model, overhead=beside)
         with talk.lock:
             return self._assemble(talk, messages, limits, turn, provider=provider, facts=facts)
 
@@ -209,6 +258,7 @@ class Engine(Asking):
         with turn.guard("archive"):
             talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
+        talk.reported = len(talk.edits) if talk.reported is None else talk.reported
         self._nudge()
         provider = provider or talk.provider
         if turn.warnings:
@@ -221,6 +271,8 @@ class Engine(Asking):
                 finished = talk.settled.finish(items, provider)
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
+        turn.warnings += talk.notes
+        talk.notes.clear()
         report = turn.report(talk, limits, items=items, new=new, finished=finished)
         report = self._remembered(talk, report, now)
         return Window(items=items, provider=provider, finished=finished, report=report)
@@ -232,6 +284,9 @@ class Engine(Asking):
 
         Where another process has recorded an edit meanwhile, the window is planned again with that edit.
         """
+        talk.limits = limits
+        with turn.step("compact"):
+            self._compact_if_due(talk, limits)
         for left in reversed(range(MAX_TRIES)):
             items, new = self._plan(talk, limits, turn, now, facts)
             with turn.guard("record"):
@@ -318,12 +373,15 @@ class Engine(Asking):
         *,
         session: str,
         limit: int | None = None,
+        reserve: int | None = None,
         instructions: str | None = None,
         force: bool = True,
         dry_run: bool = False,
         cancel: Event | None = None,
         on_progress: Callable[[Progress], None] | None = None,
-        **whose: str,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
     ) -> Compaction:
         """Let a summary stand for a session's older history. Nothing is lost: the archive has every word of it.
 
@@ -331,31 +389,28 @@ class Engine(Asking):
             messages: The conversation so far; that of the last request unless given.
             session: Which session it is.
             limit: What the model can hold; the settings' or the model's window unless given.
+            reserve: Tokens kept for the reply; by the settings, and at most a quarter of the window, unless given.
             instructions: What the summary should look out for.
             force: Compact though the conversation fits, because somebody asked for it.
             dry_run: Only say what would be done.
             cancel: When set, by any thread, it is called off, and nothing has changed.
             on_progress: Told about every step.
-            whose: `tenant`, `project` and `agent`, where memory is shared by several.
+            tenant: Whose memory it is, where several share one; with `project` and `agent`.
+            project: See `tenant`.
+            agent: See `tenant`.
 
         Raises:
             CompactionError: There is nothing to compact, or nothing shorter could be made.
             ModelCancelledError: It was called off.
+            InputError: `limit` or `reserve` is out of range.
         """
-        talk = self._conversation(scope_of(session, whose))
+        limits = self._limits(limit, reserve)
+        talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         with talk.lock:
             if messages is not None:
                 talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
-        work = Compactor(
-            talk=talk,
-            memory=self.memory,
-            limits=self._limits(limit),
-            model=self.model,
-            hooks=self.hooks,
-            done=talk.told,
-            count=self._count,
-        )
+        work = self._compactor(talk, limits)
         if dry_run:
             plan = work.plan(force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
@@ -364,54 +419,133 @@ class Engine(Asking):
         self._nudge()
         return done
 
+    def _compact_if_due(self, talk: Conversation, limits: Budget, *, coming: int = 0) -> None:
+        """Compact a session near its limit, here or in the background.
+
+        What counts is the window as it is sent: one that trimming keeps small needs no summary.
+        """
+        auto = self.auto or ("background" if self.model else "off")
+        if auto == "off" or not self.settings.compaction.enabled or len(talk.history) < talk.compact_from:
+            return
+        used = tokens(talk.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
+        if not 0 < limits.flush_at <= used:
+            return
+        if auto == "inline":
+            self._compact_alone(talk, limits)
+        else:
+            self._due[talk.scope] = (talk, limits)
+            self._nudge()
+
+    def _compact_next(self) -> bool:
+        """Do a compaction that waits; whether there was one."""
+        try:
+            _, (talk, limits) = self._due.popitem()
+        except KeyError:
+            return False
+        self._compact_alone(talk, limits)
+        return True
+
+    def _compact_alone(self, talk: Conversation, limits: Budget) -> None:
+        """Compact a session without a caller to raise to: what goes wrong is in the next report."""
+        work = self._compactor(talk, limits)
+        with talk.lock:
+            talk.compact_from = len(talk.history) + _RETRY_AFTER
+            if work.plan(force=True).outcome == "nothing":
+                return
+        try:
+            done = work.run(force=True, cancel=self._closing)
+        except ModelCancelledError:  # the engine closes
+            return
+        except HoldfastError as error:
+            talk.notes.append(f"compaction: {error}")
+            return
+        talk.notes += (f"compaction: {warning}" for warning in done.warnings)
+        talk.told.clear()
+        talk.compact_from = 0
+        self._nudge()
+
+    def _compactor(self, talk: Conversation, limits: Budget) -> Compactor:
+        return Compactor(
+            talk=talk,
+            memory=self.memory,
+            limits=limits,
+            model=self.model,
+            hooks=self.hooks,
+            done=talk.told,
+            count=self._count,
+        )
+
     def size(
-        self, messages: Sequence[Incoming] | None = None, *, session: str, limit: int | None = None, **whose: str
+        self,
+        messages: Sequence[Incoming] | None = None,
+        *,
+        session: str,
+        limit: int | None = None,
+        reserve: int | None = None,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
     ) -> int:
-        """What a session takes since its last compaction, whatever was trimmed meanwhile."""
-        talk = self._conversation(scope_of(session, whose))
+        """What the next request of a session takes before anything new is cut from it: what is trimmed is left out."""
+        limits = self._limits(limit, reserve)
+        talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         with talk.lock:
             if messages is not None:
                 talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
-            return tokens(window(talk, limit=self._limits(limit).safe_limit))
+            return tokens(talk.replay(limit=limits.safe_limit)[0])
 
-    def edits(self, *, session: str, **whose: str) -> tuple[Edit, ...]:
+    def edits(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> tuple[Edit, ...]:
         """Every change that was recorded for a session's windows, oldest first."""
-        talk = self._conversation(scope_of(session, whose))
+        talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         with talk.lock:
             talk.learn_edits(self.memory)
             return tuple(talk.edits)
 
-    def learn(self, *, session: str, **whose: str) -> int:
-        """Put the facts of a whole session in the queue, as when it ends; how many messages will be read."""
-        scope = scope_of(session, whose)
-        ids = [row.id for row in self.memory.store.fetch(Select(kind="message", scope=scope))]
-        self.memory.store.add(jobs(ids, scope=scope, time=self.memory.clock()))
+    def learn(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> int:
+        """Queue a session for the reading of facts, as when it ends; how many messages will be read.
+
+        What was queued before for the same model is not queued again.
+        """
+        reader = self.reader or self.model
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
+        count = queue(self.memory, scope=scope, reader=reader.name if reader else "rules")
         self._nudge()
-        return len(ids)
+        return count
 
-    @property
-    def _model_window(self) -> int | None:
-        return self.settings.agent.context_tokens or (self.model.context_tokens if self.model else None)
-
-    def _limits(self, limit: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
-        window_size = limit or (None if model else self._model_window)
-        return budget(self.settings, window=window_size, model=model, overhead=overhead)
+    def _limits(self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
+        return budget(
+            self.settings,
+            window=limit,
+            model=model,
+            model_window=self.model.context_tokens if self.model and model is None else None,
+            overhead=overhead,
+            reserve=reserve,
+        )
 
     # --- what stays ----------------------------------------------------------------
 
-    def pin(self, ids: Sequence[int], *, session: str, pinned: bool = True, **whose: str) -> int:
+    def pin(
+        self,
+        ids: Sequence[int],
+        *,
+        session: str,
+        pinned: bool = True,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
+    ) -> int:
         """Keep messages in every window of a session from here on (or no longer); those that had left come back."""
-        scope = scope_of(session, whose)
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
         known = self.memory.pin(ids, scope=scope, pinned=pinned)
         talk = self._conversation(scope)
         with talk.lock:
             self._edit(talk, Pinned(on=pinned), talk.paired(ids))
         return known
 
-    def undo_trim(self, *, session: str, **whose: str) -> int:
+    def undo_trim(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> int:
         """Bring back what the last cut took out of a session's window, as far as it fits; how many messages."""
-        talk = self._conversation(scope_of(session, whose))
+        talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         with talk.lock:
             talk.learn_edits(self.memory)
             ids = talk.last_cut()
@@ -427,12 +561,20 @@ class Engine(Asking):
                 talk.record([edit], memory=self.memory, time=self.memory.clock())
                 recorded = True
 
-    def forget(self, *, session: str, ids: Sequence[int] | None = None, **whose: str) -> int:
+    def forget(
+        self,
+        *,
+        session: str,
+        ids: Sequence[int] | None = None,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
+    ) -> int:
         """Forget messages for good, with what was made of them; with none named, the whole session."""
-        scope = scope_of(session, whose)
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
         talk = self._conversation(scope)
         with talk.lock:
-            forgotten = super().forget(session=session, ids=ids, **whose)
+            forgotten = super().forget(session=session, ids=ids, tenant=tenant, project=project, agent=agent)
             with self._lock:
                 self._conversations.pop(scope, None)
                 self._recent.pop(scope, None)

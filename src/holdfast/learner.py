@@ -9,13 +9,16 @@ from typing import Final
 from holdfast.memory.extract import Extraction, extract
 from holdfast.memory.memory import Memory
 from holdfast.models.base import Model
-from holdfast.store.base import Job, Scope, Select
+from holdfast.store.base import Job, Record, Scope, Select
 
-__all__ = ["EXTRACT", "jobs", "learn"]
+__all__ = ["EXTRACT", "jobs", "learn", "queue"]
 
 EXTRACT: Final = "extract"
 """The kind of the jobs that read facts out of messages."""
+LEARNED: Final = "learned"
+"""The kind of the records that say up to which message a session was queued, by reader."""
 _BATCH: Final = 400
+_PAGE: Final = 2_000
 _TRIES: Final = 3
 """How often a model may fail at a job before the rules have to do."""
 _TIMEOUT: Final = 120.0
@@ -27,6 +30,34 @@ def jobs(ids: Sequence[int], *, scope: Scope, time: int) -> list[Job]:
         Job(scope=scope, kind=EXTRACT, data={"ids": list(ids[start : start + _BATCH])}, time=time)
         for start in range(0, len(ids), _BATCH)
     ]
+
+
+def queue(memory: Memory, *, scope: Scope, across: bool = False, reader: str = "rules") -> int:
+    """Queue the messages of a session, or `across` all of the agent's, that this reader has not been given before.
+
+    Args:
+        memory: Where the messages are, and the queue.
+        scope: Whose messages.
+        across: Whether those of the agent's other sessions are meant too.
+        reader: The name of the model that will read them, or `rules`.
+
+    Returns:
+        How many messages will be read.
+    """
+    records = memory.store.fetch(Select(kind="record", scope=scope, across=across, name=LEARNED, keys=(reader,)))
+    read = {record.scope: int(record.data["last"]) for record in records}
+    now, last, count = memory.clock(), 0, 0
+    while rows := memory.store.fetch(Select(kind="message", scope=scope, across=across, after=last, limit=_PAGE)):
+        last = rows[-1].id
+        waiting: dict[Scope, list[int]] = {}
+        for row in rows:
+            if row.id > read.get(row.scope, 0):
+                waiting.setdefault(row.scope, []).append(row.id)
+        for owner, ids in waiting.items():
+            done = Record(scope=owner, kind=LEARNED, key=reader, data={"last": ids[-1]}, time=now)
+            memory.store.add([*jobs(ids, scope=owner, time=now), done])
+            count += len(ids)
+    return count
 
 
 def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -> Extraction | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
-from holdfast.context.budget import Budget
+from holdfast.context.budget import Budget, LimitSource
 from holdfast.context.edits import Edit, Item
 from holdfast.errors import FormatError
 from holdfast.memory.recall import Hit
@@ -98,6 +98,8 @@ class ContextReport:
         turn: Which request of it, from 1.
         total_tokens: What the request takes, everything counted.
         raw_max_tokens: What the model can hold.
+        limit_source: Where that figure comes from: `argument`, `settings`, `model` or `default`.
+        reserved_tokens: What is reserved for the reply.
         percentage: How full that is.
         categories: Where the tokens are, with what is free and what is kept for the reply.
         changes: What was pruned, trimmed, compacted or recalled in this turn.
@@ -126,6 +128,8 @@ class ContextReport:
     milliseconds: Mapping[str, float] = field(default_factory=dict)
     model: str | None = None
     files: tuple[WorkspaceFile, ...] = ()
+    limit_source: LimitSource = "default"
+    reserved_tokens: int = 0
 
     @property
     def over_limit(self) -> int:

@@ -63,6 +63,8 @@ class Turn:
     ) -> ContextReport:
         """What there is to say about the window that was made. It is the session's next turn."""
         talk.turn += 1
+        new = (*(edit for edit in talk.edits[talk.reported or 0 :] if edit.kind == "compacted"), *new)
+        talk.reported = len(talk.edits)
         total = tokens(items) + limits.overhead
         sent = zip(messages(items), (item.total for item in items), strict=True)
         return ContextReport(
@@ -70,6 +72,8 @@ class Turn:
             turn=talk.turn,
             total_tokens=total,
             raw_max_tokens=limits.window,
+            limit_source=limits.source,
+            reserved_tokens=limits.reserve,
             percentage=round(100 * total / limits.window, 1),
             categories=categories(items, budget=limits),
             changes=tuple(change(edit) for edit in new),

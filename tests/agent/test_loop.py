@@ -18,7 +18,7 @@ from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Said, Scripted
 from holdfast.models.steps import Answer
-from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Workspace
+from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Trim, Workspace
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read
 from waiting import UNHURRIED
@@ -197,6 +197,7 @@ class TestRoom:
             workspace=Workspace(skip_bootstrap=True),
             compaction=Compaction(reserve_tokens=4_000, reserve_tokens_floor=0, keep_recent_tokens=3_000),
             recall=UNHURRIED,
+            trim=Trim(enabled=False),
         )
         agent = desk.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
         agent.say("Remember: the vault word is zanzibar.")
@@ -217,6 +218,16 @@ class TestRoom:
         assert len(compactions) == agent.opened.entry.compaction_count
         assert all(entry["tokensBefore"] > entry["details"]["tokensAfter"] for entry in compactions)
         assert "Pre-compaction" not in agent.opened.session.file.read_text()
+
+    def test_trimming_spares_compactions(self, desk: Desk) -> None:
+        """Where trimming keeps the windows that are sent below the threshold, nobody waits for a summary."""
+        agent = desk.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
+        for number in range(40):
+            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
+        reports = agent.engine.timeline(session=agent.session)
+        assert sum(change["kind"] == "trimmed" for turn in reports for change in turn["changes"]) >= 2
+        assert max(turn["total_tokens"] for turn in reports) <= 12_000
+        assert agent.opened.entry.compaction_count == 0
 
     def test_by_hand(self, desk: Desk) -> None:
         """A compaction can be asked for, with instructions; the model tells it."""

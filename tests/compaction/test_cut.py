@@ -57,12 +57,14 @@ def test_a_call_is_never_parted_from_its_result() -> None:
 
 
 def test_a_cut_turn_has_its_beginning_set_apart() -> None:
-    """Where the cut goes through a turn, its beginning is the prefix and starts with the user's words."""
+    """Where the cut goes through a turn that still runs, its request stays and what came of it is the prefix."""
     talk = [user("old"), reply(long()), user(REQUEST), *work(), reply(long()), *work()[:2]]
     made = planned(talk, keep=300)
     assert made.splits_turn
-    assert made.prefix[0].message.text == REQUEST
+    assert made.prefix[0].message == talk[3]
     assert numbers(made.history) == [1, 2]
+    assert made.first_kept is not None
+    assert made.first_kept.message.text == REQUEST
 
 
 def test_a_turn_without_history_before_it_is_history_itself() -> None:
@@ -106,12 +108,12 @@ def test_file_lists_of_the_previous_summary_go_on() -> None:
 
 
 def test_one_giant_result_at_the_end_is_kept_and_told() -> None:
-    """The newest unit stays however large it is; everything before it can go."""
+    """The newest unit stays however large it is, with the request that it works on; everything else can go."""
     giant = [reply("", call("g", "bash", command="cat log")), results(answer("g", long(size=9_000)))]
     made = planned([*conversation(5), *giant])
     assert made.outcome == "ready"
     assert [item.message for item in made.kept][-2:] == giant
-    assert len(made.kept) == 3
+    assert [item.message.role for item in made.kept] == ["system", "user", "assistant", "tool"]
     assert made.oversized == (made.kept[-1].id,)
 
 

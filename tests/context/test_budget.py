@@ -51,9 +51,9 @@ class TestReserve:
         assert budget(Settings(compaction=Compaction(reserve_tokens_floor=0))).reserve == 16_384
         assert budget(Settings(compaction=Compaction(reserve_tokens=30_000))).reserve == 30_000
 
-    @pytest.mark.parametrize(("window", "prompt"), [(4_000, 2_000), (8_000, 4_000), (16_000, 8_000), (32_000, 12_000)])
-    def test_a_small_model_can_still_be_asked_something(self, window: int, prompt: int) -> None:
-        """The prompt keeps 8,000 tokens or half the window, whichever is less."""
+    @pytest.mark.parametrize(("window", "prompt"), [(4_000, 3_000), (8_000, 6_000), (16_000, 12_000), (32_000, 24_000)])
+    def test_a_small_window_keeps_three_quarters_for_the_prompt(self, window: int, prompt: int) -> None:
+        """The settings reserve a quarter at most."""
         assert budget(Settings(), window=window).prompt == prompt
 
     def test_what_goes_beside_the_messages_is_taken_off(self) -> None:
@@ -106,8 +106,8 @@ class TestFlush:
 
     def test_in_a_small_window_it_is_not_always_due(self) -> None:
         """The threshold takes half of what there is at most."""
-        assert budget(Settings(), window=8_000).flush_at == 2_000
-        assert budget(Settings(), window=16_000).flush_at == 4_000
+        assert budget(Settings(), window=8_000).flush_at == 3_000
+        assert budget(Settings(), window=16_000).flush_at == 8_000
 
     def test_kept_history_has_its_share(self) -> None:
         """Half of the window."""

@@ -62,7 +62,8 @@ def line(number: int) -> str:
 def talking(folder: Path, provider: ScriptedProvider, wire: str, *arguments: str) -> Iterator[Terminal]:
     """A terminal that talks to the provider in this wire format."""
     model, variable, path = WIRES[wire]
-    environ = {variable: provider.url + path, "ANTHROPIC_API_KEY": "sk-test", "OPENAI_API_KEY": "sk-test"}
+    keys = {"ANTHROPIC_API_KEY": "sk-test", "OPENAI_API_KEY": "sk-test"}
+    environ = {variable: provider.url + path, **keys, "HOLDFAST_TRIM__ENABLED": "false"}  # trimming spares compactions
     given = ["--model", model, "--context-tokens", str(WINDOW), "--yes", *arguments]
     with Terminal(folder, *given, environ=environ) as terminal:
         yield terminal

@@ -110,6 +110,7 @@ class Talk:
         """Go on with a conversation, or begin one. An engine without a model of its own is lent this one."""
         workspace.prepare(root, engine.settings)
         engine.model = engine.model or model
+        engine.auto = "off"  # the agent flushes and compacts itself
         opened = sessions.open(key, engine.settings, cwd=str(root))
         agent = cls(engine=engine, model=model, sessions=sessions, opened=opened, root=root, notes=notes)
         agent.confirm, agent.view = confirm, view or Quiet()

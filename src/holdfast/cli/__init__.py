@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, str]] = {
     "forget": "memory:forget",
     "get": "memory:get",
     "import": "memory:import_",
+    "learn": "learn:learn",
     "models": "models:models",
     "recall": "memory:recall",
     "reindex": "upkeep:reindex",

@@ -73,8 +73,8 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
 
     known = load_settings(warn=view.notice, **_overrides(options))
     model = open_model(model_name(options, known.agent.model), settings=known)
-    named = (known.compaction.model, known.knowledge.model, known.compaction.memory_flush.model)
-    summariser, reader, scribe = (open_model(name, settings=known) if name else None for name in named)
+    flush_model = known.compaction.memory_flush.model
+    scribe = open_model(flush_model, settings=known) if flush_model else None
     home = (options.home or default_path()).expanduser()
     root = (options.workspace or Path(known.workspace.path or ".")).expanduser().resolve()
     sessions = Sessions(
@@ -83,8 +83,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         new_id=lambda: str(uuid.uuid4()),
         agent=options.agent,
     )
-    engine = Engine.open(home, settings=known, model=summariser)
-    engine.reader = reader
+    engine = Engine.open(home, settings=known)
     notes = Notes(root, known, home / f"notes-{options.agent}.db", sessions=sessions.folder)
     agent = Agent.open(
         engine,

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from holdfast import transcripts
-from holdfast.cli.opening import open_memory, opens_memory
+from holdfast.cli.opening import no_transcript, open_memory, opens_memory
 from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.errors import InputError
 from holdfast.memory import folder, transfer
@@ -31,6 +31,7 @@ class _Imported:
     embedded: int = 0
     problems: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    empty: list[str] = field(default_factory=list)
 
 
 @click.command("import")
@@ -55,10 +56,12 @@ def import_(
         _import_all(memory, paths, whose, done, vectors=vectors)
     if as_json:
         emit_json(asdict(done))
-        return
-    for problem in done.problems:
-        echo(problem, err=True)
-    echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+    else:
+        for problem in done.problems:
+            echo(problem, err=True)
+        echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+    if done.empty and not discover:
+        raise no_transcript(done.empty)
 
 
 def _places(environ: Mapping[str, str], home: Path) -> list[Path]:
@@ -95,7 +98,9 @@ def _import_all(
 
 def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.Found]:
     for path in paths:
-        yield from transcripts.sessions(path, on_problem=lambda problem: done.problems.append(problem.what))
+        found = list(transcripts.sessions(path, on_problem=lambda problem: done.problems.append(problem.what)))
+        done.empty += [] if found else [str(path)]
+        yield from found
 
 
 def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported) -> None:

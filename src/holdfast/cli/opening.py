@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,10 +10,11 @@ import click
 
 from holdfast import settings as configuration
 from holdfast.cli.output import echo
+from holdfast.errors import InputError
 from holdfast.memory.memory import Memory, store_file
 from holdfast.store.base import Scope
 
-__all__ = ["load_settings", "open_memory", "opens_memory", "scope_of", "store_of"]
+__all__ = ["load_settings", "no_transcript", "open_memory", "opens_memory", "scope_of", "store_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,3 +57,8 @@ def _warn(text: str) -> None:
 def scope_of(*, project: str, agent: str, session: str | None) -> tuple[Scope, bool]:
     """The scope that the options name, and whether it reaches across sessions."""
     return Scope(project=project, agent=agent, session=session or ""), session is None
+
+
+def no_transcript(paths: Iterable[Path | str]) -> InputError:
+    """The error for paths that were named and hold nothing to read."""
+    return InputError(f"{', '.join(map(str, paths))}: no transcript of a known agent; `holdfast sessions` lists yours")

@@ -16,6 +16,7 @@ from rich.text import Text as Styled
 from holdfast import transcripts
 from holdfast.bench.turns import play, requests
 from holdfast.cli.live import WIDEST, LivePlot
+from holdfast.cli.opening import no_transcript
 from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
 from holdfast.cli.plot import Point, chart, plural, point
 from holdfast.cli.trial import settings_for
@@ -130,7 +131,9 @@ def _time(milliseconds: Any, done: Replayed) -> None:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(min=1000), default=32_000, show_default=True, help="Tokens of the window.")
-@click.option("--reserve", type=click.IntRange(min=0), help="Tokens of it kept for the reply; default the settings'.")
+@click.option(
+    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default the settings'."
+)
 @click.option("--position", type=click.Choice(["tail", "head"]), default="tail", show_default=True)
 @as_json
 def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position: str, as_json: bool) -> None:
@@ -138,7 +141,10 @@ def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position
     settings = settings_for(reserve=reserve, position=position)
     done = Replayed()
     for file in files:
-        for one in transcripts.sessions(file):
+        found = list(transcripts.sessions(file))
+        if not found:
+            raise no_transcript([file])
+        for one in found:
             _replay_one(one.path, limit=limit, settings=settings, done=done)
     done.finish()
     if as_json:

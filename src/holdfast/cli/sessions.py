@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text as Styled
 
 from holdfast import transcripts
+from holdfast.cli.opening import no_transcript
 from holdfast.cli.output import as_json, console, echo, emit_json, human_bytes, human_time, printable
 from holdfast.transcripts import Found, Problem
 
@@ -27,14 +28,15 @@ def sessions(*, folders: tuple[Path, ...], limit: int | None, as_json: bool) -> 
     found = sorted(_find(folders, problems), key=lambda one: -one.modified)[:limit]
     if as_json:
         emit_json({"sessions": [_as_data(one) for one in found], "problems": [problem.what for problem in problems]})
-        return
-    for problem in problems:
-        echo(problem.what, err=True)
+    else:
+        for problem in problems:
+            echo(problem.what, err=True)
+    if not found and folders:
+        raise no_transcript(folders)
     if not found:
-        where = ", ".join(map(str, folders)) or "the usual places of the known agents"
-        echo(f"No sessions in {where}. Name a folder: holdfast sessions FOLDER", err=True)
-        return
-    console().print(_table(found))
+        echo("No sessions in the usual places of the known agents: holdfast sessions FOLDER", err=True)
+    elif not as_json:
+        console().print(_table(found))
 
 
 def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[Found]:

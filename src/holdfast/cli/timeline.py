@@ -28,7 +28,7 @@ _BAR: Final = 16
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--limit", type=click.IntRange(min=1000), help="Of a FILE: tokens of the window; default the model's.")
-@click.option("--reserve", type=click.IntRange(min=0), help="Of a FILE: tokens of it kept for the reply.")
+@click.option("--reserve", type=click.IntRange(min=0), help="Of a FILE: tokens kept for the reply, at most a quarter.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N requests.")
 @opens_memory
 @as_json

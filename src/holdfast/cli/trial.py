@@ -66,7 +66,9 @@ def plays(function: F) -> F:
     options = (
         click.option("--turn", type=click.IntRange(min=1), help="Up to this request of the file; default the last."),
         click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's."),
-        click.option("--reserve", type=click.IntRange(min=0), help="Tokens of it kept for the reply."),
+        click.option(
+            "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter of it."
+        ),
         click.option("--position", type=click.Choice(["tail", "head"]), help="Where recalled blocks go."),
         click.option(
             "--home", "--store", "home", type=click.Path(path_type=Path), help="A memory to use; default a new one."

@@ -1,13 +1,15 @@
 """What a compaction will do, decided before any model is asked. Pure: it is what a dry run shows.
 
 The region is everything that is in the window now: what an earlier compaction kept is part of it. The newest
-units that fit stay, the newest one in any case; what is pinned or has no number stays as well.
+units that fit stay, the newest one in any case; what is pinned or has no number stays as well, and so does the
+request of a turn that still runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.compaction import chunks, frame
@@ -15,7 +17,7 @@ from holdfast.compaction.activity import Activity, activity
 from holdfast.compaction.dialogue import words
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Compacted, Edit, Item, tokens, without_thinking
-from holdfast.messages import units
+from holdfast.messages import Image, Message, units
 from holdfast.settings import Compaction
 from holdfast.tokens import TokenCounter, count_message, count_text
 
@@ -145,6 +147,7 @@ def plan(
     budget: Budget,
     previous_summary: str | None = None,
     force: bool = False,
+    sent: int | None = None,
     count: TokenCounter = count_text,
 ) -> CompactionPlan:
     """Decide what becomes a summary and what stays.
@@ -155,12 +158,20 @@ def plan(
         budget: The limits of the window.
         previous_summary: The summary so far; it need not be among the items.
         force: Cut even where everything is recent: the user asked for it, or the provider says it does not fit.
+        sent: What the window takes without messages that were trimmed; unset, what `items` take. A forced cut keeps
+            at most half of it, so that the next window is smaller than the last one.
         count: What counts tokens.
     """
     region = spans([item for item in items if item.kind == "message"])
     cap = min(_LARGEST_SUMMARY, budget.window // _SUMMARY_SHARE)
-    keep = _keep(region, items, settings=settings, budget=budget, cap=cap, force=force)
+    room = partial(_keep, items=items, settings=settings, budget=budget, cap=cap, force=force, sent=sent)
+    keep = room(region)
     cut = _cut(region, keep)
+    asked = _request_place(region)
+    if asked is not None and asked < cut:
+        region[asked] = replace(region[asked], stays=True)
+        keep = room(region)
+        cut = _cut(region, keep)
     gone = _going(region, cut)
     if sum(span.tokens for span in gone.values()) < LEAST_GAIN:
         return _idle(items, list(gone.values()), budget=budget)
@@ -193,17 +204,39 @@ def spans(items: Sequence[Item]) -> list[Span]:
     ]
 
 
+def _request_place(region: Sequence[Span]) -> int | None:
+    """Where the user's request stands while its turn runs, so that all of it stays; None once it was answered."""
+    last = region[-1].items[-1].message if region else None
+    if last is None or (last.role == "assistant" and not last.calls):
+        return None
+    return next((index for index in range(len(region) - 1, -1, -1) if _asks(region[index].items[0].message)), None)
+
+
+def _asks(message: Message) -> bool:
+    """Tell whether a user says something here, and not a program in the user's name."""
+    return message.role == "user" and (bool(words(message)) or any(isinstance(part, Image) for part in message.parts))
+
+
 # --- where to cut ------------------------------------------------------------
 
 
 def _keep(
-    region: Sequence[Span], items: Sequence[Item], *, settings: Compaction, budget: Budget, cap: int, force: bool
+    region: Sequence[Span],
+    *,
+    items: Sequence[Item],
+    settings: Compaction,
+    budget: Budget,
+    cap: int,
+    force: bool,
+    sent: int | None,
 ) -> int:
     """How many tokens of the newest history may stay: what is asked for, as far as there is room for it."""
     free = sum(span.tokens for span in region if not span.stays)
     fixed = sum(item.tokens for item in items if item.kind == "system") + sum(s.tokens for s in region if s.stays)
     keep = min(settings.keep_recent_tokens, budget.history, max(0, budget.prompt - fixed - cap))
-    return min(keep, free // 2) if force else keep
+    if not force:
+        return keep
+    return min(keep, (free if sent is None else min(free, sent)) // 2)
 
 
 def _cut(region: Sequence[Span], keep: int) -> int:

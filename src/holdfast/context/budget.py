@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from holdfast.context.windows import context_tokens
-from holdfast.settings import Agent, Compaction, Recall, Settings
+from holdfast.context.windows import known_tokens
+from holdfast.errors import InputError
+from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Compaction, Recall, Settings
 
-__all__ = ["Budget", "budget"]
+__all__ = ["Budget", "LimitSource", "budget"]
 
-_LEAST_PROMPT: Final = 8_000
+LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
+"""Where the size of a window comes from: the call, `agent.context_tokens`, the model, or nowhere (200,000)."""
 _SHORT_REPLY: Final = 4_000
+_RESERVE_SHARE: Final = 4
+"""The settings reserve at most one part in so many of a window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,7 @@ class Budget:
         live_recall: The most that all blocks still in the window may take together.
         soft_threshold: How long before a compaction the memory flush runs.
         history: The most that history kept by a compaction may take.
+        source: Where `window` comes from.
     """
 
     window: int
@@ -35,6 +40,7 @@ class Budget:
     live_recall: int
     soft_threshold: int
     history: int
+    source: LimitSource = "argument"
 
     @property
     def prompt(self) -> int:
@@ -62,29 +68,59 @@ class Budget:
         return self.compact_at - self.soft_threshold
 
 
-def budget(settings: Settings, *, window: int | None = None, model: str | None = None, overhead: int = 0) -> Budget:
-    """The limits of a request: for `window` tokens where that is given, else the settings' or the model's."""
-    size = window or _window(settings.agent, model)
-    reserve = _reserve(settings.compaction, size)
+def budget(
+    settings: Settings,
+    *,
+    window: int | None = None,
+    model: str | None = None,
+    model_window: int | None = None,
+    overhead: int = 0,
+    reserve: int | None = None,
+) -> Budget:
+    """Compute the limits of a request.
+
+    Args:
+        settings: What to reserve and recall, and the window of the agent.
+        window: The size of the window; unset, that of the settings or of the model.
+        model: The name of the model; unset, that of the settings.
+        model_window: What the model itself says that it holds; counts more than what is known of its name.
+        overhead: Tokens that go beside the messages.
+        reserve: Tokens kept for the reply; unset, by the settings, and at most a quarter of the window.
+
+    Raises:
+        InputError: The window is not positive, or the reserve leaves no room in it.
+    """
+    size, source = _window(settings.agent, window, model, model_window)
+    kept = _reserve(settings.compaction, size) if reserve is None else reserve
+    if not 0 <= kept < size:
+        raise InputError(f"reserve={kept:,}: give a number of tokens from 0 to less than the window ({size:,})")
     share = int(settings.recall.max_window_share * size)
     return Budget(
         window=size,
-        reserve=reserve,
+        reserve=kept,
         overhead=overhead,
         recall=_recall(settings.recall, share),
         live_recall=share,
-        soft_threshold=_soft_threshold(settings.compaction, size, size - reserve),
+        soft_threshold=_soft_threshold(settings.compaction, size, size - kept),
         history=int(settings.compaction.max_history_share * size),
+        source=source,
     )
 
 
-def _window(agent: Agent, model: str | None) -> int:
-    return context_tokens(model or agent.model or "", override=agent.context_tokens)
+def _window(agent: Agent, window: int | None, model: str | None, model_window: int | None) -> tuple[int, LimitSource]:
+    if window is not None:
+        if window < 1:
+            raise InputError(f"limit={window}: give the tokens of the window, at least 1, or leave limit out")
+        return window, "argument"
+    if agent.context_tokens is not None:
+        return agent.context_tokens, "settings"
+    found = model_window or known_tokens(model or agent.model or "")
+    return (found, "model") if found else (DEFAULT_CONTEXT_TOKENS, "default")
 
 
 def _reserve(compaction: Compaction, window: int) -> int:
     wanted = max(compaction.reserve_tokens, compaction.reserve_tokens_floor)
-    return min(wanted, window - min(_LEAST_PROMPT, window // 2))  # a small model must still be asked something
+    return min(wanted, window // _RESERVE_SHARE)  # 20,000 of 32,000 would leave little to ask with
 
 
 def _recall(recall: Recall, share: int) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.settings.window import DEFAULT_CONTEXT_TOKENS
 
-__all__ = ["WINDOWS", "context_tokens"]
+__all__ = ["WINDOWS", "context_tokens", "known_tokens"]
 
 WINDOWS: Final[dict[str, int]] = {
     # Anthropic
@@ -154,10 +154,13 @@ def context_tokens(name: str, *, override: int | None = None) -> int:
     `name` may have its provider before it, however deep: `openrouter/anthropic/claude-sonnet-4-5` is Claude.
     A local server may be set to less than the model can: `override` says so.
     """
-    if override is not None:
-        return override
+    return override if override is not None else known_tokens(name) or DEFAULT_CONTEXT_TOKENS
+
+
+def known_tokens(name: str) -> int | None:
+    """How many tokens the window of a known model holds; None for a name that is in no table."""
     plain = name.lower().rsplit("/", maxsplit=1)[-1]
     if "claude" in plain:  # as others write it: `us.anthropic.claude-opus-4.6`
         plain = plain[plain.index("claude") :].replace(".", "-")
     known = (plain[:length] for length in range(len(plain), 0, -1))
-    return next((WINDOWS[prefix] for prefix in known if prefix in WINDOWS), DEFAULT_CONTEXT_TOKENS)
+    return next((WINDOWS[prefix] for prefix in known if prefix in WINDOWS), None)

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from holdfast.memory.block import strip_message, strip_text
@@ -94,38 +95,40 @@ def _identify(
 ) -> list[Key]:
     """Give each message its key. `known` has the numbers of archived messages by digest and nonce.
 
-    A message is known by its id or its time. Without either it is known by its place: the same words after the
-    same message are the same message, and the same words somewhere else are not. A client that changes or drops
-    older messages moves what follows to another place; those messages are recognised by what comes after them,
-    or by the ids of their tool calls.
+    A message is known by its id, by its time, or by its place: the same words after the same message are the same
+    message, and the same words somewhere else are not. A client that changes or drops older messages moves what
+    follows to another place; those messages are recognised by what comes after them, or by the ids of their tools.
     """
     keys: list[Key] = []
     used = set(before)
-    nonce = before[-1].next_nonce if before else FIRST
+    place = before[-1].next_nonce if before else FIRST
     last = known.get(before[-1].digest, {}).get(before[-1].nonce, 0) if before else 0
-    for index, message in enumerate(messages):
-        found = known.get(message.digest, {})
-        given = _given_nonce(message)
-        if given is not None and Key(message.digest, given) not in used:
-            nonce = given
-        elif nonce not in found:
-            following = known.get(messages[index + 1].digest, {}) if index + 1 < len(messages) else {}
-            unused = (Key(message.digest, other) for other in found if Key(message.digest, other) not in used)
-            moved = (
-                key.nonce
-                for key in unused
-                if message.calls or message.results or (found[key.nonce] > last and key.next_nonce in following)
-            )
-            nonce = next(moved, nonce)
-        key = Key(message.digest, nonce)
-        keys.append(key)
-        used.add(key)
+    for message, following in zip_longest(messages, messages[1:]):
+        digest = message.digest
+        found = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
+        own = _own_nonce(message)
+        new = own if own is not None and Key(digest, own) not in used else place
+        after = known.get(following.digest, {}) if following is not None else {}
+        moved = (
+            nonce
+            for nonce, number in found.items()
+            if own is None
+            and (message.calls or message.results or (number > last and _is_followed(digest, nonce, number, after)))
+        )
+        nonce = next((nonce for nonce in (new, place, *moved) if nonce in found), new)
+        keys.append(Key(digest, nonce))
+        used.add(keys[-1])
         last = found.get(nonce, last)
-        nonce = key.next_nonce
+        place = keys[-1].next_nonce
     return keys
 
 
-def _given_nonce(message: Message) -> str | None:
+def _is_followed(digest: str, nonce: str, number: int, after: Mapping[str, int]) -> bool:
+    """Whether one of the messages `after` comes right after an archived message."""
+    return Key(digest, nonce).next_nonce in after or number + 1 in after.values()
+
+
+def _own_nonce(message: Message) -> str | None:
     if message.id is not None:
         return f"id:{message.id}"
     return f"at:{message.timestamp}" if message.timestamp is not None else None

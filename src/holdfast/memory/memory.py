@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self, cast, get_args
 
 import numpy as np
 
@@ -142,6 +142,8 @@ class Memory:
         words = redact(content) if self.settings.archive.redaction else content
         if not words.strip():
             raise InputError("there is nothing to remember: say it in a sentence")
+        if type not in get_args(FactType):
+            raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
         known = self.facts(scope=scope)
         twin = next((fact for fact in known if fact.content.casefold() == words.casefold() and fact.type == type), None)
         if twin is not None:
@@ -226,7 +228,15 @@ class Memory:
         )
 
     def search(self, query: str, *, scope: Scope, across: bool = False, limit: int = 10) -> list[Hit]:
-        """The passages that have most to do with a question, best first."""
+        """The passages that have most to do with a question, best first.
+
+        Raises:
+            InputError: The question is empty, or `limit` is below 1.
+        """
+        if not query.strip():
+            raise InputError("the search is empty: say what to look for")
+        if limit < 1:
+            raise InputError(f"limit={limit}: ask for at least one passage")
         request = self.request((query,), scope=scope, across=across)
         return recalling.search(self.store, request, embedder=self.embedder, limit=limit)
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from holdfast.models.anthropic import AnthropicModel
     from holdfast.models.base import Model, Prompt, Reply, Tool
     from holdfast.models.echo import Echo
-    from holdfast.models.naming import open_model
+    from holdfast.models.function import FunctionModel
+    from holdfast.models.naming import as_model, open_model
     from holdfast.models.openai import OpenAIModel
     from holdfast.models.openai_responses import ResponsesModel
     from holdfast.models.retry import Fallback, Retrying
@@ -25,6 +26,7 @@ __all__ = [
     "AnthropicModel",
     "Echo",
     "Fallback",
+    "FunctionModel",
     "Hang",
     "Model",
     "OpenAIModel",
@@ -35,6 +37,7 @@ __all__ = [
     "Said",
     "Scripted",
     "Tool",
+    "as_model",
     "context_tokens",
     "open_model",
 ]
@@ -43,7 +46,8 @@ _HOMES: Final = {
     "anthropic": ("AnthropicModel",),
     "base": ("Model", "Prompt", "Reply", "Tool"),
     "echo": ("Echo",),
-    "naming": ("open_model",),
+    "function": ("FunctionModel",),
+    "naming": ("as_model", "open_model"),
     "openai": ("OpenAIModel",),
     "openai_responses": ("ResponsesModel",),
     "retry": ("Fallback", "Retrying"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from holdfast.messages import Message, Usage
 
@@ -65,6 +65,7 @@ class Reply:
         return self.message.text
 
 
+@runtime_checkable
 class Model(Protocol):
     """A language model."""
 

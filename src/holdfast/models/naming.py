@@ -9,14 +9,15 @@ from difflib import get_close_matches
 from typing import Final
 
 from holdfast.context.windows import context_tokens
-from holdfast.errors import SettingsError
+from holdfast.errors import InputError, SettingsError
 from holdfast.models.base import Model
 from holdfast.models.echo import Echo
+from holdfast.models.function import FunctionModel
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Settings
 
-__all__ = ["ENDPOINTS", "Endpoint", "open_model"]
+__all__ = ["ENDPOINTS", "Endpoint", "as_model", "open_model"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,22 @@ def open_model(name: str, *, settings: Settings, environ: Mapping[str, str] | No
     # What was said of the window is about the first one; the others have their own.
     models = [_opened(one, window if one == name else None, variables) for one in names]
     return models[0] if len(models) == 1 else Fallback(models)
+
+
+def as_model(given: object, *, settings: Settings) -> Model:
+    """Return a model for what a caller hands in: a name, a model, or a plain function.
+
+    Raises:
+        InputError: It is none of these; see `open_model` for names.
+    """
+    if isinstance(given, str):
+        return open_model(given, settings=settings)
+    if isinstance(given, Model):
+        return given
+    if callable(given):
+        return FunctionModel(given, context_tokens=context_tokens("", override=settings.agent.context_tokens))
+    kind = type(given).__name__
+    raise InputError(f"model: expected a name, a Model or a function from messages to text, found {kind}")
 
 
 def _opened(name: str, window: int | None, environ: Mapping[str, str]) -> Model:

@@ -119,14 +119,25 @@ class QualityGuard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Compaction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When and how older history becomes a summary."""
 
-    enabled: Annotated[bool, setting("Compact by itself near the limit; `/compact` works either way.")] = True
+    enabled: Annotated[bool, setting("Compact near the limit without being asked; `/compact` works either way.")] = True
+    auto: Annotated[
+        Literal["off", "inline", "background"] | None,
+        setting(
+            "How an engine outside `holdfast chat` compacts and learns near the limit: in the call (`inline`) or in "
+            "its thread (`background`); unset, `background` where it has a model, else `off`.",
+            openclaw=None,
+        ),
+    ] = None
     mode: Annotated[
         Literal["default", "safeguard"],
         setting("`safeguard` summarises very long histories in adaptive chunks and merges the parts."),
     ] = "default"
-    reserve_tokens: Annotated[Count, setting("Room kept free for the prompt and the next reply.")] = 16_384
+    reserve_tokens: Annotated[Count, setting("Room kept free for the next reply; at most a quarter of the window.")] = (
+        16_384
+    )
     reserve_tokens_floor: Annotated[
-        Count, setting("The least that `reserve_tokens` counts as; 0 switches the floor off.")
+        Count,
+        setting("The least that `reserve_tokens` counts as, below a quarter of the window; 0 switches the floor off."),
     ] = 20_000
     keep_recent_tokens: Annotated[Positive, setting("How much of the newest history stays as it is.")] = 20_000
     max_history_share: Annotated[

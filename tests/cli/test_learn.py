@@ -1,0 +1,111 @@
+"""`holdfast learn`: facts out of what was imported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli import holdfast
+
+Run = Callable[..., Result]
+SAID = {
+    "english": ("We decided to use PostgreSQL 16 for the billing service.", "Noted: PostgreSQL 16 for billing."),
+    "chinese": ("记住:账单服务的数据库端口是 6543。", "好的,端口是 6543。"),
+}
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in a home of its own, with two sessions that were imported."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
+    monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "OPENCLAW_STATE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str | Path) -> Result:
+        command: click.Command = holdfast
+        return CliRunner().invoke(command, [*map(str, arguments)])
+
+    for session, (asked, answered) in SAID.items():
+        talk = [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
+        (tmp_path / f"{session}.json").write_text(json.dumps(talk), "utf-8")
+        assert call("import", tmp_path / f"{session}.json", "--session", session).exit_code == 0
+    return call
+
+
+def data(done: Result) -> Any:
+    """What a command prints with --json."""
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def facts(call: Run, *arguments: str) -> list[str]:
+    """The facts that hold."""
+    return [fact["content"] for fact in data(call("facts", "--json", *arguments))]
+
+
+def test_what_was_imported_has_no_facts_until_it_is_learned_from(call: Run) -> None:
+    """By rule, in every session of the agent; doing it again reads nothing."""
+    assert facts(call) == []
+    learned = data(call("learn", "--json"))
+    assert (learned["messages"], learned["model"], learned["problems"]) == (4, None, [])
+    assert learned["facts"] == len(facts(call)) > 0
+    assert any("PostgreSQL 16" in fact for fact in facts(call))
+    assert data(call("learn", "--json"))["messages"] == 0
+
+
+def test_one_session(call: Run) -> None:
+    """Only what was said in it is read; the others wait."""
+    assert data(call("learn", "--session", "chinese", "--json"))["messages"] == 2
+    assert not any("PostgreSQL" in fact for fact in facts(call))
+    assert data(call("learn", "--json"))["messages"] == 2
+    assert any("PostgreSQL" in fact for fact in facts(call))
+
+
+def test_a_model_reads_what_only_the_rules_have_read(call: Run, tmp_path: Path) -> None:
+    """Each reader is remembered by its name; what the model says has to be proved by a quote."""
+    data(call("learn", "--json"))
+    said = {
+        "facts": [
+            {
+                "type": "config",
+                "content": "账单服务的数据库端口是 6543",
+                "subject": "账单服务",
+                "slot": "port",
+                "quote": "账单服务的数据库端口是 6543",
+            }
+        ]
+    }
+    (tmp_path / "script.jsonl").write_text(json.dumps({"text": json.dumps(said), "repeat": True}) + "\n")
+    name = f"scripted:{tmp_path / 'script.jsonl'}"
+    learned = data(call("learn", "--model", name, "--json"))
+    assert learned["messages"] == 4
+    assert learned["model"]
+    assert data(call("learn", "--model", name, "--json"))["messages"] == 0
+
+
+def test_a_person_reads_one_line(call: Run) -> None:
+    """How many messages, read by whom, and what came of it."""
+    assert "4 messages read by the rules" in call("learn").stdout
+
+
+def test_nothing_to_learn_from_is_an_error(call: Run) -> None:
+    """A session that nobody knows, and a model that nobody knows."""
+    unknown = call("learn", "--session", "nobody")
+    assert unknown.exit_code == 1
+    assert "no message of session nobody is archived" in str(unknown.exception)
+    assert call("learn", "--model", "nobody").exit_code == 1
+
+
+def test_it_can_be_switched_off(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the settings forbid it nothing is read."""
+    monkeypatch.setenv("HOLDFAST_KNOWLEDGE__EXTRACTION", "false")
+    assert call("learn").exit_code == 1

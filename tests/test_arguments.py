@@ -1,0 +1,286 @@
+"""What the engine is called with: limits, settings, models, and clear errors for the rest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.engine import Engine
+from holdfast.errors import InputError, SettingsError, WindowTooSmallError
+from holdfast.models.scripted import Scripted
+from holdfast.settings import Agent, Compaction, Embedding, Settings
+from waiting import UNHURRIED
+
+QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+HELLO = [{"role": "user", "content": "Which port does staging use?"}]
+SUMMARY = "## Goal\nMove the staging database.\n\n## Key Decisions\n它监听 6543 端口。\n"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine over a memory of its own, by words alone."""
+    with Engine.open(tmp_path / "memory", settings=QUIET, background=False) as opened:
+        yield opened
+
+
+def long_talk(turns: int) -> list[dict[str, Any]]:
+    """A conversation of about 700 tokens a turn."""
+    return [
+        message
+        for turn in range(turns)
+        for message in (
+            {"role": "user", "content": f"Step {turn}: " + f"detail{turn} " * 120},
+            {"role": "assistant", "content": f"Done with {turn}. " + f"change{turn} " * 110},
+        )
+    ]
+
+
+class TestLimit:
+    def test_a_window_of_32k_is_filled_to_two_thirds(self, engine: Engine) -> None:
+        """At most a quarter is reserved, so that a small window is not cut when it is a third full."""
+        talk = long_talk(60)
+        top = max(
+            engine.assemble(talk[:stop], session="s", limit=32_000).report.total_tokens
+            for stop in range(1, len(talk), 2)
+        )
+        assert 0.6 * 32_000 < top <= 24_000
+
+    def test_the_report_says_where_the_limit_comes_from_and_what_is_reserved(self, tmp_path: Path) -> None:
+        """The call, the settings, the model, or nowhere."""
+
+        def report(settings: Settings = QUIET, model: Any = None, **named: Any) -> tuple[str, int, int]:
+            with Engine.open(tmp_path / "m", settings=settings, model=model, background=False) as engine:
+                found = engine.assemble(HELLO, session="s", **named).report
+            return found.limit_source, found.raw_max_tokens, found.reserved_tokens
+
+        set_to = Settings(embedding=Embedding(provider="none"), agent=Agent(context_tokens=50_000))
+        assert report(limit=32_000) == ("argument", 32_000, 8_000)
+        assert report(set_to) == ("settings", 50_000, 12_500)
+        assert report(model=Scripted(["x"], context_tokens=16_000)) == ("model", 16_000, 4_000)
+        assert report() == ("default", 200_000, 20_000)
+
+    def test_a_model_named_in_the_call_is_a_source_too(self, engine: Engine) -> None:
+        """A name that is known says how much the model holds; one that is not does not."""
+        known = engine.assemble(HELLO, session="s", model="openai/gpt-4o").report
+        assert (known.limit_source, known.raw_max_tokens) == ("model", 128_000)
+        unknown = engine.assemble(HELLO, session="s", model="house/secret").report
+        assert (unknown.limit_source, unknown.raw_max_tokens) == ("default", 200_000)
+
+    def test_the_floor_of_the_settings_still_raises_the_reserve(self, tmp_path: Path) -> None:
+        """`reserve_tokens_floor` keeps its meaning, below a quarter of the window."""
+        high = Settings(embedding=Embedding(provider="none"), compaction=Compaction(reserve_tokens_floor=24_000))
+        with Engine.open(tmp_path, settings=high, background=False) as engine:
+            assert engine.assemble(HELLO, session="s", limit=200_000).report.reserved_tokens == 24_000
+            assert engine.assemble(HELLO, session="s", limit=40_000).report.reserved_tokens == 10_000
+
+    def test_what_is_reserved_can_be_given_with_the_call(self, engine: Engine) -> None:
+        """Exactly so much is kept free, also more than a quarter."""
+        talk = long_talk(40)
+        narrow = engine.assemble(talk, session="a", limit=32_000, reserve=20_000).report
+        assert narrow.reserved_tokens == 20_000
+        assert narrow.total_tokens <= 12_000
+        assert engine.assemble(talk, session="b", limit=32_000, reserve=0).report.total_tokens > 12_000
+        assert engine.compact(talk, session="c", limit=32_000, reserve=4_000, dry_run=True).plan.outcome == "ready"
+        assert engine.size(talk, session="c", limit=32_000, reserve=4_000) > 0
+
+    @pytest.mark.parametrize("limit", [0, -1])
+    def test_no_limit_at_all_is_an_error(self, engine: Engine, limit: int) -> None:
+        """0 does not stand for the model's window, and nothing is archived."""
+        for call in (engine.assemble, engine.compact, engine.size):
+            with pytest.raises(InputError, match=f"limit={limit}"):
+                call(HELLO, session="s", limit=limit)
+        assert engine.stats().messages == 0
+
+    @pytest.mark.parametrize("reserve", [-1, 8_000, 9_000])
+    def test_a_reserve_that_leaves_no_room_is_an_error(self, engine: Engine, reserve: int) -> None:
+        """It is at least 0 and less than the window."""
+        with pytest.raises(InputError, match="reserve"):
+            engine.assemble(HELLO, session="s", limit=8_000, reserve=reserve)
+
+    def test_a_window_that_holds_nothing_is_too_small(self, engine: Engine) -> None:
+        """One token is a window, into which nothing fits."""
+        with pytest.raises(WindowTooSmallError):
+            engine.assemble(HELLO, session="s", limit=1)
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("method", "given"),
+        [
+            ("assemble", (HELLO,)),
+            ("ingest", (HELLO,)),
+            ("compact", (HELLO,)),
+            ("size", (HELLO,)),
+            ("edits", ()),
+            ("learn", ()),
+            ("pin", ([1],)),
+            ("undo_trim", ()),
+            ("forget", ()),
+            ("recall", ("port",)),
+            ("search", ("port",)),
+            ("get", ([1],)),
+            ("remember", ("x",)),
+            ("facts", ()),
+            ("forget_facts", (["x"],)),
+            ("timeline", ()),
+        ],
+    )
+    def test_a_misspelt_keyword_is_a_type_error(self, engine: Engine, method: str, given: tuple[Any, ...]) -> None:
+        """As everywhere in Python; nothing is done."""
+        with pytest.raises(TypeError, match="projcet"):
+            getattr(engine, method)(*given, session="s", projcet="shop")
+        assert engine.stats().messages == 0
+
+    def test_tenant_project_and_agent_keep_memories_apart(self, engine: Engine) -> None:
+        """The three keywords say whose memory it is."""
+        owners: list[dict[str, Any]] = [{"tenant": "a"}, {"project": "b"}, {"agent": "c"}, {}]
+        for owner in owners:
+            engine.ingest([{"role": "user", "content": f"The port is 6543 {owner}."}], session="s", **owner)
+        assert [len(engine.search("port", session="s", **owner)) for owner in owners] == [1, 1, 1, 1]
+
+    def test_a_fact_of_no_known_type_is_refused(self, engine: Engine) -> None:
+        """The message lists the six types."""
+        with pytest.raises(InputError, match=r"foo.*decision.*architecture"):
+            engine.remember("The port is 6543.", session="s", type="foo")  # type: ignore[arg-type]  # that is the point
+        assert engine.facts(session="s") == []
+
+    @pytest.mark.parametrize("query", ["", "  \n", "　"])
+    def test_an_empty_search_is_refused(self, engine: Engine, query: str) -> None:
+        """There is nothing to look for."""
+        with pytest.raises(InputError, match="empty"):
+            engine.search(query, session="s")
+
+    @pytest.mark.parametrize("limit", [0, -3])
+    def test_a_search_for_nothing_is_refused(self, engine: Engine, limit: int) -> None:
+        """A search returns at least one hit, if there is one."""
+        with pytest.raises(InputError, match=f"limit={limit}"):
+            engine.search("port", session="s", limit=limit)
+
+
+class TestCommands:
+    @pytest.mark.parametrize(
+        ("arguments", "code", "words"),
+        [
+            (("search", ""), 1, "empty"),
+            (("search", "port", "--limit", "0"), 2, "--limit"),
+            (("remember", "The port is 6543.", "--type", "foo"), 2, "foo"),
+            (("import", "nothing"), 1, "no transcript"),
+            (("import", "missing"), 1, "missing"),
+            (("replay", "nothing"), 1, "no transcript"),
+            (("sessions", "nothing"), 1, "no transcript"),
+            (("show", "nothing"), 1, "folder"),
+            (("compact", "missing.jsonl"), 1, "no such file"),
+        ],
+    )
+    def test_bad_arguments_have_an_exit_code_and_a_line(
+        self, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+    ) -> None:
+        """1 where it could not be done, 2 where it was called wrongly; no trace."""
+        (tmp_path / "nothing").mkdir()
+        (tmp_path / "nothing" / "readme.txt").write_text("no session")
+        environ = {**os.environ, "HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory")}
+        command = [sys.executable, "-m", "holdfast", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+class TestOpen:
+    @pytest.fixture(autouse=True)
+    def elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A machine on which nothing is set."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+        monkeypatch.delenv("HOLDFAST_HOME", raising=False)
+        monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
+        monkeypatch.chdir(tmp_path)
+
+    def test_the_environment_counts_as_on_the_command_line(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`HOLDFAST_*` and `HOLDFAST_HOME` are honoured."""
+        monkeypatch.setenv("HOLDFAST_AGENT__CONTEXT_TOKENS", "24000")
+        monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "here"))
+        with Engine.open(background=False) as engine:
+            assert engine.assemble(HELLO, session="s").report.raw_max_tokens == 24_000
+            assert Path(engine.stats().path).parent == tmp_path / "here"
+
+    def test_the_files_count_too(self, tmp_path: Path) -> None:
+        """The user's own and the project's; what is given as an argument is used exactly as it is."""
+        (tmp_path / "config" / "holdfast").mkdir(parents=True)
+        (tmp_path / "config" / "holdfast" / "holdfast.toml").write_text("[agent]\ncontext_tokens = 30000\n")
+        (tmp_path / "holdfast.toml").write_text("[recall]\nhard_cap_tokens = 77\n")
+        with Engine.open(tmp_path / "m", background=False) as engine:
+            assert engine.settings.agent.context_tokens == 30_000
+            assert engine.settings.recall.hard_cap_tokens == 77
+        with Engine.open(tmp_path / "m", settings=QUIET, background=False) as engine:
+            assert engine.settings is QUIET
+
+    def test_a_setting_that_is_wrong_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As the commands do."""
+        monkeypatch.setenv("HOLDFAST_RECALL__HARD_CAP_TOKENS", "many")
+        with pytest.raises(SettingsError, match="HARD_CAP_TOKENS"):
+            Engine.open(tmp_path / "m")
+
+    def test_a_model_by_its_name(self, tmp_path: Path) -> None:
+        """As the command line takes it."""
+        (tmp_path / "script.jsonl").write_text('{"text": "## Goal\\nMove it.", "repeat": true}\n')
+        with Engine.open(tmp_path / "m", model=f"scripted:{tmp_path / 'script.jsonl'}", background=False) as engine:
+            done = engine.compact(long_talk(30), session="s", limit=32_000)
+        assert done.summary is not None
+        assert done.summary.calls > 0
+        with pytest.raises(SettingsError, match="no model is called that"):
+            Engine.open(tmp_path / "m", model="nobody")
+
+    def test_the_model_of_the_settings_summarises(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`compaction.model` is opened where no other is given."""
+        (tmp_path / "script.jsonl").write_text('{"text": "## Goal\\nMove it.", "repeat": true}\n')
+        monkeypatch.setenv("HOLDFAST_COMPACTION__MODEL", f"scripted:{tmp_path / 'script.jsonl'}")
+        with Engine.open(tmp_path / "m", background=False) as engine:
+            done = engine.compact(long_talk(30), session="s", limit=32_000)
+        assert done.summary is not None
+        assert done.summary.calls > 0
+
+    def test_a_model_that_is_a_function(self, tmp_path: Path) -> None:
+        """It is called with messages in the form of Chat Completions, and returns the text of the reply."""
+        seen: list[list[dict[str, Any]]] = []
+
+        def summarise(messages: list[dict[str, Any]]) -> str:
+            seen.append(messages)
+            return SUMMARY
+
+        with Engine.open(tmp_path / "m", model=summarise, background=False) as engine:
+            done = engine.compact(long_talk(30), session="s", limit=32_000)
+        assert done.summary is not None
+        assert "6543 端口" in done.summary.text
+        assert [message["role"] for message in seen[0]] == ["system", "user"]
+        assert all(isinstance(message["content"], str) for message in seen[0])
+
+    @pytest.mark.parametrize("fault", [ValueError("no network"), 42])
+    def test_a_function_that_fails_harms_nothing(self, tmp_path: Path, fault: Any) -> None:
+        """The summary is put together by rule, and the warnings say why."""
+
+        def fail(_: object) -> Any:
+            if isinstance(fault, Exception):
+                raise fault
+            return fault
+
+        settings = Settings(embedding=Embedding(provider="none"), compaction=Compaction(timeout_seconds=3))
+        with Engine.open(tmp_path / "m", settings=settings, model=fail, background=False) as engine:
+            done = engine.compact(long_talk(30), session="s", limit=32_000)
+        assert done.summary is not None
+        assert done.summary.rung == "digest"
+        assert any("no network" in warning or "int" in warning for warning in done.warnings)
+
+    def test_a_model_that_is_none_of_these(self, tmp_path: Path) -> None:
+        """Is refused at once."""
+        with pytest.raises(InputError, match="model"):
+            Engine.open(tmp_path / "m", model=3)  # type: ignore[arg-type]  # that is the point

@@ -1,0 +1,247 @@
+"""Compaction and learning by the engine itself, for programs that only assemble and ingest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event as Signal
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from holdfast.context.verify import check
+from holdfast.engine import Engine, Window
+from holdfast.events import Hooks
+from holdfast.formats import read
+from holdfast.models.base import Prompt
+from holdfast.models.scripted import Scripted
+from holdfast.settings import Compaction, Embedding, Settings
+from holdfast.tokens import count_messages
+from waiting import UNHURRIED, until
+
+LIMIT = 32_000
+SUMMARY = "## Goal\nLook at every module.\n"
+FACTS = '{"facts": []}'
+
+
+def settings(**compaction: Any) -> Settings:
+    """Search by words alone, and compaction as it is said."""
+    return Settings(embedding=Embedding(provider="none"), recall=UNHURRIED, compaction=Compaction(**compaction))
+
+
+def said(role: str, text: str) -> dict[str, str]:
+    """A message as a client sends it."""
+    return {"role": role, "content": text}
+
+
+def turns(count: int, *, language: str = "English") -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """Questions and answers of about 1,300 tokens, with something to learn in the first."""
+    for turn in range(count):
+        if language == "Chinese":
+            asked, answered = (
+                f"第{turn}步:请检查模块{turn}。" + f"细节{turn}," * 160,
+                f"模块{turn}没有问题。" + "很好," * 200,
+            )
+        else:
+            asked = f"Step {turn}: please look at module {turn}. " + f"detail{turn} " * 220
+            answered = f"Module {turn} is fine. " + f"change{turn} " * 220
+        fact = "We decided to use PostgreSQL 16 for the billing service. " if turn == 0 else ""
+        yield said("user", fact + asked), said("assistant", answered)
+
+
+def talk_to(engine: Engine, count: int, *, ingest: bool = True, **named: Any) -> list[Window]:
+    """A conversation as a program has it: assemble, ask, keep the reply."""
+    history: list[dict[str, str]] = []
+    windows = []
+    for asked, answered in turns(count, **named):
+        history.append(asked)
+        windows.append(engine.assemble(history, session="s", limit=LIMIT))
+        assert check(windows[-1].render("openai_chat"), "openai_chat") == []
+        assert windows[-1].render("openai_chat")[-1]["content"].startswith(asked["content"])
+        history.append(answered)
+        if ingest:
+            engine.ingest([answered], session="s")
+    return windows
+
+
+def compactions(engine: Engine) -> int:
+    """How many were recorded."""
+    return sum(edit.kind == "compacted" for edit in engine.edits(session="s"))
+
+
+class TestModes:
+    @pytest.mark.parametrize("language", ["English", "Chinese"])
+    @pytest.mark.parametrize("ingest", [True, False])
+    def test_inline_without_a_model_a_digest_is_made(self, tmp_path: Path, *, ingest: bool, language: str) -> None:
+        """After the reply, or with the next request where replies are not handed in, by rule."""
+        with Engine.open(tmp_path, settings=settings(auto="inline"), background=False) as engine:
+            windows = talk_to(engine, 60, ingest=ingest, language=language)
+            assert compactions(engine) >= 2
+            shown = [change.kind for window in windows for change in window.report.changes]
+            assert shown.count("compacted") == compactions(engine)
+            assert max(window.report.total_tokens for window in windows) <= 24_000
+            engine.work()
+            assert language == "Chinese" or any("PostgreSQL" in fact.content for fact in engine.facts(session="s"))
+
+    def test_in_the_background_a_model_summarises(self, tmp_path: Path) -> None:
+        """With a model nothing has to be set: the thread of the engine compacts after the reply."""
+        model = Scripted(lambda _: SUMMARY)
+        with Engine.open(tmp_path, settings=settings(), model=model) as engine:
+            history: list[dict[str, str]] = []
+            for asked, answered in turns(30):
+                history.append(asked)
+                engine.assemble(history, session="s", limit=LIMIT)
+                history.append(answered)
+                engine.ingest([answered], session="s")
+            until(lambda: compactions(engine))
+            last = engine.assemble([*history, said("user", "Go on.")], session="s", limit=LIMIT)
+            assert "Look at every module." in last.messages[0].text
+            kinds = [change["kind"] for turn in engine.timeline(session="s") for change in turn["changes"]]
+            assert kinds.count("compacted") == compactions(engine)
+
+    def test_in_the_background_without_a_model_only_when_it_is_set(self, tmp_path: Path) -> None:
+        """The digest is made by the thread, or by `work` where there is none."""
+        with Engine.open(tmp_path / "a", settings=settings(auto="background"), background=False) as engine:
+            talk_to(engine, 30)
+            assert compactions(engine) == 0
+            engine.work()
+            assert compactions(engine) == 1
+        with Engine.open(tmp_path / "b", settings=settings(), background=False) as engine:
+            talk_to(engine, 30)
+            engine.work()
+            assert compactions(engine) == 0
+
+    @pytest.mark.parametrize("off", [{"auto": "off"}, {"enabled": False}])
+    def test_it_can_be_switched_off(self, tmp_path: Path, off: dict[str, Any]) -> None:
+        """Then windows are trimmed, and nobody is asked."""
+        model = Scripted(lambda _: SUMMARY)
+        with Engine.open(tmp_path, settings=settings(**off), model=model, background=False) as engine:
+            windows = talk_to(engine, 40)
+            engine.work()
+            assert compactions(engine) == 0
+            assert model.prompts == []
+            assert any(change.kind == "trimmed" for window in windows for change in window.report.changes)
+
+    def test_a_window_that_trimming_keeps_small_is_not_compacted(self, tmp_path: Path) -> None:
+        """What counts is what is sent, not all that was ever said."""
+        history: list[dict[str, str]] = []
+        with Engine.open(tmp_path, settings=settings(auto="off"), background=False) as engine:
+            for asked, answered in turns(60):
+                history.append(asked)
+                report = engine.assemble(history, session="s", limit=LIMIT).report
+                history.append(answered)
+                if len(history) > 60 and any(change.kind == "trimmed" for change in report.changes):
+                    break
+        assert count_messages(read(history)) > LIMIT
+        with Engine.open(tmp_path, settings=settings(auto="inline"), background=False) as engine:
+            sent = engine.assemble([*history, said("user", "Go on.")], session="s", limit=LIMIT)
+            assert sent.report.total_tokens < 20_000
+            assert compactions(engine) == 0
+
+    def test_listeners_hear_of_it_before_and_after(self, tmp_path: Path) -> None:
+        """The place for notes of one's own before history is compacted."""
+        heard: list[str] = []
+        hooks = Hooks(listeners=[lambda event: heard.append(type(event).__name__)])
+        with Engine.open(tmp_path, settings=settings(auto="inline"), hooks=hooks, background=False) as engine:
+            talk_to(engine, 30)
+            assert heard == ["Compacting", "Compacted"] * compactions(engine)
+
+
+class TestTrouble:
+    def test_a_hook_that_fails_is_reported_with_the_next_request(self, tmp_path: Path) -> None:
+        """Nothing blocks, and the report says what went wrong."""
+
+        def summary(_: object) -> str:
+            return "words " * 60_000  # longer than what it would stand for
+
+        with Engine.open(
+            tmp_path, settings=settings(auto="inline"), hooks=Hooks(summary=summary), background=False
+        ) as engine:
+            windows = talk_to(engine, 30)
+            assert compactions(engine) == 0
+        told = [warning for window in windows for warning in window.report.warnings]
+        assert any("compaction: the summary takes" in warning for warning in told)
+        assert len(told) <= 4  # it is not tried again with every message
+
+
+class Slow(Scripted):
+    """A model that answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.asked, self.go = Signal(), Signal()
+
+    def _answer(self, prompt: Prompt) -> str:
+        self.asked.set()
+        assert self.go.wait(60)
+        return SUMMARY if "fact" not in prompt.messages[0].text[:200] else FACTS
+
+
+class TestConcurrency:
+    def test_requests_go_on_while_a_summary_is_made(self, tmp_path: Path) -> None:
+        """Windows are made meanwhile, in any thread; what was said since is after the summary, nothing twice."""
+        model = Slow()
+        with Engine.open(tmp_path, settings=settings(), model=model) as engine:
+            history = [message for turn in turns(17) for message in turn]
+            for stop in range(1, len(history), 2):
+                engine.assemble(history[:stop], session="s", limit=LIMIT)
+            engine.ingest(history[-1:], session="s")
+            assert model.asked.wait(60)
+            more = [message for turn in turns(24) for message in turn][len(history) :]
+            together: list[Window] = []
+
+            def ask() -> None:
+                together.extend(
+                    engine.assemble([*history, *more[:stop]], session="s", limit=LIMIT)
+                    for stop in range(1, len(more), 2)
+                )
+
+            threads = [Thread(target=ask) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert all(window.messages[-1].role == "user" for window in together)
+            assert compactions(engine) == 0
+            model.go.set()
+            until(lambda: compactions(engine) == 1)
+            last = engine.assemble([*history, *more, said("user", "Go on.")], session="s", limit=LIMIT)
+            assert "Look at every module." in last.messages[0].text
+            assert last.messages[-2].text == more[-1]["content"]
+            assert engine.stats().messages == len(history) + len(more) + 1
+
+    def test_a_summary_of_what_was_taken_back_is_not_recorded(self, tmp_path: Path) -> None:
+        """The client went back to the beginning while it was made: the new conversation is sent as it is."""
+        model = Slow()
+        with Engine.open(tmp_path, settings=settings(), model=model) as engine:
+            history = [message for turn in turns(17) for message in turn]
+            for stop in range(1, len(history), 2):
+                engine.assemble(history[:stop], session="s", limit=LIMIT)
+            engine.ingest(history[-1:], session="s")
+            assert model.asked.wait(60)
+            again = [*history[:2], said("user", "Let us begin again, with something else.")]
+            engine.assemble(again, session="s", limit=LIMIT)
+            model.go.set()
+            warnings: list[str] = []
+
+            def told() -> bool:
+                warnings.extend(engine.assemble(again, session="s", limit=LIMIT).report.warnings)
+                return any("changed meanwhile" in warning for warning in warnings)
+
+            until(told)
+            assert compactions(engine) == 0
+            sent = engine.assemble(again, session="s", limit=LIMIT)
+            assert [message.text for message in sent.messages] == [message["content"] for message in again]
+
+    def test_closing_does_not_wait_for_a_model(self, tmp_path: Path) -> None:
+        """A summary that is under way is given up, and nothing was changed."""
+        model = Slow()
+        with Engine.open(tmp_path, settings=settings(), model=model) as engine:
+            history = [message for turn in turns(17) for message in turn]
+            engine.assemble(history[:-1], session="s", limit=LIMIT)
+            engine.ingest(history[-1:], session="s")
+            assert model.asked.wait(60)
+            model.go.set()
+        with Engine.open(tmp_path, settings=settings(), background=False) as engine:
+            assert compactions(engine) == 0
