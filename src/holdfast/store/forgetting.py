@@ -20,7 +20,7 @@ from holdfast.store.codec import text_bytes
 from holdfast.store.sealing import SEALED, mark_rewritten, read_columns
 from holdfast.store.sqlite_rows import KEY, where
 
-__all__ = ["fact_digest", "is_forgotten", "remove", "scrub"]
+__all__ = ["fact_digest", "is_forgotten", "message_digest", "remove", "scrub"]
 
 
 def fact_digest(fact: str) -> bytes:
@@ -28,10 +28,15 @@ def fact_digest(fact: str) -> bytes:
     return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
 
 
-def is_forgotten(connection: sqlite3.Connection, scope: int, digest: bytes) -> bool:
-    """Tell whether this was forgotten, and so stays out."""
-    query = "SELECT 1 FROM forgotten WHERE scope = ? AND digest = ?"
-    return connection.execute(query, (scope, digest)).fetchone() is not None
+def message_digest(digest: bytes, nonce: bytes) -> bytes:
+    """Return what is kept of a forgotten message: a digest of its words and of what tells it from its equals."""
+    return hashlib.sha256(b"message:" + digest + nonce).digest()[:16]
+
+
+def is_forgotten(connection: sqlite3.Connection, scope: int, *digests: bytes) -> bool:
+    """Tell whether any of these digests was forgotten in this scope."""
+    query = f"SELECT 1 FROM forgotten WHERE scope = ? AND digest IN ({', '.join('?' * len(digests))})"
+    return connection.execute(query, (scope, *digests)).fetchone() is not None
 
 
 def remove(connection: sqlite3.Connection, select: Select) -> int:
@@ -64,8 +69,10 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
     """Take all that was derived from messages out; remember only their digests."""
     passages: list[int] = []
     for number in numbers:
-        remember = "INSERT OR IGNORE INTO forgotten(scope, digest) SELECT scope, digest FROM messages WHERE id = ?"
-        connection.execute(remember, (number,))
+        query = "SELECT scope, digest, nonce FROM messages WHERE id = ?"
+        scope, digest, nonce = connection.execute(query, (number,)).fetchone()
+        remember = "INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)"
+        connection.execute(remember, (scope, message_digest(digest, nonce)))
         query = "SELECT number FROM passages WHERE message = ?"
         passages += [passage for (passage,) in connection.execute(query, (number,))]
     passages.sort()

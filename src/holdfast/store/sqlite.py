@@ -124,10 +124,11 @@ class SqliteStore:
 
     def _add_message(self, row: MessageRow, new: list[Placed]) -> int:
         scope = self._scope(row.scope)
-        digest = bytes.fromhex(row.message.digest)
-        if forgetting.is_forgotten(self._writer, scope, digest):
+        digest, nonce = bytes.fromhex(row.message.digest), text_bytes(row.nonce)
+        # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
+        if forgetting.is_forgotten(self._writer, scope, forgetting.message_digest(digest, nonce), digest):
             return 0
-        key = (scope, digest, text_bytes(row.nonce))
+        key = (scope, digest, nonce)
         query = "SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?"
         if known := self._writer.execute(query, key).fetchone():
             return int(known[0])
