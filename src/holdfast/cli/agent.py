@@ -79,7 +79,7 @@ def open_agent(options: Options, *, view: View, confirm: Any = None) -> Agent:
     )
     engine = Engine.open(home, settings=known, model=summariser)
     engine.reader = reader
-    notes = Notes(root, known, home / f"notes-{options.agent}.db", sessions=sessions.folder)
+    notes = Notes(root, known, sessions.notes_file, sessions=sessions.folder)
     agent = Agent.open(
         engine,
         model,

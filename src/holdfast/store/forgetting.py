@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import sqlite3
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from holdfast.store.codec import text_bytes
 from holdfast.store.sealing import SEALED, mark_rewritten, read_columns
 from holdfast.store.sqlite_rows import KEY, where
 
-__all__ = ["fact_digest", "is_forgotten", "message_digest", "remove", "scrub"]
+__all__ = ["damaged_copies", "fact_digest", "is_forgotten", "message_digest", "remove", "scrub"]
 
 
 def fact_digest(fact: str) -> bytes:
@@ -123,6 +124,20 @@ def _unpost(connection: sqlite3.Connection, passages: Sequence[int], windows: np
                 connection.execute(update, (encode(kept), first, term))
             else:
                 connection.execute("DELETE FROM postings WHERE run = ? AND term = ?", (first, term))
+
+
+def damaged_copies(path: Path) -> list[Path]:
+    """List the damaged files that repairs of a store have kept beside it, and their logs."""
+    return sorted(path.parent.glob(f"{glob.escape(path.name)}.damaged.*"))
+
+
+def delete_damaged_copies(path: Path) -> None:
+    """Delete damaged copies of a store: they may hold what was forgotten, and no row of them can be taken out."""
+    for copy in damaged_copies(path):
+        try:
+            copy.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"forgotten, but not deleted: {error.strerror}. Delete it.", path=copy) from error
 
 
 def scrub(connection: sqlite3.Connection, *, path: Path) -> None:

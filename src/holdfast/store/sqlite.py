@@ -283,6 +283,7 @@ class SqliteStore:
             with write_transaction(self._writer):
                 numbers = forgetting.remove(self._writer, select)
             if numbers and select.kind in {"message", "fact"}:
+                forgetting.delete_damaged_copies(self.path)
                 forgetting.scrub(self._writer, path=self.path)
         return numbers
 
