@@ -55,6 +55,7 @@ class Conversation:
         settled: The beginning of its windows that is known to be valid.
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
+        stripped: What was taken out of the new messages of the last request because it was recalled text.
         told: What of a summary is told already, where a compaction did not come to its end.
     """
 
@@ -68,6 +69,7 @@ class Conversation:
     settled: Settled = field(default_factory=Settled)
     turn: int = 0
     last_time: int | None = None
+    stripped: list[str] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)
     _given_system: list[Incoming] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
@@ -83,6 +85,7 @@ class Conversation:
         """
         if self.format is None:
             self.format = formats.detect([item for item in messages if not isinstance(item, Message)])
+        self.stripped = []
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
             system = self._archived(messages[:leading], memory, Counter())
@@ -101,9 +104,12 @@ class Conversation:
         """Read and archive messages; those that were nothing but recalled text are left out."""
         if not given:
             return [], []
-        own = [strip_message(message) for message in formats.read(given, format=self.format)]
+        read = formats.read(given, format=self.format)
+        own = [strip_message(message, memory.marks) for message in read]
+        self.stripped += [_echo(message, own) for message, own in zip(read, own, strict=True) if own is not message]
         kept = [message for message in own if message is not None]
-        rows = archive.rows(kept, scope=self.scope, redact=memory.settings.archive.redaction, seen=seen)
+        redact = memory.settings.archive.redaction
+        rows = archive.rows(kept, scope=self.scope, redact=redact, seen=seen, marks=memory.marks)
         try:
             numbers = memory.store.add(rows)
         except HoldfastError:  # nothing of them is known, so that they are archived the next time
@@ -274,6 +280,16 @@ def _items(messages: Sequence[Message], numbers: Sequence[int], count: TokenCoun
         Item(message=message, id=number, tokens=count_message(message, count=count), kind=_kind(message))
         for message, number in zip(messages, numbers, strict=True)
     ]
+
+
+def _echo(message: Message, own: Message | None) -> str:
+    """Say what was taken out of a message."""
+    size = _size(message) - (_size(own) if own is not None else 0)
+    return f"recalled text that came back was taken out of a message ({message.role}): {size:,} characters"
+
+
+def _size(message: Message) -> int:
+    return len(message.text) + sum(len(result.text) for result in message.results)
 
 
 def _is_system(given: Incoming) -> bool:

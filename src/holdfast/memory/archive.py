@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.memory.block import strip_message, strip_text
+from holdfast.memory.marks import NO_MARKS, Marks
 from holdfast.memory.noise import is_noise, unwrap
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
@@ -24,28 +25,34 @@ __all__ = ["cut", "mask", "passages_of", "rows", "searchable"]
 
 
 def rows(
-    messages: Iterable[Message], *, scope: Scope, redact: bool = True, seen: Counter[str] | None = None
+    messages: Iterable[Message],
+    *,
+    scope: Scope,
+    redact: bool = True,
+    seen: Counter[str] | None = None,
+    marks: Marks = NO_MARKS,
 ) -> list[MessageRow]:
     """Messages as rows of the archive, in order; those that held nothing but recalled text are left out.
 
-    `seen` counts what came before them in the same conversation, by digest, and is added to.
+    `marks` are what recalled text is known by. `seen` counts what came before them in the same conversation, by
+    digest, and is added to.
     """
     found: list[MessageRow] = []
     seen = Counter() if seen is None else seen
     for message in messages:
-        own = strip_message(message)
+        own = strip_message(message, marks)
         if own is None:
             continue
         kept = mask(own) if redact else own
         nonce = _nonce(kept, seen[kept.digest])
         seen[kept.digest] += 1
-        found.append(MessageRow(scope=scope, message=kept, nonce=nonce, passages=tuple(passages_of(kept))))
+        found.append(MessageRow(scope=scope, message=kept, nonce=nonce, passages=tuple(passages_of(kept, marks))))
     return found
 
 
-def passages_of(message: Message) -> list[PassageText]:
+def passages_of(message: Message, marks: Marks = NO_MARKS) -> list[PassageText]:
     """What can be found of an archived message."""
-    return cut(searchable(message), speaker=message.name or "")
+    return cut(searchable(message, marks), speaker=message.name or "")
 
 
 def _nonce(message: Message, before: int) -> str:
@@ -62,22 +69,22 @@ def mask(message: Message) -> Message:
     return message if masked is data else from_json(masked)
 
 
-def searchable(message: Message) -> str:
+def searchable(message: Message, marks: Marks = NO_MARKS) -> str:
     """What of a message can be found: words, tool calls and results, without what the channel wrapped around."""
     if message.role == "system":
         return ""  # the same in every session, and always in the window
     if message.role in {"user", "assistant"} and not message.calls:
         words = unwrap(message.text)
         return "" if is_noise(words) else words
-    return "\n".join(words for part in message.parts if (words := _words(part)))
+    return "\n".join(words for part in message.parts if (words := _words(part, marks)))
 
 
-def _words(part: Part) -> str:
+def _words(part: Part, marks: Marks) -> str:
     match part:
         case Text():
             return unwrap(part.text)
         case ToolCall():
-            return strip_text(f"{part.name}: {_flat(part.arguments)}")  # a call may hand on what was recalled
+            return strip_text(f"{part.name}: {_flat(part.arguments)}", marks)  # a call may hand on what was recalled
         case ToolResult():
             return part.text
         case _:

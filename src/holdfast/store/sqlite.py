@@ -49,7 +49,8 @@ _LATEST: Final = 2**63 - 1
 _COUNTS: Final = {
     "messages": "SELECT count(*) FROM messages",
     "passages": "SELECT count(*) FROM passages WHERE alive = 1",
-    "sessions": "SELECT count(*) FROM scopes",
+    "sessions": "SELECT count(*) FROM scopes WHERE EXISTS (SELECT 1 FROM messages WHERE scope = scopes.id)"
+    " OR EXISTS (SELECT 1 FROM facts WHERE scope = scopes.id)",
     "facts": "SELECT count(*) FROM (SELECT DISTINCT scope, id FROM facts)",
     "bytes": "PRAGMA page_count",
 }
