@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.errors import ModelError
 from holdfast.memory.extract import Extraction, extract
+from holdfast.memory.marks import NO_MARKS, Marks
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.models.base import Model, Prompt, Reply
 from holdfast.settings import Settings
@@ -94,6 +95,8 @@ def learn(
     model: Model | None = None,
     settings: Settings | None = None,
     scope: Scope = SCOPE,
+    marks: Marks = NO_MARKS,
 ) -> Extraction:
     """What is extracted from messages."""
-    return extract(messages, scope=scope, model=model, known=known, settings=settings or Settings(), now=NOW)
+    asked = settings or Settings()
+    return extract(messages, scope=scope, model=model, known=known, settings=asked, now=NOW, marks=marks)

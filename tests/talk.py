@@ -9,10 +9,12 @@ from holdfast import formats
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Item
 from holdfast.context.finish import Finished, finish
+from holdfast.memory.marks import Marks
 from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from holdfast.tokens import count_message
 
 __all__ = [
+    "MARKS",
     "PIXEL",
     "THOUGHT",
     "answer",
@@ -29,6 +31,8 @@ __all__ = [
     "user",
 ]
 
+MARKS = Marks((b"tests",))
+"""What blocks are known by in tests that have no memory."""
 PIXEL = Image(media_type="image/png", data="iVBORw0KGgo=")
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 

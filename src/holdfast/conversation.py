@@ -58,6 +58,7 @@ class Conversation:
         settled: The beginning of its windows that is known to be valid.
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
+        stripped: What was taken out of the new messages of the last request because it was recalled text.
         told: What of a summary is told already, where a compaction did not come to its end.
         limits: The limits of the last request.
         notes: What a compaction in the background has to report with the next request.
@@ -76,6 +77,7 @@ class Conversation:
     settled: Settled = field(default_factory=Settled)
     turn: int = 0
     last_time: int | None = None
+    stripped: list[str] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)
     limits: Budget | None = None
     notes: list[str] = field(default_factory=list)
@@ -95,10 +97,11 @@ class Conversation:
         """
         if self.format is None:
             self.format = formats.detect([item for item in messages if not isinstance(item, Message)])
+        self.stripped = []
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
             given = [_copy(message) for message in messages[:leading]]
-            system = [message for message in self._read(given) if message is not None]
+            system = [message for message in self._read(given, memory) if message is not None]
             numbers, _ = self._archive(system, memory, before=())
             self.system = [item for item in _items(system, numbers, count) if item.message.role == "system"]
             self._given_system = given
@@ -106,7 +109,7 @@ class Conversation:
         known = self._common(history)
         self._forget_after(known)
         given = [_copy(message) for message in history[known:]]
-        read = self._read(given)
+        read = self._read(given, memory)
         fresh = [message for message in read if message is not None]
         numbers, keys = self._archive(fresh, memory, before=self._keys)
         self._note_ends(read)
@@ -127,7 +130,7 @@ class Conversation:
             The numbers of the messages, and the messages as they were read.
         """
         read = formats.read([_copy(message) for message in messages], format=format)
-        own = [message for message in map(strip_message, read) if message is not None]
+        own = [own for message in read if (own := strip_message(message, memory.marks)) is not None]
         log = self._log or self._keys or self._stored_keys(memory, limit=len(own) + 1)
         digests = [message.digest for message in self._masked(own, memory)]
         if len(own) > 1 and archive.FIRST in memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
@@ -145,9 +148,12 @@ class Conversation:
         rows = memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))
         return [Key(row.message.digest, row.nonce) for row in rows]
 
-    def _read(self, given: Sequence[Incoming]) -> list[Message | None]:
+    def _read(self, given: Sequence[Incoming], memory: Memory) -> list[Message | None]:
         """Read messages; None for those that were nothing but recalled text."""
-        return [strip_message(message) for message in formats.read(given, format=self.format)]
+        read = formats.read(given, format=self.format)
+        own = [strip_message(message, memory.marks) for message in read]
+        self.stripped += [_echo(message, own) for message, own in zip(read, own, strict=True) if own is not message]
+        return own
 
     def _masked(self, messages: Sequence[Message], memory: Memory) -> list[Message]:
         return [archive.mask(message) for message in messages] if memory.settings.archive.redaction else list(messages)
@@ -158,7 +164,9 @@ class Conversation:
         if not messages:
             return [], []
         masked = self._masked(messages, memory)
-        return archive.append(memory.store, masked, scope=self.scope, time=memory.clock(), before=before)
+        return archive.append(
+            memory.store, masked, scope=self.scope, time=memory.clock(), before=before, marks=memory.marks
+        )
 
     def _note_ends(self, own: Sequence[Message | None]) -> None:
         """Remember how much of the history there is after each message that was handed in."""
@@ -337,6 +345,16 @@ def _items(messages: Sequence[Message], numbers: Sequence[int], count: TokenCoun
         Item(message=message, id=number, tokens=count_message(message, count=count), kind=_kind(message))
         for message, number in zip(messages, numbers, strict=True)
     ]
+
+
+def _echo(message: Message, own: Message | None) -> str:
+    """Say what was taken out of a message."""
+    size = _size(message) - (_size(own) if own is not None else 0)
+    return f"recalled text that came back was taken out of a message ({message.role}): {size:,} characters"
+
+
+def _size(message: Message) -> int:
+    return len(message.text) + sum(len(result.text) for result in message.results)
 
 
 def _is_system(given: Incoming) -> bool:

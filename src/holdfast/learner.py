@@ -79,6 +79,7 @@ def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -
         known=memory.store.fetch(Select(kind="fact", scope=job.scope)),
         settings=memory.settings,
         now=memory.clock(),
+        marks=memory.marks,
         timeout=_TIMEOUT,
         cancel=cancel,
     )

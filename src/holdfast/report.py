@@ -106,7 +106,7 @@ class ContextReport:
         recalled: The passages in the block, with the parts of their scores.
         recall_reason: Why there is no block, where there is none.
         prefix_kept: How much of the request before it (by tokens) is an unchanged beginning of this one.
-        repairs: What had to be mended for the provider to take it.
+        repairs: What had to be mended for the provider to take it, and recalled text that came back and was taken out.
         warnings: What went wrong and was passed over.
         milliseconds: Where the time went, by step.
         model: Which model is asked, where that is known.

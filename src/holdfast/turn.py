@@ -80,7 +80,7 @@ class Turn:
             recalled=self.recall.hits,
             recall_reason=self.recall.reason,
             prefix_kept=talk.prefix_kept(list(sent)),
-            repairs=tuple(map(str, finished.repairs)),
+            repairs=(*talk.stripped, *map(str, finished.repairs)),
             warnings=(*self.warnings, *self.recall.notes),
             milliseconds=self.milliseconds,
             files=workspace_files(items),

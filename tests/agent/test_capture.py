@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.agent.capture import CATEGORIES, capture, category_of, refusal
 from holdfast.memory import block
+from talk import MARKS
 
 KEPT = [
     ("Remember that the staging server is behind the VPN", "fact"),
@@ -63,8 +64,8 @@ def test_at_most_three_of_a_turn() -> None:
 
 
 def test_memory_does_not_feed_on_itself() -> None:
-    """What was recalled into a message, and what the channel wrapped around it, is not kept again."""
-    recalled = block.render([block.Fact(type="preference", text="I prefer tabs over spaces")], [])
+    """What looks like recalled text, and what the channel wrapped around a message, is not kept again."""
+    recalled = block.render([block.Fact(type="preference", text="I prefer tabs over spaces")], [], MARKS)
     assert capture([recalled, f"{recalled}\n\nWhat is next on the list?"]) == []
     assert capture(["[Sun 2026-02-15 18:49 GMT+8] I prefer tea over coffee"])[0].text == "I prefer tea over coffee"
 

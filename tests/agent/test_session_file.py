@@ -24,9 +24,6 @@ from holdfast.models.scripted import Hang, Said, Scripted
 from holdfast.settings import Session, Workspace
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
-BLOCK = (
-    '<recalled-context source="holdfast">\n\n<knowledge>\n- [decision] old news\n</knowledge>\n\n</recalled-context>'
-)
 WANTED = msgspec.structs.replace(BASE, session=Session(memory_file=True))
 
 
@@ -261,9 +258,19 @@ class TestWords:
         found = last_words([said("user", f"word {number}") for number in range(40)])
         assert found == [f"user: word {number}" for number in range(25, 40)]
 
-    def test_nothing_that_was_recalled(self) -> None:
-        """A block that came back with a message is no part of it."""
-        assert last_words([said("user", f"{BLOCK}\n\nAnd now?"), said("user", BLOCK)]) == ["user: And now?"]
+    def test_nothing_that_was_recalled(self, tmp_path: Path) -> None:
+        """A block that comes back with a message is in no transcript, and the user is told."""
+        desk = Desk(tmp_path)
+        agent = desk.agent(["Noted.", "It is 6543.", "Yes."])
+        agent.engine.remember("The zanzibar database listens on port 6543", session=agent.session)
+        agent.say("Which port does the zanzibar database listen on?")
+        window = agent.window
+        assert window is not None
+        (block,) = (item.block.text for item in window.items if item.block)
+        agent.say(f"{block}\n\nAnd now?")
+        assert "<recalled-context" not in agent.opened.session.file.read_text(encoding="utf-8")
+        assert last_words(agent.history)[-2:] == ["user: And now?", "assistant: It is 6543."]
+        assert any("Recalled text" in notice for notice in desk.view.notices)
 
     def test_secrets_as_the_settings_say(self) -> None:
         """They are masked, unless masking is off."""

@@ -16,9 +16,9 @@ from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message
 from holdfast.settings import Settings
 from holdfast.tokens import count_messages
-from talk import answer, call, items, limits, reply, results, system, user
+from talk import MARKS, answer, call, items, limits, reply, results, system, user
 
-BLOCK = render([Fact(type="decision", text="use Stripe")], [Detail(role="user", time=0, text="证书已过期")])
+BLOCK = render([Fact(type="decision", text="use Stripe")], [Detail(role="user", time=0, text="证书已过期")], MARKS)
 TALK = [system(), user("hello"), reply("hi"), user("why")]
 TOOLS = [*TALK, reply("", call("a"), call("b")), results(answer("a")), results(answer("b"))]
 
@@ -159,7 +159,7 @@ class TestComingBack:
     def test_what_was_sent_reads_back_without_the_block(self, talk: list[Message], name: str) -> None:
         """And with every word of the user's own."""
         wire = [dict(message) for message in sent(talk, "tail", name)]
-        stripped = [own for message in formats.read(wire, format=name) if (own := strip_message(message))]
+        stripped = [own for message in formats.read(wire, format=name) if (own := strip_message(message, MARKS))]
         assert "recalled-context" not in str(stripped)
         assert [message.text for message in stripped if message.text] == ["hello", "hi", "why"][-3:] or (
             stripped[0].role == "system"

@@ -13,9 +13,10 @@ from holdfast.store.sqlite import SqliteStore
 from sessions import says
 from shared_data import SHARED, needs_shared
 from stores import SCOPE
+from talk import MARKS
 
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
-BLOCK = render([Fact(type="issue", text="recalled words")], [])
+BLOCK = render([Fact(type="issue", text="recalled words")], [], MARKS)
 
 
 class TestRows:
@@ -49,7 +50,7 @@ class TestRows:
             Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text=BLOCK),)),)),
             Message(role="assistant", parts=(ToolCall(id="c", name="write", arguments={"text": BLOCK}),)),
         ]
-        rows = archive.rows(messages, scope=SCOPE)
+        rows = archive.rows(messages, scope=SCOPE, marks=MARKS)
         assert [row.message.text for row in rows] == ["my question", "", ""]
         assert not any("recalled words" in passage.text for row in rows for passage in row.passages)
 

@@ -10,11 +10,12 @@ import pytest
 from fact_talk import NOW, SCOPE, Script, fact, facts_json, learn, rows, said, shell
 from holdfast.errors import ModelBusyError, ModelCancelledError, ModelOverflowError
 from holdfast.memory import facts
-from holdfast.memory.block import CLOSE, OPEN
+from holdfast.memory.block import Detail, render
 from holdfast.memory.extract import extract
 from holdfast.messages import Message, Text
 from holdfast.models.base import Reply
 from holdfast.settings import Settings
+from talk import MARKS
 
 TALK = rows("Let us keep it simple: the API listens on port 8080.", "And the cache is Redis.")
 PORT = {
@@ -258,9 +259,10 @@ def test_a_model_that_fails_while_judging_costs_nothing() -> None:
 
 def test_recalled_text_is_not_shown_to_the_model() -> None:
     """Blocks that memory placed are taken out before anything is asked, and noise is left out."""
-    talk = [said(1, f"{OPEN}\n<detail>\nold words\n</detail>\n{CLOSE}"), said(2, "ok"), *rows("The rest.", first=3)]
+    block = render([], [Detail(role="user", time=0, text="old words")], MARKS)
+    talk = [said(1, block), said(2, "ok"), *rows("The rest.", first=3)]
     model = Script('{"facts": []}')
-    learn(talk, model=model)
+    learn(talk, model=model, marks=MARKS)
     shown = model.asked[0].messages[1].text
     assert shown == "[3 user] The rest."
 

@@ -179,9 +179,9 @@ def test_a_folder_of_the_plugin_is_taken_over_and_left_as_it_was(tmp_path: Path)
 
 def test_what_a_session_says_already_is_not_said_twice(tmp_path: Path) -> None:
     """Of a session whose transcript was imported, the plugin's copies stay out; recalled blocks do too."""
-    block = render([], [Detail(role="user", time=1, text="an echo of old words")])
-    plugin = write_plugin_folder(tmp_path / "plugin", "We deploy to Frankfurt.", "Something new was said.", block)
     with opened(tmp_path / "to") as memory:
+        block = render([], [Detail(role="user", time=1, text="an echo of old words")], memory.marks)
+        plugin = write_plugin_folder(tmp_path / "plugin", "We deploy to Frankfurt.", "Something new was said.", block)
         said = Message(role="user", parts=(Text(text="[Sun 2026-02-15 18:49 GMT+8] We deploy to Frankfurt."),), id="e7")
         memory.store.add(archive.rows([said], scope=Scope(session="abc")))
         folder.load(memory.store, plugin)

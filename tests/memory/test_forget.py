@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast.engine import Engine
 from holdfast.memory.forget import FORGOTTEN
+from holdfast.memory.memory import Memory
 from holdfast.messages import Message
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
@@ -40,6 +42,18 @@ def number(engine: Engine, word: str) -> int:
     """The archived message that says a word."""
     rows = engine.memory.store.fetch(Select(kind="message", scope=Scope(session="s")))
     return int(next(row.id for row in rows if word in row.message.text))
+
+
+def numbers(engine: Engine, words: str) -> list[int]:
+    """The archived messages that say exactly this."""
+    rows = engine.memory.store.fetch(Select(kind="message", scope=Scope(session="s")))
+    return [row.id for row in rows if row.message.text == words]
+
+
+def shown(engine: Engine, messages: list[Message], words: str) -> int:
+    """How many messages of the next window say exactly this."""
+    window = engine.assemble(messages, session="s", limit=LIMIT)
+    return sum(message.text == words for message in window.messages)
 
 
 def in_records(engine: Engine, word: str) -> bool:
@@ -89,6 +103,22 @@ class TestSummaries:
 
 
 class TestFacts:
+    def test_earlier_versions_of_a_fact_go_with_it(self, tmp_path: Path) -> None:
+        """A fact that another took the place of is an earlier version of that one; one that came later stays."""
+        with Memory.open(tmp_path, settings=QUIET) as memory:
+            scope = Scope(session="s")
+            facts = [
+                memory.remember(f"The port is {word}", scope=scope, subject="gateway", slot="port")
+                for word in ("zebraone", "zebratwo", "zebrathree")
+            ]
+            memory.forget(scope=scope, fact_ids=[facts[1].id])
+            kept = memory.store.fetch(Select(kind="fact", scope=scope))
+        assert {row.content for row in kept} == {"The port is zebrathree"}
+        files = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+        assert b"zebraone" not in files
+        assert b"zebratwo" not in files
+        assert b"zebrathree" in files
+
     @pytest.mark.parametrize("across", [False, True])
     def test_a_block_that_tells_a_fact_goes_with_it(self, tmp_path: Path, across: bool) -> None:  # noqa: FBT001
         """The fact is in no record and in no window, though the block was placed to stay."""
@@ -115,6 +145,40 @@ class TestFacts:
             engine.learn(session="s")
             engine.work()
             assert engine.facts(session="s") == []
+
+
+class TestIdentity:
+    @pytest.mark.parametrize("word", ["no", "不要"])
+    def test_the_same_words_said_again_are_another_message(self, tmp_path: Path, word: str) -> None:
+        """Of three equal answers one is forgotten: the others stay, and a fourth is archived and sent."""
+        said = [system()]
+        for turn in range(3):
+            said += [user(word), reply(f"Question {turn}?")]
+        with opened(tmp_path) as engine:
+            engine.assemble([*said, user("Go on.")], session="s", limit=LIMIT)
+            _, second, _ = numbers(engine, word)
+            engine.forget(session="s", ids=[second])
+        for _ in range(2):  # by a process that knows nothing, and by one that has seen it
+            with opened(tmp_path) as engine:
+                later = [*said, user("Go on."), reply("Well?"), user(word)]
+                assert shown(engine, later, word) == 3
+                assert len(numbers(engine, word)) == 3
+                assert second not in numbers(engine, word)
+                later += [reply("Once more?"), user("What now?")]
+                assert shown(engine, later, word) == 3
+                assert len(numbers(engine, word)) == 3
+
+    def test_the_same_message_imported_again_stays_forgotten(self, tmp_path: Path) -> None:
+        """A message is told by its id or its moment: that one stays out, another of the same words is taken."""
+        first, again = (replace(user("no"), id=name) for name in ("a1", "a2"))
+        early, late = (replace(user("no"), timestamp=time) for time in (1_000, 2_000))
+        with opened(tmp_path) as engine:
+            engine.ingest([first, early], session="s")
+            engine.forget(session="s", ids=numbers(engine, "no"))
+        with opened(tmp_path) as engine:
+            assert engine.ingest([first, early], session="s") == [0, 0]
+            assert all(engine.ingest([again, late], session="s"))
+            assert len(numbers(engine, "no")) == 2
 
 
 class TestGoingOn:

@@ -21,6 +21,7 @@ from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, VectorRow
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
+from talk import MARKS
 
 SCOPE = Scope(session="s")
 MOMENT = 1_770_733_860_000  # 2026-02-10 14:31 UTC
@@ -175,8 +176,9 @@ def test_the_newest_message_weighs_most(store: SqliteStore) -> None:
 def test_a_recalled_block_is_not_found_again(store: SqliteStore) -> None:
     """What was recalled and came back in a message is not archived, so it cannot be recalled (I7)."""
     say(store, "The port is 8080.")
-    block = recall(store, asking("port")).block
-    say(store, f"{block}\n\nThanks for that, noted.", step=0)
+    block = recall(store, asking("port"), marks=MARKS).block
+    message = Message(role="user", parts=(Text(text=f"{block}\n\nThanks for that, noted."),))
+    store.add(archive.rows([message], scope=SCOPE, marks=MARKS))
     assert [hit.text for hit in search(store, asking("port 8080")) if "8080" in hit.text] == ["The port is 8080."]
 
 

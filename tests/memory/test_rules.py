@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fact_talk import rows, said
-from holdfast.memory.block import CLOSE, OPEN
+from holdfast.memory.block import Fact, render
 from holdfast.memory.draft import Draft
 from holdfast.memory.rules import claim_in, drafts, sentence_of, value_of
+from talk import MARKS
 
 
 def only(text: str, *, name: str | None = None) -> Draft:
@@ -138,9 +139,9 @@ def test_an_assistant_states_only_what_it_changed() -> None:
 
 def test_recalled_text_is_never_extracted_from() -> None:
     """What memory put into a message itself is not learned again."""
-    block = f"{OPEN}\n<knowledge>\n- [config] The port of the API is 8080.\n</knowledge>\n{CLOSE}"
-    assert drafts(rows(block)) == []
-    (found,) = drafts(rows(f"{block}\n\nThe port of the API is 9090."))
+    block = render([Fact(type="config", text="The port of the API is 8080.")], [], MARKS)
+    assert drafts(rows(block), MARKS) == []
+    (found,) = drafts(rows(f"{block}\n\nThe port of the API is 9090."), MARKS)
     assert found.value == "9090"
 
 

@@ -14,6 +14,7 @@ from holdfast.store.sqlite import SqliteStore
 from holdfast.text import term_spans, terms
 from stores import SCOPE
 from strategies import messages, texts
+from talk import MARKS
 
 SECRETS = (
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
@@ -27,8 +28,8 @@ conversations = st.lists(messages(), max_size=6)
 @settings(max_examples=80, deadline=None)
 def test_every_message_is_in_the_archive(said: list[Message]) -> None:
     """I1: without masking, what was given is what is archived, but for recalled blocks, in order."""
-    kept = [row.message for row in archive.rows(said, scope=SCOPE, redact=False)]
-    assert kept == [own for message in said if (own := strip_message(message)) is not None]
+    kept = [row.message for row in archive.rows(said, scope=SCOPE, redact=False, marks=MARKS)]
+    assert kept == [own for message in said if (own := strip_message(message, MARKS)) is not None]
 
 
 @given(said=conversations, cut=st.integers(0, 6))
@@ -61,9 +62,9 @@ def test_no_secret_is_written(said: list[Message], secret: str, before: str, aft
 def test_recalled_text_is_never_found(text: str, recalled: str, first: bool) -> None:  # noqa: FBT001 - drawn
     """What was recalled into a message is in no passage of it, wherever it stood."""
     marked = f"canary {recalled}"
-    block = render([Fact(type="issue", text=marked)], [Detail(role="user", time=0, text=marked)])
+    block = render([Fact(type="issue", text=marked)], [Detail(role="user", time=0, text=marked)], MARKS)
     message = Message(role="user", parts=(Text(text=f"{block}\n\n{text}" if first else f"{text}\n\n{block}"),))
-    rows = archive.rows([message], scope=SCOPE, redact=False)
+    rows = archive.rows([message], scope=SCOPE, redact=False, marks=MARKS)
     assert not any("canary" in row.message.text for row in rows)
     assert not any("canary" in passage.text for row in rows for passage in row.passages)
 

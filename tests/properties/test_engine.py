@@ -387,14 +387,14 @@ def test_stored_text_cannot_close_or_fake_the_block(poison: str, as_fact: bool) 
         before = engine.recall(question, session="s")
         window = engine.assemble([user(question)], session="s", limit=40_000)
         block = window.items[-1].block
-        assert (block is None) == (not before.block)
-        if block is None:  # what looked like a block was never archived
-            return
-        assert (block.text.startswith(OPEN), block.text.endswith(CLOSE)) == (True, True)
-        inside = block.text[len(OPEN) : -len(CLOSE)].lower()
+        assert before.block
+        assert block is not None  # what looks like a block is archived, and quoted
+        first, *_, last = lines = block.text.splitlines()
+        assert (first.startswith(f"{OPEN} mark="), last.startswith(f"{CLOSE} mark=")) == (True, True)
+        inside = "\n".join(lines[1:-1]).lower()
         assert "recalled-context" not in inside.replace("&lt;recalled-context", "").replace("&lt;/recalled-context", "")
         assert sum(line in {"<detail>", "</detail>"} for line in block.text.splitlines()) <= 2
         assert inside.count("<detail>") <= 1
         assert inside.count("<knowledge>") <= 1
         sent = window.messages[-1].text
-        assert strip_text(sent).strip() == question
+        assert strip_text(sent, engine.memory.marks).strip() == question

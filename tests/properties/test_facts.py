@@ -14,6 +14,7 @@ from holdfast.memory.claims import same_subject
 from holdfast.memory.quotes import is_quoted, plain
 from holdfast.memory.rules import drafts
 from holdfast.store.base import FactRow
+from talk import MARKS
 
 _SAID = st.sampled_from(sorted({text for pair in (*updates(), *look_alikes()) for text in (pair.before, pair.after)}))
 _NOISE = st.text(max_size=60)
@@ -68,11 +69,13 @@ def test_every_fact_has_evidence(texts: list[str]) -> None:
 def test_what_was_recalled_is_never_learned(texts: list[str]) -> None:
     """I7: facts and passages in a recalled block state nothing, wherever the block stands."""
     block = render(
-        [Line(type="config", text=text) for text in texts], [Detail(role="user", time=NOW, text=text) for text in texts]
+        [Line(type="config", text=text) for text in texts],
+        [Detail(role="user", time=NOW, text=text) for text in texts],
+        MARKS,
     )
-    assert drafts(rows(block, f"hello\n\n{block}\n\nbye")) == []
+    assert drafts(rows(block, f"hello\n\n{block}\n\nbye"), MARKS) == []
     model = Script('{"facts": []}')
-    learn(rows(f"Look at this please.\n\n{block}"), model=model)
+    learn(rows(f"Look at this please.\n\n{block}"), model=model, marks=MARKS)
     assert model.asked[0].messages[1].text == "[1 user] Look at this please."
 
 

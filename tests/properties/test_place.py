@@ -14,7 +14,7 @@ from holdfast.context.verify import PROVIDERS
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text
 from strategies import conversations, texts
-from talk import answer, call, items, limits, reply, results, system, user
+from talk import MARKS, answer, call, items, limits, reply, results, system, user
 
 slow = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 positions = st.sampled_from(["tail", "head"])
@@ -22,6 +22,7 @@ blocks = st.builds(
     lambda facts, details: render(
         [Fact(type="decision", text=text) for text in facts],
         [Detail(role="user", time=0, text=text) for text in details],
+        MARKS,
     ),
     st.lists(texts(), max_size=2),
     st.lists(texts(), min_size=1, max_size=2),
@@ -104,6 +105,6 @@ def test_what_comes_back_from_outside_leaves_no_trace(name: str, talk: list[Mess
     edit = place(window, block, position="tail")
     assert edit is not None
     sent = [dict(wire) for wire in finish(messages(apply(window, [edit])), name).wire]
-    back = [own for message in formats.read(sent, format=name) if (own := strip_message(message)) is not None]
+    back = [own for message in formats.read(sent, format=name) if (own := strip_message(message, MARKS)) is not None]
     plain = formats.read([dict(wire) for wire in finish(talk, name).wire], format=name)
     assert [message.digest for message in back] == [message.digest for message in plain]

@@ -13,6 +13,7 @@ from holdfast.messages import Message, Text
 from holdfast.store.base import FactRow, Scope
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
+from talk import MARKS
 
 MINE, OTHER = Scope(session="mine"), Scope(tenant="other", session="mine")
 CANARY = "zebracanary"
@@ -38,11 +39,10 @@ def test_a_block_keeps_its_promises(said: list[tuple[str, int]], facts: list[str
             store.add(archive.rows([message], scope=MINE))
         store.add(archive.rows([Message(role="user", parts=(Text(text=f"{question} {CANARY}"),))], scope=OTHER))
         store.add([FactRow(scope=MINE, id=f"{n}", type="issue", content=text, time=1) for n, text in enumerate(facts)])
-        found = recall(store, Request(texts=(question,), scope=MINE, across=True, cap=cap))
+        found = recall(store, Request(texts=(question,), scope=MINE, across=True, cap=cap), marks=MARKS)
         assert count_text(found.block) == found.tokens <= cap
         assert found.block.count(CLOSE) == found.block.count(OPEN) == bool(found.block)
         assert CANARY not in found.block
-        assert strip_text(f"before\n\n{found.block}") in {"before", "before\n\n"}
-        assert (
-            archive.rows([Message(role="user", parts=(Text(text=found.block),))], scope=MINE) == [] or not found.block
-        )
+        assert strip_text(f"before\n\n{found.block}", MARKS) in {"before", "before\n\n"}
+        back = archive.rows([Message(role="user", parts=(Text(text=found.block),))], scope=MINE, marks=MARKS)
+        assert back == [] or not found.block

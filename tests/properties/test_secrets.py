@@ -4,7 +4,7 @@ import io
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.memory import folder, transfer
@@ -72,6 +72,7 @@ def test_no_secret_gets_out(said: list[tuple[str, list[str], str, list[str]]]) -
     assert not any(secret.encode() in held for _, _, secret, _ in said)
 
 
+@example(kept=[], gone=["fact", "fact"])
 @settings(max_examples=10, deadline=None)
 @given(kept=st.lists(st.tuples(places, words), max_size=3), gone=st.lists(places, min_size=1, max_size=3))
 def test_what_is_forgotten_is_nowhere(kept: list[tuple[str, list[str]]], gone: list[str]) -> None:

@@ -46,7 +46,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-property-"))
         self.kept: dict[int, tuple[Scope, str, str]] = {}
-        self.forgotten: set[tuple[Scope, str]] = set()
+        self.forgotten: set[tuple[Scope, str, str]] = set()
         self.given: set[int] = set()
 
     @initialize()
@@ -62,7 +62,7 @@ class StoreMachine(RuleBasedStateMachine):
         numbers = self.stores[which].add(rows)
         known = {key: number for number, key in self.kept.items()}
         for key, number in zip([*batch, *filler], numbers, strict=True):
-            if (key[0], key[1]) in self.forgotten:
+            if key in self.forgotten:
                 assert number == 0
             elif key in known:
                 assert number == known[key]
@@ -80,8 +80,8 @@ class StoreMachine(RuleBasedStateMachine):
         gone = data.draw(st.lists(st.sampled_from(mine), min_size=1, max_size=3, unique=True))
         assert self.stores[which].remove(Select(kind="message", scope=scope, ids=tuple(gone))) == len(gone)
         for number in gone:
-            _, text, _ = self.kept.pop(number)
-            self.forgotten.add((scope, text))
+            _, text, _ = key = self.kept.pop(number)
+            self.forgotten.add(key)
             if not any(text in other for _, other, _ in self.kept.values()):
                 assert on_disk(self.folder, text) == []
 

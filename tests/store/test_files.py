@@ -401,6 +401,27 @@ class TestTrouble:
         with open_all(tmp_path) as store:
             assert texts(store, scope=S1) == ["kept"]
 
+    def test_what_is_said_after_forgetting_is_new(self, tmp_path: Path) -> None:
+        """The same words with a later moment are another message, whoever writes them; version 0.1 forgot words."""
+        write(tmp_path / "segments.jsonl", segment("a", "zanzibar"))
+        with open_all(tmp_path) as store:
+            store.remove(Select(kind="message", scope=S1, ids=(1,)))
+            before, after = (says("zanzibar", scope=S1, time=NOW + n, nonce=f"at:{n}") for n in (0, 1))
+            assert store.add([before]) == [0]
+            (number,) = store.add([after])
+            assert number
+            store.remove(Select(kind="message", scope=S1, ids=(number,)))
+            assert store.add([after]) == [0]
+        with (tmp_path / "segments.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(segment("b", "zanzibar", timestamp=NOW + 2)) + "\n")
+        with open_all(tmp_path) as store:
+            assert texts(store, scope=S1) == ["zanzibar"]
+        old = {"kind": "forgotten", "scope": ["local", "", "main", "s1"], "digest": says("old").message.digest}
+        with (tmp_path / "holdfast.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(old) + "\n")
+        with open_all(tmp_path) as store:
+            assert store.add([says("old", scope=S1, time=NOW + 9)]) == [0]
+
     def test_a_folder_that_may_not_be_written_can_be_read(self, tmp_path: Path) -> None:
         """A read-only folder is searched; adding to it is a typed error."""
         folder = tmp_path / "context"

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from holdfast.memory.block import strip_text
 from holdfast.memory.noise import unwrap
 from holdfast.text import is_unsegmented
 
@@ -97,7 +96,7 @@ def capture(texts: Iterable[str], *, max_chars: int = 500, most: int = MOST) -> 
     """What of a turn's user messages is to be kept. Hand in each message once: what came before was looked at then."""
     kept: list[Captured] = []
     for given in texts:
-        words = unwrap(strip_text(given))
+        words = unwrap(given)
         if len(kept) < most and not refusal(words, max_chars=max_chars):
             kept.append(Captured(text=words, category=category_of(words)))
     return kept

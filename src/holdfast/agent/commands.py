@@ -261,6 +261,7 @@ def _forgotten(agent: Agent, wanted: str) -> str:
     if wanted.isdecimal():
         gone = agent.forget([int(wanted)])
     else:
+        agent.sessions.forget((), facts=[fact.content for fact in _facts(agent) if fact.id == wanted])
         gone = agent.engine.forget_facts([wanted], session=agent.session, agent=agent.agent)
         with agent.memory_may_fail():
             gone += agent.memories.forget(wanted)

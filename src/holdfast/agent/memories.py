@@ -18,6 +18,7 @@ from holdfast.agent.capture import CATEGORIES, IMPORTANCE, Captured, Category, c
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
+from holdfast.memory.block import strip_text
 from holdfast.memory.home import open_home, store_file
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
@@ -218,7 +219,8 @@ class Memories:
         settings = self.engine.settings.long_term
         if not (settings.enabled and settings.auto_capture):
             return []
-        return [kept for found in capture(texts, max_chars=settings.capture_max_chars) for kept in self._keep(found)]
+        own = [strip_text(text, self.engine.memory.marks) for text in texts]
+        return [kept for found in capture(own, max_chars=settings.capture_max_chars) for kept in self._keep(found)]
 
     def _keep(self, found: Captured) -> list[Remembered]:
         kept, is_new = self.store(found.text, category=found.category, importance=found.importance)

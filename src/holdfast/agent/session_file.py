@@ -20,7 +20,6 @@ from holdfast.agent.paths import Bounds, locate
 from holdfast.agent.sessions import Opened, id_of
 from holdfast.compaction.flush import spoken
 from holdfast.errors import InputError, ModelError, StorageError
-from holdfast.memory.block import strip_text
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt
 from holdfast.prompts import load
@@ -111,7 +110,7 @@ def last_words(messages: Sequence[Message], *, mask: bool = True) -> list[str]:
 
 def _said(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
     for message in messages:
-        words = spoken(strip_text(message.text)).strip() if message.role in {"user", "assistant"} else ""
+        words = spoken(message.text).strip() if message.role in {"user", "assistant"} else ""
         if words and not _COMMAND.match(words):
             yield message.role, words
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from holdfast.agent.entry import SessionEntry, due, is_due
+from holdfast.agent.notes.qmd import forget_sessions
+from holdfast.agent.notes.table import forget_files
 from holdfast.errors import InputError, StorageError
 from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
@@ -28,6 +31,7 @@ __all__ = ["Opened", "SessionEntry", "Sessions", "agents", "id_of", "is_due", "s
 T = TypeVar("T")
 
 STORE: Final = "sessions.json"
+HISTORY: Final = "chat_history"
 _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _FILE: Final = re.compile(r"[\w.%-]{1,200}\.jsonl")
 
@@ -103,6 +107,11 @@ class Sessions:
         """The store itself."""
         return self.folder / STORE
 
+    @property
+    def notes_file(self) -> Path:
+        """The index of the agent's notes."""
+        return self.home / f"notes-{self.agent}.db"
+
     # --- reading ---------------------------------------------------------------
 
     def entries(self) -> dict[str, SessionEntry]:
@@ -127,15 +136,38 @@ class Sessions:
         files = self.folder.iterdir() if self.folder.is_dir() else ()
         return sorted(file for file in files if f"{file.name}.".startswith(f"{session_id}.jsonl."))
 
-    def forget(self, rows: Iterable[MessageRow]) -> None:
-        """Take the words of archived messages out of the transcripts of whatever conversation they were said in."""
+    def forget(self, rows: Iterable[MessageRow], *, facts: Iterable[str] = ()) -> None:
+        """Take the words of archived messages out of transcripts, the index of notes and the prompt history.
+
+        `facts` are what forgotten facts say: only a line of the prompt history can say the same.
+        """
         said: dict[str, set[str]] = {}
+        typed = {_plain(words) for words in facts}
         for row in rows:
+            if row.message.role == "user":
+                typed.add(_plain(row.message.text))
             if row.message.id:
                 said.setdefault(row.scope.session, set()).add(row.message.id)
+        names: list[str] = []
         for session, entries in said.items():
             for file in self.transcripts(session):
                 Session.open(file).forget(entries)
+                names.append(file.name)
+        if names:
+            forget_files(self.notes_file, [f"sessions/{name}" for name in names])
+            forget_sessions(self.folder.parent / "qmd", names)
+        self._forget_typed(typed)
+
+    def _forget_typed(self, words: AbstractSet[str]) -> None:
+        """Take entries out of the prompt history that say exactly this, alone or as `/memory add`."""
+        file = self.home / HISTORY
+        if not file.is_file():
+            return
+        with journal.storage(file):
+            entries = re.split(r"(?m)^(?=# )", file.read_bytes().decode("utf-8", "replace"))
+        kept = [entry for entry in entries if _plain(_typed(entry)) not in words]
+        if len(kept) < len(entries):
+            journal.replace(file, ["".join(kept).encode()])
 
     def due(self, key: str, settings: Settings) -> str:
         """Why `open` would put a conversation away and begin another, if it would: `daily` or `idle`. It is cheap."""
@@ -235,6 +267,16 @@ class Sessions:
             entry = SessionEntry(session_id=newest.stem, session_file=newest.name, updated_at=self.clock())
             entries[session_key(self.agent)] = entry.to_json()
         return entries, (f"{self.file} could not be read: it is kept as {copy.name}, and the newest session goes on",)
+
+
+def _typed(entry: str) -> str:
+    """Return what an entry of the prompt history says: its lines begin with `+`."""
+    lines = (line[1:] for line in entry.splitlines() if line.startswith("+"))
+    return "\n".join(lines).removeprefix("/memory add ")
+
+
+def _plain(words: str) -> str:
+    return " ".join(words.split())
 
 
 def _decode(data: bytes) -> dict[str, Any] | None:

@@ -38,6 +38,7 @@ from holdfast.errors import (
     StorageError,
     WindowError,
 )
+from holdfast.memory.block import strip_message
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
 from holdfast.redact import redact_value
@@ -255,11 +256,21 @@ class Talk:
 
         What is written has its secrets masked. As long as the conversation is open, the model sees them.
         """
+        message = self._without_echo(message)
         provider = self.model.name.partition("/")[0] if reply else ""
         resting = masked(message) if self.settings.archive.redaction else message
         entries = self.opened.session.append_message(resting, provider=provider)
         written = [each for entry in entries for each in messages_of(entry)]
         self.history += written if resting is message else unmasked(message, written, provider=provider)
+
+    def _without_echo(self, message: Message) -> Message:
+        """Take recalled text that comes back out of a message: nothing that is made of transcripts holds any."""
+        with self.memory_may_fail():
+            own = strip_message(message, self.engine.memory.marks)
+            if own is not None and own is not message:
+                self.view.notice(f"Recalled text that came back was taken out of a {message.role} message.")
+                return own
+        return message
 
     def forget(self, ids: Sequence[int]) -> int:
         """Forget messages of any conversation for good: in transcripts, in what is sent from now on, in memory."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from holdfast.bench.datasets import Conversation, Question
 from holdfast.memory import block
+from holdfast.memory.marks import UNKEPT
 from holdfast.search.embed.base import Embedder
 from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.text import STOP_WORDS
@@ -84,7 +85,7 @@ class _Turns:
         return int(self._ends[-1 if question.limit is None else question.limit])
 
     def answer(self, order: Sequence[int], cap: int) -> tuple[list[Place], dict[Place, int], str]:
-        room = cap - count_text(block.render([], [block.Detail(role="", time=0, text="")]))
+        room = cap - count_text(block.render([], [block.Detail(role="", time=0, text="")], UNKEPT))
         chosen: list[int] = []
         for number in order:
             cost = count_text(f"{block.header(self.details[number])}{self.texts[number]}\n\n")
@@ -92,7 +93,7 @@ class _Turns:
                 chosen.append(number)
                 room -= cost
         quoted = {self.places[number]: len(self.texts[number]) for number in chosen}
-        text = block.render([], [self.details[number] for number in sorted(chosen)])
+        text = block.render([], [self.details[number] for number in sorted(chosen)], UNKEPT)
         return [self.places[number] for number in order[:10]], quoted, text
 
 

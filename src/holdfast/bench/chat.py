@@ -24,7 +24,6 @@ from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import Sessions, session_key
 from holdfast.compactor import Compaction
 from holdfast.engine import Engine, Window
-from holdfast.memory.block import strip_text
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.scripted import Said, Scripted
@@ -192,7 +191,7 @@ def _answer(prompt: Prompt) -> Answer:
         return Said(pieces=("Done.",))
     if not prompt.tools:
         return Said(pieces=("## Goal\nTo go through all modules.\n",))
-    if "Please list" in strip_text(last.text):
+    if "Please list" in last.text.partition("<recalled-context")[0]:
         return Said(calls=(ToolCall(id="look", name="read", arguments={"path": "notes.md"}),))
     return Said(pieces=("I looked at it. ", "It is fine, and we go on with the next one as agreed. " * 6))
 

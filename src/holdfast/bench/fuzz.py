@@ -18,6 +18,7 @@ from holdfast.context.plan import plan
 from holdfast.context.verify import PROVIDERS, check
 from holdfast.errors import FormatError, InvalidWindowError, WindowTooSmallError
 from holdfast.memory.block import Detail, render
+from holdfast.memory.marks import UNKEPT
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.settings import Pruning, Recall, Settings, SoftTrim, Trim
 from holdfast.tokens import count_message, count_messages, count_text
@@ -96,9 +97,9 @@ def _request(items: Sequence[Item], edits: list[Edit], limits: Budget, settings:
 def _recalled(items: Sequence[Item], limits: Budget, position: Position, random: Random) -> list[Edit]:
     room = allowance(items, limits, position=position)
     details = [Detail(role="user", time=0, text=_words(random, 900)) for _ in range(random.randint(0, 3))]
-    while details and count_text(render([], details)) > room:
+    while details and count_text(render([], details, UNKEPT)) > room:
         details.pop()
-    edit = place(items, render([], details), position=position)
+    edit = place(items, render([], details, UNKEPT), position=position)
     return [edit] if edit else []
 
 

@@ -84,7 +84,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         agent=options.agent,
     )
     engine = Engine.open(home, settings=known)
-    notes = Notes(root, known, home / f"notes-{options.agent}.db", sessions=sessions.folder)
+    notes = Notes(root, known, sessions.notes_file, sessions=sessions.folder)
     agent = Agent.open(
         engine,
         model,

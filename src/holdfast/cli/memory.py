@@ -21,6 +21,7 @@ from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
 from holdfast.memory.recall import Hit
 from holdfast.store.base import FactRow, Scope, Select
+from holdfast.store.forgetting import damaged_copies
 from holdfast.text import term_spans, terms
 
 __all__ = ["facts", "forget", "get", "import_", "recall", "remember", "search", "stats"]
@@ -186,13 +187,17 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         raise click.UsageError("name messages or facts, or a --session to forget whole")
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
-        numbers, chosen = _named(ids, [row.id for row in memory.facts(scope=scope, across=across)])
+        facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
+        numbers, chosen = _named(ids, list(facts))
         what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
+        copies = damaged_copies(memory.store.path)
         if not yes:
+            more = " and delete the damaged copies of the store" if copies else ""
             if sys.stdin.isatty():
                 drop_input(sys.stdin.fileno())
-            click.confirm(printable(f"Forget {what} for good?", one_line=True), abort=True, err=True)
-        _forget_in_transcripts(memory, scope, numbers if ids else None, across=across and bool(ids))
+            click.confirm(printable(f"Forget {what}{more} for good?", one_line=True), abort=True, err=True)
+        told = [facts[name] for name in chosen] if ids else list(facts.values())
+        _forget_in_files(memory, scope, numbers if ids else None, across=across and bool(ids), facts=told)
         if ids:
             gone = memory.forget(scope=scope, across=across, ids=numbers, fact_ids=chosen)
         else:
@@ -200,23 +205,26 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
     if as_json:
         emit_json({"forgotten": gone})
     else:
-        echo(f"{gone} forgotten.")
+        echo(f"{gone} forgotten." + (" Damaged copies of the store were deleted." if gone and copies else ""))
 
 
-def _forget_in_transcripts(memory: Memory, scope: Scope, numbers: list[int] | None, *, across: bool) -> None:
-    """Take words out of the session files of our own agent as well; those of other agents are theirs."""
+def _forget_in_files(
+    memory: Memory, scope: Scope, numbers: list[int] | None, *, across: bool, facts: list[str]
+) -> None:
+    """Take words out of the files of our own agent as well; those of other agents are theirs."""
     from holdfast.agent.sessions import Sessions  # noqa: PLC0415 - only for this
 
     ids = None if numbers is None else tuple(numbers)
     rows = memory.store.fetch(Select(kind="message", scope=scope, across=across, ids=ids))
     home = memory.store.path.parent
-    Sessions(home=home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent).forget(rows)
+    Sessions(home=home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent).forget(rows, facts=facts)
 
 
 def _named(ids: tuple[str, ...], known: list[str]) -> tuple[list[int], list[str]]:
     """The messages and the facts that were named; a fact by the first characters of its id."""
-    facts_named = [name for name in known if any(len(id_) >= _FACT_ID and name.startswith(id_) for id_ in ids)]
-    others = [id_ for id_ in ids if not any(name.startswith(id_) for name in facts_named)]
+    prefixes = tuple(id_ for id_ in ids if len(id_) >= _FACT_ID)
+    facts_named = [name for name in known if name.startswith(prefixes)]
+    others = [id_ for id_ in ids if id_ not in prefixes or not any(name.startswith(id_) for name in facts_named)]
     return [_number(id_) for id_ in others], facts_named
 
 

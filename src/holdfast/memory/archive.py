@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from holdfast.memory.block import strip_message, strip_text
+from holdfast.memory.marks import NO_MARKS, Marks
 from holdfast.memory.noise import is_noise, unwrap
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
@@ -42,14 +43,20 @@ FIRST: Final = "after:"
 """The nonce of the first message of a session."""
 
 
-def own_messages(messages: Iterable[Message], *, redact: bool) -> list[Message]:
+def own_messages(messages: Iterable[Message], *, redact: bool, marks: Marks) -> list[Message]:
     """Return messages as they are archived: recalled text removed, secrets masked."""
-    own = (strip_message(message) for message in messages)
+    own = (strip_message(message, marks) for message in messages)
     return [mask(message) if redact else message for message in own if message is not None]
 
 
 def append(
-    store: Store, messages: Sequence[Message], *, scope: Scope, time: int, before: Sequence[Key] = ()
+    store: Store,
+    messages: Sequence[Message],
+    *,
+    scope: Scope,
+    time: int,
+    before: Sequence[Key] = (),
+    marks: Marks = NO_MARKS,
 ) -> tuple[list[int], list[Key]]:
     """Archive messages that come after the messages with the keys `before`.
 
@@ -61,30 +68,34 @@ def append(
         scope: Who owns the messages.
         time: When they arrived, in Unix milliseconds.
         before: The keys of the messages before them, oldest first; at least the last one.
+        marks: What recalled text is known by.
 
     Returns:
         The numbers and the keys of the messages.
     """
     known = store.find(scope, [message.digest for message in messages] + [key.digest for key in before[-1:]])
-    made = _rows(messages, _identify(messages, known=known, before=before), scope=scope, time=time)
-    return store.add(made), [Key(row.message.digest, row.nonce) for row in made]
+    keys = _identify(messages, known=known, before=before)
+    made = _rows(messages, keys, scope=scope, time=time, marks=marks)
+    return store.add(made), keys
 
 
 def rows(
-    messages: Iterable[Message], *, scope: Scope, redact: bool = True, time: int | None = None
+    messages: Iterable[Message], *, scope: Scope, redact: bool = True, marks: Marks = NO_MARKS
 ) -> list[MessageRow]:
     """Return a conversation as rows of an archive that has none of it."""
-    own = own_messages(messages, redact=redact)
-    return _rows(own, _identify(own, known={}, before=()), scope=scope, time=time)
+    own = own_messages(messages, redact=redact, marks=marks)
+    return _rows(own, _identify(own, known={}, before=()), scope=scope, time=None, marks=marks)
 
 
-def _rows(messages: Sequence[Message], keys: Sequence[Key], *, scope: Scope, time: int | None) -> list[MessageRow]:
+def _rows(
+    messages: Sequence[Message], keys: Sequence[Key], *, scope: Scope, time: int | None, marks: Marks
+) -> list[MessageRow]:
     return [
         MessageRow(
             scope=scope,
             message=message if message.timestamp is not None else replace(message, timestamp=time),
             nonce=key.nonce,
-            passages=tuple(passages_of(message)),
+            passages=tuple(passages_of(message, marks)),
         )
         for message, key in zip(messages, keys, strict=True)
     ]
@@ -134,9 +145,9 @@ def _own_nonce(message: Message) -> str | None:
     return f"at:{message.timestamp}" if message.timestamp is not None else None
 
 
-def passages_of(message: Message) -> list[PassageText]:
+def passages_of(message: Message, marks: Marks = NO_MARKS) -> list[PassageText]:
     """What can be found of an archived message."""
-    return cut(searchable(message), speaker=message.name or "")
+    return cut(searchable(message, marks), speaker=message.name or "")
 
 
 def mask(message: Message) -> Message:
@@ -146,22 +157,22 @@ def mask(message: Message) -> Message:
     return message if masked is data else from_json(masked)
 
 
-def searchable(message: Message) -> str:
+def searchable(message: Message, marks: Marks = NO_MARKS) -> str:
     """What of a message can be found: words, tool calls and results, without what the channel wrapped around."""
     if message.role == "system":
         return ""  # the same in every session, and always in the window
     if message.role in {"user", "assistant"} and not message.calls:
         words = unwrap(message.text)
         return "" if is_noise(words) else words
-    return "\n".join(words for part in message.parts if (words := _words(part)))
+    return "\n".join(words for part in message.parts if (words := _words(part, marks)))
 
 
-def _words(part: Part) -> str:
+def _words(part: Part, marks: Marks) -> str:
     match part:
         case Text():
             return unwrap(part.text)
         case ToolCall():
-            return strip_text(f"{part.name}: {_flat(part.arguments)}")  # a call may hand on what was recalled
+            return strip_text(f"{part.name}: {_flat(part.arguments)}", marks)  # a call may hand on what was recalled
         case ToolResult():
             return part.text
         case _:

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Final, get_args
 
 from holdfast.memory import echo
+from holdfast.memory.marks import Marks
 from holdfast.messages import Message, Part, Text, ToolResult
 from holdfast.store.base import FactType
 
@@ -37,18 +38,43 @@ __all__ = [
     "strip_text",
 ]
 
-OPEN: Final = '<recalled-context source="holdfast">'
-CLOSE: Final = "</recalled-context>"
+OPEN: Final = '<recalled-context source="holdfast"'
+CLOSE: Final = "</recalled-context"
+"""How the tags of a block begin. Its mark follows: ` mark="k3v9x...">`."""
 
 _MINUTE: Final = 60_000
-_TAG: Final = re.compile(r"<(?=\s*/?\s*(?:recalled-context|(?:knowledge|detail)\b))", re.IGNORECASE)
+_INVISIBLE: Final = (
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    r"\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
+"""Characters that nobody sees: zero-width, soft hyphen, variation selectors, marks of direction, fillers, tags."""
+_ANY: Final = f"[{_INVISIBLE}]*+"
+
+
+def _loose(name: str) -> str:
+    """A pattern for a name with invisible characters between its letters, and wide letters for narrow ones."""
+    return _ANY.join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in name)
+
+
+_SPACE: Final = rf"[\s{_INVISIBLE}]*+"
+_DASH: Final = r"[-\u2010-\u2015\u2212\ufe63\uff0d]"
+_TAG: Final = re.compile(
+    rf"[<\uff1c\ufe64](?={_SPACE}[/\uff0f]?{_SPACE}"
+    rf"(?:{_loose('recalled')}{_ANY}{_DASH}{_ANY}{_loose('context')}"
+    rf"|(?:{_loose('knowledge')}|{_loose('detail')})(?:[{_INVISIBLE}]|(?!\w))))",
+    re.IGNORECASE,
+)
 _ENDS: Final = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_LINE: Final = rf"(?<=[{_ENDS}])(?:[^\S{_ENDS}]|[\xad\u200b-\u200f\u2060\ufeff])*+"
-_MOMENT: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"
-_SPEAKER: Final = r"[^\]\n]{1,200}\][^\S\n]"
-_TYPES: Final = "|".join(get_args(FactType))
+_LINE: Final = rf"(?<=[{_ENDS}])(?:[^\S{_ENDS}]|[{_INVISIBLE}])*+"
+_BRACKET: Final = r"[\[\uff3b]"
+_CLOSED: Final = r"[\]\uff3d]"
+_MOMENT: Final = rf"(?:{_ANY}\d){{4}}(?:{_ANY}{_DASH}(?:{_ANY}\d){{2}}){{2}}[^\]\uff3d\n]{{0,200}}{_CLOSED}"
+_SPEAKER: Final = rf"[^\]\uff3d\n]{{1,200}}{_CLOSED}(?:[^\S\n]|[{_INVISIBLE}])"
+_TYPES: Final = "|".join(map(_loose, get_args(FactType)))
 _ENTRY: Final = re.compile(
-    rf"{_LINE}(?:(?=\[(?:{_MOMENT}|{_SPEAKER}))|[^\w\\{_ENDS}]{{1,120}}?(?=\[(?:{_TYPES})\]))", re.IGNORECASE
+    rf"{_LINE}(?:(?={_BRACKET}(?:{_MOMENT}|{_SPEAKER}))"
+    rf"|(?:[^\w\\{_ENDS}]|[{_INVISIBLE}]){{1,120}}?(?={_BRACKET}{_ANY}(?:{_TYPES}){_ANY}{_CLOSED}))",
+    re.IGNORECASE,
 )
 """Where a line of a text begins like an entry of the block. Its first line has an entry's own header before it."""
 _BREAK: Final = re.compile(rf"\s*[{_ENDS}]\s*")
@@ -75,16 +101,18 @@ class Detail:
     session: int = 0
 
 
-def render(facts: Sequence[Fact], details: Sequence[Detail]) -> str:
+def render(facts: Sequence[Fact], details: Sequence[Detail], marks: Marks) -> str:
     """The block, or nothing where there is nothing to say. Details stand oldest first."""
     if not facts and not details:
         return ""
-    parts = [OPEN]
+    parts: list[str] = []
     if facts:
         parts.append("\n".join(["<knowledge>", *map(fact_line, facts), "</knowledge>"]))
     if details:
         parts.append("<detail>\n" + "".join(_entries(details)).lstrip("\n") + "\n</detail>")
-    return "\n\n".join([*parts, CLOSE])
+    body = "\n\n".join(parts)
+    mark = marks.sign(body)
+    return f'{OPEN} mark="{mark}">\n\n{body}\n\n{CLOSE} mark="{mark}">'
 
 
 def fact_line(fact: Fact) -> str:
@@ -135,12 +163,12 @@ def _quoted(text: str) -> str:
     return _ENTRY.sub(r"\g<0>\\", _TAG.sub("&lt;", text))
 
 
-def strip_text(text: str) -> str:
+def strip_text(text: str, marks: Marks) -> str:
     """A text without the blocks that were recalled into it, however they look by now; see `holdfast.memory.echo`.
 
     The blank line that sets a block apart goes with it, but what stood before and after it is not run together.
     """
-    cuts = _cuts(text)
+    cuts = _cuts(text, marks)
     if not cuts:
         return text
     kept: list[str] = []
@@ -152,10 +180,10 @@ def strip_text(text: str) -> str:
     return "".join([*kept, text[place:]])
 
 
-def _cuts(text: str) -> list[tuple[int, int, int, int]]:
+def _cuts(text: str, marks: Marks) -> list[tuple[int, int, int, int]]:
     """Where blocks stand that are not apart, and how many line ends before and after go with them."""
     cuts: list[tuple[int, int, int, int]] = []
-    for start, stop in echo.spans(text):
+    for start, stop in echo.spans(text, marks):
         first, before, after = start, _ends_before(text, start), _ends_after(text, stop)
         if cuts and start - before <= cuts[-1][1] + cuts[-1][3]:
             first, _, before, _ = cuts.pop()
@@ -173,25 +201,25 @@ def _ends_after(text: str, place: int) -> int:
     return len(near) - len(near.lstrip("\n"))
 
 
-def strip_message(message: Message) -> Message | None:
+def strip_message(message: Message, marks: Marks) -> Message | None:
     """A message without recalled blocks; itself where there are none, None where nothing else was in it."""
-    parts = [(part, _strip_part(part)) for part in message.parts]
+    parts = [(part, _strip_part(part, marks)) for part in message.parts]
     if all(old is new for old, new in parts):
         return message
     kept = tuple(new for _, new in parts if new is not None)
     return replace(message, parts=kept) if kept else None
 
 
-def _strip_part(part: Part) -> Part | None:
+def _strip_part(part: Part, marks: Marks) -> Part | None:
     if isinstance(part, Text):
-        words = strip_text(part.text)
+        words = strip_text(part.text, marks)
         if words == part.text:
             return part
         return replace(part, text=words) if words.strip() else None
     if isinstance(part, ToolResult):
         blocks = tuple(
             replace(block, text=words)
-            if isinstance(block, Text) and (words := strip_text(block.text)) != block.text
+            if isinstance(block, Text) and (words := strip_text(block.text, marks)) != block.text
             else block
             for block in part.content
         )

@@ -15,6 +15,7 @@ from threading import Event
 from holdfast.memory import rules
 from holdfast.memory.draft import Draft
 from holdfast.memory.judge import Verdicts, judge
+from holdfast.memory.marks import NO_MARKS, Marks
 from holdfast.memory.reader import Dropped, Reader
 from holdfast.memory.reading import pieces
 from holdfast.memory.resolve import Decision, Ledger, resolve
@@ -54,6 +55,7 @@ def extract(
     known: Sequence[FactRow],
     settings: Settings,
     now: int,
+    marks: Marks = NO_MARKS,
     timeout: float | None = None,
     cancel: Event | None = None,
 ) -> Extraction:
@@ -68,6 +70,7 @@ def extract(
         known: Every version of every fact that the scope may see, oldest first.
         settings: `knowledge` says whether to extract at all, and whether a model may delete.
         now: The moment, for messages that do not say when they were said.
+        marks: What recalled text is known by.
         timeout: Seconds for each question to the model.
         cancel: When set, the model is not waited for any longer.
     """
@@ -76,10 +79,10 @@ def extract(
     ledger = Ledger(known)
     before = len(ledger.rows)
     if model is None:
-        decisions = _by_rule(messages, scope=scope, ledger=ledger, now=now)
+        decisions = _by_rule(rules.own_words(messages, marks), scope=scope, ledger=ledger, now=now)
         return Extraction(rows_to_add=tuple(ledger.rows[before:]), actions=_counted(decisions))
     reader = Reader(model=model, known=ledger.current, timeout=timeout, cancel=cancel)
-    decisions = _settle(reader.read(pieces(messages)), scope=scope, ledger=ledger, now=now)
+    decisions = _settle(reader.read(pieces(messages, marks)), scope=scope, ledger=ledger, now=now)
     unclear = [decision for decision in decisions if decision.rivals]
     verdicts, calls, trouble = Verdicts(), reader.calls, reader.trouble
     if unclear and not trouble:
@@ -97,9 +100,8 @@ def extract(
     )
 
 
-def _by_rule(messages: Sequence[MessageRow], *, scope: Scope, ledger: Ledger, now: int) -> list[Decision]:
+def _by_rule(rows: Sequence[MessageRow], *, scope: Scope, ledger: Ledger, now: int) -> list[Decision]:
     """Read message by message: what was said before helps to understand what is said next."""
-    rows = rules.own_words(messages)
     decisions: list[Decision] = []
     for row in rows:
         decisions += _settle(rules.stated(row, known=ledger.current), scope=scope, ledger=ledger, now=now)

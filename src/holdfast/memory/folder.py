@@ -15,6 +15,7 @@ from holdfast.errors import StorageError
 from holdfast.memory.archive import mask, passages_of
 from holdfast.memory.block import strip_message
 from holdfast.memory.embedding import vector_rows
+from holdfast.memory.marks import Marks, open_marks
 from holdfast.memory.noise import unwrap
 from holdfast.memory.transfer import is_known, pages, resting_on
 from holdfast.redact import redact
@@ -56,12 +57,12 @@ def save(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError("is there already: name a new folder", path=folder)
-    count = 0
+    count, marks = 0, open_marks(store)
     with FilesStore(folder, limits=_ALL) as files:
         for scope in scopes:
             numbers: dict[int, int] = {}
             for rows in _batches(pages(store, scope)):
-                new = [replace(row, id=0, passages=tuple(passages_of(row.message))) for row in rows]
+                new = [replace(row, id=0, passages=tuple(passages_of(row.message, marks))) for row in rows]
                 numbers.update(zip((row.id for row in rows), files.add(new), strict=True))
                 progress(len(rows))
             known = store.fetch(Select(kind="fact", scope=scope, across=True))
@@ -109,12 +110,12 @@ def load(
     """
     with FilesStore(folder, limits=_ALL, readonly=True) as files:
         agents = sorted({replace(scope, session="") for scope in files.scopes()})
-        count = 0
+        count, marks = 0, open_marks(store)
         numbers: dict[int, int] = {}
         said = _Said(store)
         for scope in agents:
             for rows in _batches(pages(files, scope)):
-                numbers.update(_take(said, rows, Scope(project=project, agent=agent), masked=masked))
+                numbers.update(_take(said, rows, marks, Scope(project=project, agent=agent), masked=masked))
                 count += len(rows)
                 progress(len(rows))
         for scope in agents:
@@ -127,11 +128,11 @@ def load(
     return Taken(rows=count, problems=problems)
 
 
-def _take(said: _Said, rows: Sequence[MessageRow], owner: Scope, *, masked: bool) -> dict[int, int]:
+def _take(said: _Said, rows: Sequence[MessageRow], marks: Marks, owner: Scope, *, masked: bool) -> dict[int, int]:
     """Archive rows; the number of each here, by the number it had there."""
     new: dict[int, MessageRow] = {}
     for row in rows:
-        message = strip_message(row.message)
+        message = strip_message(row.message, marks)
         if message is None:
             continue
         kept = mask(message) if masked else message
@@ -140,7 +141,7 @@ def _take(said: _Said, rows: Sequence[MessageRow], owner: Scope, *, masked: bool
             scope = replace(owner, session=row.scope.session)
             if (kept.role, kept.text) in said[scope]:
                 continue
-        new[row.id] = replace(row, id=0, scope=scope, message=kept, passages=tuple(passages_of(kept)))
+        new[row.id] = replace(row, id=0, scope=scope, message=kept, passages=tuple(passages_of(kept, marks)))
     return dict(zip(new, said.store.add(list(new.values())), strict=True))
 
 

@@ -1,6 +1,7 @@
 """Forgetting: messages and facts go for good, and so does everything that was made of their words.
 
-A fact that rests on a forgotten message goes with it. A recorded block that quotes one of them, a report that shows
+A fact that rests on a forgotten message goes with it. With a fact that is named go its earlier versions: the facts
+that it took the place of. A recorded block that quotes one of them, a report that shows
 it and a summary that was told of it hold its words as well: the first two are taken out, of the last nothing is
 left but that there was one. A summary takes over what the one before it said, so those after it go the same way.
 Every process that has read such a record before finds an edit that says so.
@@ -54,7 +55,10 @@ def forget(
 def _facts(store: Store, gone: AbstractSet[int], wanted: Sequence[str], *, scope: Scope, across: bool) -> list[FactRow]:
     """The facts that go, every version of them: those named, and those that rest on forgotten messages."""
     rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=across))
-    keys = {*wanted, *(row.id for row in rows if not gone.isdisjoint(row.evidence))}
+    keys = set(wanted)
+    while earlier := {row.id for row in rows if row.superseded_by in keys} - keys:
+        keys |= earlier
+    keys |= {row.id for row in rows if not gone.isdisjoint(row.evidence)}
     return [row for row in rows if row.id in keys]
 
 

@@ -12,12 +12,13 @@ from typing import Any, Final, Self, cast, get_args
 
 import numpy as np
 
-from holdfast.errors import InputError
+from holdfast.errors import InputError, StorageError
 from holdfast.memory import archive, facts
 from holdfast.memory import forget as forgetting
 from holdfast.memory import recall as recalling
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, store_file
+from holdfast.memory.marks import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.memory.recall import Hit, Recall, Request, request_of
 from holdfast.messages import Message
 from holdfast.redact import redact
@@ -65,6 +66,7 @@ class Memory:
     new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
     timer: Callable[[], float] = time.monotonic
     _warm: bool = field(default=False, init=False, repr=False)
+    _marks: Marks = field(default=NO_MARKS, init=False, repr=False)
 
     @classmethod
     def open(
@@ -102,6 +104,13 @@ class Memory:
         """What turns text into vectors; None where search goes by words alone."""
         return self.choice.embedder
 
+    @property
+    def marks(self) -> Marks:
+        """What the recalled blocks of this memory are known by."""
+        if not self._marks.keys:
+            self._marks = open_marks(self.store)
+        return self._marks
+
     # --- writing ---------------------------------------------------------------
 
     def ingest(self, messages: Iterable[Message], *, scope: Scope) -> list[int]:
@@ -109,8 +118,8 @@ class Memory:
 
         Known messages keep their number. Messages without a timestamp get the time of arrival.
         """
-        own = archive.own_messages(messages, redact=self.settings.archive.redaction)
-        return archive.append(self.store, own, scope=scope, time=self.clock())[0]
+        own = archive.own_messages(messages, redact=self.settings.archive.redaction, marks=self.marks)
+        return archive.append(self.store, own, scope=scope, time=self.clock(), marks=self.marks)[0]
 
     def embed(self, *, limit: int | None = None) -> int:
         """Give passages that have none yet their vectors, oldest first; how many were given is returned.
@@ -244,8 +253,13 @@ class Memory:
         """The block for a question. What the search had to do without is in its notes."""
         if request.seconds is not None:
             self._make_ready(request.scope)
-        found = recalling.recall(self.store, request, embedder=self.embedder, timer=self.timer)
-        return found if self.embedder is not None else replace(found, notes=(*self.choice.reasons, *found.notes))
+        notes = () if self.embedder is not None else self.choice.reasons
+        try:
+            marks = self.marks
+        except StorageError as error:  # a memory that may only be read can still be asked
+            marks, notes = UNKEPT, (*notes, f"the block will not be known again: {error}")
+        found = recalling.recall(self.store, request, marks=marks, embedder=self.embedder, timer=self.timer)
+        return replace(found, notes=(*notes, *found.notes))
 
     def _make_ready(self, scope: Scope) -> None:
         """Load the index before the first question with a deadline: that is not the question's fault."""

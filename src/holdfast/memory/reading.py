@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.memory.archive import searchable
 from holdfast.memory.block import strip_message
+from holdfast.memory.marks import NO_MARKS, Marks
 from holdfast.memory.noise import is_noise
 from holdfast.messages import Message
 from holdfast.store.base import MessageRow
@@ -37,14 +38,14 @@ class Piece:
         return count_text(self.text) + _HEADER_TOKENS
 
 
-def pieces(messages: Iterable[MessageRow]) -> list[Piece]:
+def pieces(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Piece]:
     """What messages say: words whole, tool calls and results by their beginnings and ends, recalled text not at all."""
     found: list[Piece] = []
     for row in messages:
-        own = strip_message(row.message)
+        own = strip_message(row.message, marks)
         if own is None or own.role == "system" or row.buried:
             continue
-        words = searchable(own)
+        words = searchable(own, marks)
         if own.calls or own.results:
             words = clip(words, head=_TOOL_HEAD, tail=_TOOL_TAIL)
         if words and not is_noise(words):

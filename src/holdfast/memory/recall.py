@@ -16,6 +16,7 @@ import numpy as np
 from holdfast.memory import block, facts
 from holdfast.memory.asking import Deadline, TooLateError, ask
 from holdfast.memory.facts import FactHit
+from holdfast.memory.marks import UNKEPT, Marks
 from holdfast.memory.neighbours import with_neighbours
 from holdfast.memory.quoting import Found, Quotable, detail_of, texts_of
 from holdfast.memory.request import Request, order_of, question, request_of
@@ -92,19 +93,20 @@ def recall(
     store: Store,
     request: Request,
     *,
+    marks: Marks = UNKEPT,
     embedder: Embedder | None = None,
     timer: Callable[[], float] = time.monotonic,
 ) -> Recall:
-    """The block for a question."""
+    """The block for a question, marked so that whoever has the keys knows it again."""
     if len(" ".join(request.texts).strip()) < request.min_chars:
         return Recall(reason=f"a question of less than {request.min_chars} characters recalls nothing")
     try:
-        return _recall(store, request, embedder, Deadline.after(request.seconds, timer=timer))
+        return _recall(store, request, marks, embedder, Deadline.after(request.seconds, timer=timer))
     except TooLateError:
         return Recall(reason=f"it took longer than {1000 * (request.seconds or 0):.0f} ms (recall.deadline_ms)")
 
 
-def _recall(store: Store, request: Request, embedder: Embedder | None, deadline: Deadline) -> Recall:
+def _recall(store: Store, request: Request, marks: Marks, embedder: Embedder | None, deadline: Deadline) -> Recall:
     found = _look(store, request, embedder, deadline)
     rows = store.fetch(Select(kind="fact", scope=request.scope, across=request.across))
     known = [*facts.current(rows), *request.facts]
@@ -122,7 +124,7 @@ def _recall(store: Store, request: Request, embedder: Embedder | None, deadline:
         reader = Quotable(store, request, found, deadline)
         quotes = pack(reader.sizes(), reader.read, room=room, weights=found.weights, measure=_measure)
     deadline.check()
-    return _compose(kept_facts, quotes, request=request, found=found, silence=silence)
+    return _compose(kept_facts, quotes, request=request, marks=marks, found=found, silence=silence)
 
 
 def _least(request: Request, signals: Signals) -> float:
@@ -130,7 +132,7 @@ def _least(request: Request, signals: Signals) -> float:
     return 0.0 if request.order.fusion == "weighted" else gate.least(signals)
 
 
-_FRAME: Final = block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")])
+_FRAME: Final = block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT)
 """A block with nothing in it, to know what the tags cost."""
 
 
@@ -227,7 +229,13 @@ def _line(hit: FactHit) -> block.Fact:
 
 
 def _compose(
-    kept_facts: Sequence[FactHit], quotes: Sequence[Quote], *, request: Request, found: Found, silence: Recall
+    kept_facts: Sequence[FactHit],
+    quotes: Sequence[Quote],
+    *,
+    request: Request,
+    marks: Marks,
+    found: Found,
+    silence: Recall,
 ) -> Recall:
     """The block of what was chosen. What the cap cannot hold after all goes, least relevant first."""
     columns, ranking = found.signals.columns, found.ranking
@@ -236,7 +244,7 @@ def _compose(
     while True:
         details = {quote.passage: detail_of(found.texts[quote.passage], columns, text=quote.text) for quote in chosen}
         ordered = sorted(details, key=lambda number: (_minute(details[number]), number))
-        text = block.render(lines, [details[number] for number in ordered])
+        text = block.render(lines, [details[number] for number in ordered], marks)
         tokens = count_text(text)
         if tokens <= request.cap or not chosen:
             break

@@ -15,6 +15,7 @@ from typing import IO, Any, Final
 from holdfast.errors import InputError
 from holdfast.memory import facts
 from holdfast.memory.archive import passages_of
+from holdfast.memory.marks import Marks, open_marks
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
@@ -74,13 +75,13 @@ def claims(path: Path) -> bool:
 
 def load_jsonl(store: Store, path: Path, *, progress: Callable[[int], None] | None = None) -> int:
     """Take over what `to_jsonl` wrote; how many rows are in the file is returned. Doing it again changes nothing."""
-    intake = _Intake(store)
+    intake, marks = _Intake(store), open_marks(store)
     for line in read_lines(path):
         if line.data is None or line.data.get("kind") == _HEADER:
             if line.problem is not None:
                 raise InputError(f"{path}:{line.number}: {line.problem}")
             continue
-        intake.take(_row(line.data, path, line.number), number=line.data.get("number"))
+        intake.take(_row(line.data, path, line.number, marks), number=line.data.get("number"))
         if progress is not None:
             progress(len(line.raw))
     intake.write()
@@ -123,7 +124,7 @@ def resting_on(fact: FactRow, numbers: Mapping[Any, int]) -> FactRow:
     return fact if evidence == fact.evidence else replace(fact, evidence=evidence)
 
 
-def _row(data: Mapping[str, Any], path: Path, number: int) -> MessageRow | FactRow:
+def _row(data: Mapping[str, Any], path: Path, number: int, marks: Marks) -> MessageRow | FactRow:
     try:
         scope = Scope(**data["scope"])
         if data["kind"] == "message":
@@ -132,7 +133,7 @@ def _row(data: Mapping[str, Any], path: Path, number: int) -> MessageRow | FactR
                 scope=scope,
                 message=message,
                 nonce=data["nonce"],
-                passages=tuple(passages_of(message)),
+                passages=tuple(passages_of(message, marks)),
                 pinned=data.get("pinned", False),
                 buried=data.get("buried", False),
             )

@@ -372,10 +372,14 @@ class FilesStore:
         """Say first, in our own file, what is to go: should a crash come between, the next who opens finishes it."""
         state = self._state
         lines: list[dict[str, Any]] = [{"kind": "numbers", "numbers": state.numbers}, state.settled()]
+        about: dict[str, Any]
         for number in numbers:
             if kind == "message":
                 entry = state.messages[number]
                 scope, about = entry.scope, {"digest": entry.digest, "numbers": [number], "name": entry.name}
+                about["until"] = self._clock()
+                if state.number_of(entry.name) is None:  # a segment of another program has no nonce that others know
+                    about["nonce"] = entry.nonce
             else:
                 scope, about = state.facts[number].scope, {"digest": fact_digest(state.facts[number].id)}
             lines.append({"kind": "forgotten", "scope": scope_to_json(scope), **about})

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from holdfast.search.embed.base import Space
 from holdfast.store import files_vectors, vmem
-from holdfast.store.base import Scope
 from holdfast.store.files_state import State
 from holdfast.store.lines_file import encode_line
-from holdfast.store.segments import OWN, fact_digest, message_of, scope_of, segment_problem
+from holdfast.store.segments import OWN, fact_digest, scope_of, segment_problem
 from holdfast.transcripts.lines import Line
 
 __all__ = ["compact", "rewrite_journal", "rewrite_lines", "rewrite_vectors"]
@@ -73,7 +72,7 @@ def _is_gone(line: Line, state: State) -> bool:
     number = own.get("n") if isinstance(own, dict) else state.number_of(data["id"])
     if number is not None:
         return number in state.removed
-    return (Scope(session=data["sessionId"]), message_of(data).digest) in state.forgotten
+    return state.is_forgotten_segment(data)
 
 
 def _is_forgotten_fact(line: Line, state: State) -> bool:

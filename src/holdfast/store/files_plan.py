@@ -62,9 +62,9 @@ class Plan:
         self._lines.append((JOURNAL, {"kind": kind, **owner, **fields}))
 
     def _message(self, row: MessageRow) -> int:
-        if (row.scope, row.message.digest) in self._state.forgotten:
-            return 0
         key = (row.scope, row.message.digest, row.nonce)
+        if self._state.is_forgotten(key, time=row.message.timestamp or 0):
+            return 0
         known = self._known.get(key) or self._state.known.get(key) or self._state.foreign.get(key[:2])
         if known:
             return known

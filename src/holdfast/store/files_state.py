@@ -7,6 +7,7 @@ rows may reach over several files: it counts once all of its lines are there.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ __all__ = ["JOURNAL", "KNOWLEDGE", "SEGMENTS", "Entry", "Problem", "State"]
 SEGMENTS: Final = "segments.jsonl"
 KNOWLEDGE: Final = "knowledge.jsonl"
 JOURNAL: Final = "holdfast.jsonl"
+_FOREVER: Final = 2**63
 _DAMAGE: Final = (ValueError, KeyError, TypeError, AttributeError, HoldfastError)
 
 
@@ -82,7 +84,11 @@ class State:
         self.records: dict[int, Record] = {}
         self.record_numbers: dict[tuple[Scope, str, str], int] = {}
         self.jobs: dict[int, Job] = {}
-        self.forgotten: set[tuple[Scope, str]] = set()
+        self.forgotten: dict[tuple[Scope, str], int] = {}
+        """Digests of forgotten facts and words, and until when: another program's segments are told by their words."""
+        self._forgotten_messages: set[tuple[Scope, str, str]] = set()
+        self._forgotten_words: dict[tuple[Scope, str], int] = {}
+        """Words that were forgotten without a nonce: a segment of another program, or a message in version 0.1."""
         self.removed: dict[int, str] = {}
         """Numbers of forgotten messages, and the names that their vectors had."""
         self.spaces: dict[tuple[str, str], Space] = {}
@@ -245,9 +251,19 @@ class State:
             data = placed.line.data or {}
             scope = Scope(session=data["sessionId"])
             key = content_key(scope, data["role"], data["content"])
-            if key in seen or (scope, message_of(data).digest) in self.forgotten:
+            if key in seen or self.is_forgotten_segment(data):
                 del self.strangers[name]
             seen.add(key)
+
+    def is_forgotten_segment(self, data: Mapping[str, Any]) -> bool:
+        """Tell whether a segment that another program wrote says what was forgotten after it was said."""
+        message = message_of(data)
+        until = self.forgotten.get((Scope(session=data["sessionId"]), message.digest), -math.inf)
+        return (message.timestamp or 0) <= until
+
+    def is_forgotten(self, key: tuple[Scope, str, str], *, time: int) -> bool:
+        """Tell whether a message of our own was forgotten, by scope, digest and nonce."""
+        return key in self._forgotten_messages or time <= self._forgotten_words.get(key[:2], -math.inf)
 
     def number_of(self, name: str) -> int | None:
         """The number of a segment that another program wrote."""
@@ -300,7 +316,12 @@ class State:
         self.jobs[data["n"]] = _job(data)
 
     def _forget(self, data: Mapping[str, Any], _: int) -> None:
-        self.forgotten.add((scope_from_json(data["scope"]), data["digest"]))
+        key, until = (scope_from_json(data["scope"]), data["digest"]), data.get("until", _FOREVER)
+        self.forgotten[key] = max(until, self.forgotten.get(key, 0))
+        if "nonce" in data:
+            self._forgotten_messages.add((*key, data["nonce"]))
+        else:
+            self._forgotten_words[key] = max(until, self._forgotten_words.get(key, 0))
         self.removed.update(dict.fromkeys(data.get("numbers", ()), data.get("name", "")))
 
     def _note_adopted(self, data: Mapping[str, Any], _: int) -> None:

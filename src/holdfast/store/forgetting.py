@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import sqlite3
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from holdfast.store.codec import text_bytes
 from holdfast.store.sealing import SEALED, mark_rewritten, read_columns
 from holdfast.store.sqlite_rows import KEY, where
 
-__all__ = ["fact_digest", "is_forgotten", "remove", "scrub"]
+__all__ = ["damaged_copies", "fact_digest", "is_forgotten", "message_digest", "remove", "scrub"]
 
 
 def fact_digest(fact: str) -> bytes:
@@ -28,10 +29,15 @@ def fact_digest(fact: str) -> bytes:
     return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
 
 
-def is_forgotten(connection: sqlite3.Connection, scope: int, digest: bytes) -> bool:
-    """Tell whether this was forgotten, and so stays out."""
-    query = "SELECT 1 FROM forgotten WHERE scope = ? AND digest = ?"
-    return connection.execute(query, (scope, digest)).fetchone() is not None
+def message_digest(digest: bytes, nonce: bytes) -> bytes:
+    """Return what is kept of a forgotten message: a digest of its words and of what tells it from its equals."""
+    return hashlib.sha256(b"message:" + digest + nonce).digest()[:16]
+
+
+def is_forgotten(connection: sqlite3.Connection, scope: int, *digests: bytes) -> bool:
+    """Tell whether any of these digests was forgotten in this scope."""
+    query = f"SELECT 1 FROM forgotten WHERE scope = ? AND digest IN ({', '.join('?' * len(digests))})"
+    return connection.execute(query, (scope, *digests)).fetchone() is not None
 
 
 def remove(connection: sqlite3.Connection, select: Select) -> int:
@@ -64,8 +70,10 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
     """Take all that was derived from messages out; remember only their digests."""
     passages: list[int] = []
     for number in numbers:
-        remember = "INSERT OR IGNORE INTO forgotten(scope, digest) SELECT scope, digest FROM messages WHERE id = ?"
-        connection.execute(remember, (number,))
+        query = "SELECT scope, digest, nonce FROM messages WHERE id = ?"
+        scope, digest, nonce = connection.execute(query, (number,)).fetchone()
+        remember = "INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)"
+        connection.execute(remember, (scope, message_digest(digest, nonce)))
         query = "SELECT number FROM passages WHERE message = ?"
         passages += [passage for (passage,) in connection.execute(query, (number,))]
     passages.sort()
@@ -116,6 +124,20 @@ def _unpost(connection: sqlite3.Connection, passages: Sequence[int], windows: np
                 connection.execute(update, (encode(kept), first, term))
             else:
                 connection.execute("DELETE FROM postings WHERE run = ? AND term = ?", (first, term))
+
+
+def damaged_copies(path: Path) -> list[Path]:
+    """List the damaged files that repairs of a store have kept beside it, and their logs."""
+    return sorted(path.parent.glob(f"{glob.escape(path.name)}.damaged.*"))
+
+
+def delete_damaged_copies(path: Path) -> None:
+    """Delete damaged copies of a store: they may hold what was forgotten, and no row of them can be taken out."""
+    for copy in damaged_copies(path):
+        try:
+            copy.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"forgotten, but not deleted: {error.strerror}. Delete it.", path=copy) from error
 
 
 def scrub(connection: sqlite3.Connection, *, path: Path) -> None:

@@ -49,7 +49,8 @@ _LATEST: Final = 2**63 - 1
 _COUNTS: Final = {
     "messages": "SELECT count(*) FROM messages",
     "passages": "SELECT count(*) FROM passages WHERE alive = 1",
-    "sessions": "SELECT count(*) FROM scopes",
+    "sessions": "SELECT count(*) FROM scopes WHERE EXISTS (SELECT 1 FROM messages WHERE scope = scopes.id)"
+    " OR EXISTS (SELECT 1 FROM facts WHERE scope = scopes.id)",
     "facts": "SELECT count(*) FROM (SELECT DISTINCT scope, id FROM facts)",
     "bytes": "PRAGMA page_count",
 }
@@ -124,10 +125,11 @@ class SqliteStore:
 
     def _add_message(self, row: MessageRow, new: list[Placed]) -> int:
         scope = self._scope(row.scope)
-        digest = bytes.fromhex(row.message.digest)
-        if forgetting.is_forgotten(self._writer, scope, digest):
+        digest, nonce = bytes.fromhex(row.message.digest), text_bytes(row.nonce)
+        # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
+        if forgetting.is_forgotten(self._writer, scope, forgetting.message_digest(digest, nonce), digest):
             return 0
-        key = (scope, digest, text_bytes(row.nonce))
+        key = (scope, digest, nonce)
         query = "SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?"
         if known := self._writer.execute(query, key).fetchone():
             return int(known[0])
@@ -299,6 +301,7 @@ class SqliteStore:
             with write_transaction(self._writer):
                 numbers = forgetting.remove(self._writer, select)
             if numbers and select.kind in {"message", "fact"}:
+                forgetting.delete_damaged_copies(self.path)
                 forgetting.scrub(self._writer, path=self.path)
         return numbers
 

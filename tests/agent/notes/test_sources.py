@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from holdfast.agent.notes.sources import LARGEST, Source, memory_sources, read_lines, session_sources, talk_lines
-from holdfast.memory import block
 from sessions import answers, begin, calls, says
 
 TOKEN = "ghp_R7tKx2mQ9vLp4WzN8cYb3HdJ6fGsA1eUoT5i"
@@ -86,10 +85,9 @@ class TestSessions:
     """Past conversations."""
 
     def test_who_said_what(self, tmp_path: Path) -> None:
-        """Users and assistants, a line each, by the line in the file; no tools, recalled text or secrets."""
+        """Users and assistants, a line each, by the line in the file; no tools or secrets."""
         session = begin(tmp_path)
-        recalled = block.render([block.Fact(type="fact", text="from memory")], [])
-        session.append_message(says(f"{recalled}\n\nwhere  do\nwe deploy?"))
+        session.append_message(says("where  do\nwe deploy?"))
         session.append_message(calls("c1"))
         session.append_message(answers("c1"))
         session.append_message(says(f"Hetzner, token {TOKEN}", "assistant"))

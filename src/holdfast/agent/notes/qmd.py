@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ from holdfast.errors import InputError
 from holdfast.settings import Settings
 from holdfast.text import head
 
-__all__ = ["CommandError", "Qmd", "missing"]
+__all__ = ["CommandError", "Qmd", "forget_sessions", "missing"]
 
 REGISTERING: Final = 30.0
 UPDATING: Final = 120.0
@@ -312,6 +312,18 @@ def _share_models(environ: Mapping[str, str], folder: Path) -> None:
     if theirs.is_dir() and not ours.is_symlink() and not ours.exists():
         ours.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         ours.symlink_to(theirs)
+
+
+def forget_sessions(folder: Path, names: Sequence[str]) -> None:
+    """Delete the exports of sessions, and QMD's index of them; it is made anew when QMD next looks."""
+    if not folder.exists():
+        return
+    state = _read(folder)
+    remove_exports(Path(state.exports), names)
+    for file in (folder / "cache" / "qmd").glob("*.sqlite*"):
+        file.unlink(missing_ok=True)
+    kept = State(exports=state.exports, exported={name: at for name, at in state.exported.items() if name not in names})
+    write_bytes(Bounds(root=folder), _STATE, msgspec.json.encode(kept))
 
 
 def _read(folder: Path) -> State:

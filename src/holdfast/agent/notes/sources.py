@@ -13,7 +13,6 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast.agent.notes.chunks import Line, numbered
 from holdfast.errors import TranscriptError
-from holdfast.memory.block import strip_text
 from holdfast.redact import find, redact
 from holdfast.search.embed.base import clean
 from holdfast.transcripts.entry import Entry
@@ -133,6 +132,6 @@ def talk_lines(path: Path, *, mask: bool) -> list[Line]:
 def _talk(entry: Entry) -> Iterator[str]:
     for message in entry.messages:
         speaker = _SPEAKERS.get(message.role)
-        words = " ".join(clean(strip_text(message.text)).split())
+        words = " ".join(clean(message.text).split())
         if speaker and words:
             yield f"{speaker}: {words}"

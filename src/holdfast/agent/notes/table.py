@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,9 +13,10 @@ from typing import Final
 from holdfast.agent.notes.chunks import Chunk
 from holdfast.agent.notes.sources import Kind, Source
 from holdfast.search.embed.base import Space
+from holdfast.store.connection import explained
 from holdfast.text import terms
 
-__all__ = ["Row", "Table"]
+__all__ = ["Row", "Table", "forget_files"]
 
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -187,6 +188,17 @@ class Table:
                 "WHERE hash NOT IN (SELECT hash FROM chunks) ORDER BY rowid DESC LIMIT -1 OFFSET ?)",
                 (most,),
             )
+
+
+def forget_files(path: Path, names: Sequence[str]) -> None:
+    """Take files out of an index on disk, with their vectors; free pages and the log keep no copy of their words."""
+    if not path.exists():
+        return
+    with explained(path), closing(_connected(path)) as connection:
+        _drop(connection, names)
+        connection.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM chunks)")
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _connected(path: Path | str) -> sqlite3.Connection:

@@ -14,6 +14,7 @@ from typing import Final
 from holdfast.memory.block import strip_message
 from holdfast.memory.claims import Claim, is_named, type_of
 from holdfast.memory.draft import Draft
+from holdfast.memory.marks import NO_MARKS, Marks
 from holdfast.memory.noise import is_noise, unwrap
 from holdfast.memory.quotes import plain
 from holdfast.memory.rules import chinese, english, work
@@ -46,19 +47,19 @@ _CHANGE: Final = re.compile(" from |从|から|에서")
 """What an assistant says counts where it says what was changed from what."""
 
 
-def drafts(messages: Sequence[MessageRow]) -> list[Draft]:
+def drafts(messages: Sequence[MessageRow], marks: Marks = NO_MARKS) -> list[Draft]:
     """The facts that messages state by themselves, in the order in which they were said."""
-    rows = own_words(messages)
+    rows = own_words(messages, marks)
     found = [*(draft for row in rows for draft in stated(row)), *lessons(rows)]
     return sorted(found, key=lambda draft: max(draft.evidence))
 
 
-def own_words(messages: Sequence[MessageRow]) -> list[MessageRow]:
+def own_words(messages: Sequence[MessageRow], marks: Marks) -> list[MessageRow]:
     """Messages without what was recalled into them, and without those that are never to be recalled."""
     return [
         replace(row, message=own)
         for row in messages
-        if (own := strip_message(row.message)) is not None and not row.buried
+        if (own := strip_message(row.message, marks)) is not None and not row.buried
     ]
 
 
