@@ -43,6 +43,8 @@ from holdfast.worker import Worker, alone
 __all__ = ["Engine", "Window"]
 
 _SESSIONS: Final = 64
+_MAX_PAUSE: Final = 10**15
+"""Milliseconds between two requests, whatever the clock says; more would not fit a duration."""
 _EMBED_STEP: Final = 64
 """Passages that are embedded in the background at a time."""
 
@@ -67,7 +69,7 @@ class Engine(Asking):
         self._count = _counter(memory.settings)
         self._conversations: dict[Scope, Conversation] = {}
         self._closing = Event()
-        self._worker = Worker(self._work_alone) if background else None
+        self._worker = Worker(self._work_alone) if background and not memory.store.readonly else None
         if self._worker is not None:
             self._worker.start()
 
@@ -191,6 +193,7 @@ class Engine(Asking):
                 finished = talk.settled.finish(items, provider)
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
+        turn.warnings += map(str, self.memory.gaps(talk.scope))
         report = turn.report(talk, limits, items=items, new=new, finished=finished)
         report = self._remembered(talk, report, now)
         return Window(items=items, provider=provider, finished=finished, report=report)
@@ -200,7 +203,7 @@ class Engine(Asking):
     ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
         """Prune, trim, recall and place; every new edit is recorded before the window is sent."""
         query = talk.question(most=self.settings.recall.query_messages)
-        idle = None if talk.last_time is None else timedelta(milliseconds=now - talk.last_time)
+        idle = None if talk.last_time is None else timedelta(milliseconds=min(max(0, now - talk.last_time), _MAX_PAUSE))
         with turn.step("plan"):
             shown, standing = talk.replay(limit=limits.safe_limit)
             planned = decide(
@@ -254,7 +257,7 @@ class Engine(Asking):
         if talk is None:
             talk = Conversation(scope)
             last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
-            talk.turn, talk.last_time = (int(last[-1].key[:8]), last[-1].time) if last else (0, None)
+            talk.turn, talk.last_time = (last[-1].data.get("turn", 0), last[-1].time) if last else (0, None)
         self._conversations[scope] = talk
         while len(self._conversations) > _SESSIONS:
             del self._conversations[next(iter(self._conversations))]

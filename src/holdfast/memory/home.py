@@ -11,7 +11,7 @@ import platformdirs
 
 from holdfast.search.embed.base import Space
 from holdfast.settings import Settings
-from holdfast.store.base import Job, PassageText, Store
+from holdfast.store.base import Gap, Job, PassageText, Store
 from holdfast.store.files import Limits
 from holdfast.store.folder import FolderStore, is_folder
 from holdfast.store.sqlite import SqliteStore
@@ -28,6 +28,16 @@ class Home(Store, Protocol):
     @property
     def path(self) -> Path:
         """The file, or the folder."""
+        ...
+
+    @property
+    def readonly(self) -> bool:
+        """Whether it cannot be written."""
+        ...
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The damaged rows that reading met so far, and left out."""
         ...
 
     def counts(self) -> dict[str, int]:

@@ -24,6 +24,7 @@ __all__ = [
     "Evidence",
     "FactRow",
     "FactType",
+    "Gap",
     "Job",
     "Kind",
     "MessageRow",
@@ -155,6 +156,18 @@ class VectorRow:
     space: Space
     passage: int
     vectors: npt.NDArray[np.int8] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A row that is damaged, and so was left out of what was read."""
+
+    scope: Scope
+    kind: Kind
+    id: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id} is damaged and was left out: run `holdfast doctor --repair`"
 
 
 Row: TypeAlias = MessageRow | FactRow | Record | Job | VectorRow

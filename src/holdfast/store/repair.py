@@ -5,25 +5,23 @@ The damaged one stays beside it, so that nothing is lost by repairing. Vectors a
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
 import sys
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from holdfast.errors import HoldfastError, StorageError
+from holdfast.errors import StorageError
 from holdfast.messages import Message
 from holdfast.store import sealing
 from holdfast.store.base import PassageText
 from holdfast.store.check import check
-from holdfast.store.codec import decode_message
+from holdfast.store.codec import DAMAGE, decode_message, unpack_json
 from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.cutting import plain_cut
 from holdfast.store.salvage import Value, rows
@@ -46,7 +44,6 @@ _SHAPES: Final[dict[tuple[type, ...], str]] = {
 _NAMES: Final = ("scopes", "messages", "facts", "records", "jobs")
 _DIGEST: Final = 16
 _HOMELESS: Final = "recovered"
-_DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, AttributeError, HoldfastError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +133,8 @@ def _take(saved: _Salvaged, number: int, values: list[Value]) -> None:
         if name == "messages":
             decode_message(_bytes(values[-1]))
         elif name != "scopes":
-            json.loads(_bytes(values[-1]))
-    except _DAMAGE:
+            unpack_json(_bytes(values[-1]))
+    except DAMAGE:
         saved.lost.append(f"{name[:-1]} {number} cannot be read")
         return
     saved.tables[name][number] = values
