@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count, islice
 from pathlib import Path
 from threading import Event
@@ -23,6 +23,7 @@ from holdfast.errors import InputError, ModelError, StorageError
 from holdfast.memory.block import strip_text
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt
+from holdfast.moments import utc
 from holdfast.prompts import load
 from holdfast.redact import redact
 from holdfast.text import head
@@ -74,7 +75,7 @@ class Ended:
     @property
     def moment(self) -> datetime:
         """When it ended."""
-        return datetime.fromtimestamp(self.time / 1000, UTC)
+        return utc(self.time)
 
 
 def write(
