@@ -226,6 +226,24 @@ class TestTheSameWordsAgain:
             assert len(archived(engine)) == rows + 3
 
 
+def test_what_was_forgotten_stays_so_while_a_client_drops_old_messages(tmp_path: Path) -> None:
+    """A client that sends only its newest messages moves a forgotten one to the front; said again, it is new."""
+    said = conversation(3)[1:]
+    said[4]["content"] = "My secret is 桑给巴尔9876."
+    with opened(tmp_path) as engine:
+        engine.assemble(said, session="s")
+        rows = archived(engine)
+        number = next(row.id for row in rows if "9876" in row.message.text)
+        engine.forget(ids=[number], session="s")
+        for start in range(6):
+            window = engine.assemble(said[start:], session="s")
+            assert "9876" not in str(window.render())
+        assert len(archived(engine)) == len(rows) - 1
+        again = [*said[4:], {"role": "assistant", "content": "Yes?"}, said[4]]
+        assert engine.assemble(again, session="s").render()[-1] == said[4]
+        assert "9876" in archived(engine)[-1].message.text
+
+
 class TestBranches:
     def drive(self, engine: Engine, said: Sequence[dict[str, Any]]) -> None:
         for stop in range(2, len(said) + 1, 2):

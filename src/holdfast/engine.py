@@ -49,6 +49,8 @@ MAX_SESSIONS: Final = 64
 """Sessions whose state is kept between two requests."""
 MAX_TRIES: Final = 8
 """How often a window is planned again because another process has recorded an edit meanwhile."""
+MAX_PAUSE: Final = 10**15
+"""Milliseconds between two requests, whatever the clock says; more would not fit a duration."""
 _RETRY_AFTER: Final = 8
 """Messages after which a compaction that failed is tried again without being asked for."""
 _EMBED_STEP: Final = 64
@@ -79,7 +81,7 @@ class Engine(Asking):
         self.auto = memory.settings.compaction.auto
         self._due: dict[Scope, tuple[Conversation, Budget]] = {}
         self._closing = Event()
-        self._worker = Worker(self._work_alone) if background else None
+        self._worker = Worker(self._work_alone) if background and not memory.store.readonly else None
         if self._worker is not None:
             self._worker.start()
 
@@ -273,6 +275,7 @@ class Engine(Asking):
             turn.warnings.append(f"background: {self._worker.trouble}")
         turn.warnings += talk.notes
         talk.notes.clear()
+        turn.warnings += map(str, self.memory.gaps(talk.scope))
         report = turn.report(talk, limits, items=items, new=new, finished=finished)
         report = self._remembered(talk, report, now)
         return Window(items=items, provider=provider, finished=finished, report=report)
@@ -306,7 +309,7 @@ class Engine(Asking):
         self, talk: Conversation, limits: Budget, turn: Turn, now: int, facts: Sequence[FactRow]
     ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
         query = talk.question(most=self.settings.recall.query_messages)
-        idle = None if talk.last_time is None else timedelta(milliseconds=now - talk.last_time)
+        idle = None if talk.last_time is None else timedelta(milliseconds=min(max(0, now - talk.last_time), MAX_PAUSE))
         with turn.step("plan"):
             shown, standing = talk.replay(limit=limits.safe_limit)
             planned = decide(
@@ -357,7 +360,7 @@ class Engine(Asking):
             if talk is None:
                 talk = Conversation(scope)
                 last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
-                talk.turn, talk.last_time = (int(last[-1].key[:8]), last[-1].time) if last else (0, None)
+                talk.turn, talk.last_time = (last[-1].data.get("turn", 0), last[-1].time) if last else (0, None)
                 self._conversations[scope] = talk
             self._recent.pop(scope, None)
             self._recent[scope] = talk

@@ -71,7 +71,7 @@ def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -
     if job is None:
         return None
     tries = int(job.data.get("tries", 0))
-    read = memory.get(job.data["ids"], scope=job.scope)
+    read = memory.store.fetch(Select(kind="message", scope=job.scope, ids=tuple(job.data.get("ids", ()))))
     found = extract(
         read,
         scope=job.scope,

@@ -81,7 +81,7 @@ class Turn:
             recall_reason=self.recall.reason,
             prefix_kept=talk.prefix_kept(list(sent)),
             repairs=(*talk.stripped, *map(str, finished.repairs)),
-            warnings=(*self.warnings, *self.recall.notes),
+            warnings=tuple(dict.fromkeys((*self.warnings, *self.recall.notes))),
             milliseconds=self.milliseconds,
             files=workspace_files(items),
         )

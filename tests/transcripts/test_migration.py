@@ -93,12 +93,12 @@ def test_old_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_backup_never_overwrites(tmp_path: Path) -> None:
-    """A backup of the same moment is left alone; the next free moment names ours."""
+    """A backup of the same moment is left alone; ours gets a number."""
     file = version_1(tmp_path / "s.jsonl")
     (tmp_path / f"s.jsonl.bak.{STAMP}").write_text("mine")
     Session.open(file, clock=lambda: START)
     assert (tmp_path / f"s.jsonl.bak.{STAMP}").read_text() == "mine"
-    assert (tmp_path / "s.jsonl.bak.2026-02-10T14-00-00.001Z").is_file()
+    assert (tmp_path / f"s.jsonl.bak.{STAMP}.1").is_file()
 
 
 def test_migration_is_idempotent(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from holdfast.errors import SettingsError
+from holdfast.moments import utc
 
 __all__ = ["daily_note", "local_time", "today"]
 
@@ -16,7 +17,7 @@ def local_time(now: int, *, timezone: str | None) -> datetime:
     Raises:
         SettingsError: There is no such time zone.
     """
-    moment = datetime.fromtimestamp(now / 1000, UTC)
+    moment = utc(now)
     if timezone is None:
         return moment.astimezone()
     try:

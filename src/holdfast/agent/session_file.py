@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count, islice
 from pathlib import Path
 from threading import Event
@@ -22,6 +22,7 @@ from holdfast.compaction.flush import spoken
 from holdfast.errors import InputError, ModelError, StorageError
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt
+from holdfast.moments import utc
 from holdfast.prompts import load
 from holdfast.redact import redact
 from holdfast.text import head
@@ -73,7 +74,7 @@ class Ended:
     @property
     def moment(self) -> datetime:
         """When it ended."""
-        return datetime.fromtimestamp(self.time / 1000, UTC)
+        return utc(self.time)
 
 
 def write(

@@ -33,8 +33,15 @@ def opens_memory(function: F) -> F:
 
 
 def open_memory(home: Path | None) -> Memory:
-    """The memory of this machine, by its settings."""
-    return Memory.open(home, settings=load_settings())
+    """The memory of this machine, by its settings. Damaged rows that were left out are named when the command ends."""
+    memory = Memory.open(home, settings=load_settings())
+    click.get_current_context().call_on_close(lambda: _name_gaps(memory))
+    return memory
+
+
+def _name_gaps(memory: Memory) -> None:
+    for gap in memory.store.gaps:
+        echo(f"warning: {gap}", err=True)
 
 
 def store_of(home: Path | None) -> Path:

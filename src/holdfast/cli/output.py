@@ -9,12 +9,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+
+from holdfast.moments import minute
 
 __all__ = [
     "SafeConsole",
@@ -100,9 +101,4 @@ def human_bytes(size: float) -> str:
 
 def human_time(milliseconds: int | None) -> str:
     """A moment in UTC, to the minute; nothing where it is not known."""
-    if milliseconds is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, OSError, ValueError):
-        return ""
+    return minute(milliseconds)

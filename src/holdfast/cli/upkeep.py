@@ -100,14 +100,20 @@ def vacuum(*, home: Path | None, as_json: bool) -> None:
 @opens_memory
 @as_json
 def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose: Any) -> None:
-    """Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back."""
+    """Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.
+
+    Damaged rows are left out and named; the exit code is then 1.
+    """
     scope, _ = scope_of(**whose)
     with open_memory(home) as memory:
         count = _export(memory, scope, target, form)
+        gaps = memory.store.gaps
     if as_json:
-        emit_json({"path": str(target), "rows": count})
+        emit_json({"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]})
     else:
         echo(f"{count:,} rows in {target}", err=True)
+    if gaps:
+        click.get_current_context().exit(1)
 
 
 def _export(memory: Memory, scope: Scope, target: Path, form: str) -> int:

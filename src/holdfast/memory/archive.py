@@ -124,7 +124,8 @@ def _identify(
             nonce
             for nonce, number in found.items()
             if own is None
-            and (message.calls or message.results or (number > last and _is_followed(digest, nonce, number, after)))
+            and (message.calls or message.results or _is_followed(Key(digest, nonce), number, after))
+            and (message.calls or message.results or number > last or not number)
         )
         nonce = next((nonce for nonce in (new, place, *moved) if nonce in found), new)
         keys.append(Key(digest, nonce))
@@ -134,9 +135,9 @@ def _identify(
     return keys
 
 
-def _is_followed(digest: str, nonce: str, number: int, after: Mapping[str, int]) -> bool:
-    """Whether one of the messages `after` comes right after an archived message."""
-    return Key(digest, nonce).next_nonce in after or number + 1 in after.values()
+def _is_followed(key: Key, number: int, after: Mapping[str, int]) -> bool:
+    """Whether one of the messages `after` comes right after an archived or forgotten message."""
+    return key.next_nonce in after or (number > 0 and number + 1 in after.values())
 
 
 def _own_nonce(message: Message) -> str | None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, get_args
 
 from holdfast.memory import echo
 from holdfast.memory.marks import Marks
 from holdfast.messages import Message, Part, Text, ToolResult
+from holdfast.moments import minute
 from holdfast.store.base import FactType
 
 __all__ = [
@@ -151,12 +151,8 @@ def _who(role: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _moment(milliseconds: int) -> str:
-    if milliseconds <= 0:
-        return ""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M ")
-    except (OverflowError, OSError, ValueError):
-        return ""
+    said = minute(milliseconds) if milliseconds > 0 else ""
+    return f"{said} " if said else ""
 
 
 def _quoted(text: str) -> str:

@@ -13,7 +13,7 @@ from holdfast.errors import StorageError
 from holdfast.search.embed.base import Space
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
-from holdfast.store.base import Job, PassageText, Store
+from holdfast.store.base import Gap, Job, PassageText, Store
 from holdfast.store.files import Limits
 from holdfast.store.folder import FolderStore, is_folder
 from holdfast.store.sqlite import SqliteStore
@@ -30,6 +30,16 @@ class Home(Store, Protocol):
     @property
     def path(self) -> Path:
         """The file, or the folder."""
+        ...
+
+    @property
+    def readonly(self) -> bool:
+        """Whether it cannot be written."""
+        ...
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The damaged rows that reading met so far, and left out."""
         ...
 
     def counts(self) -> dict[str, int]:

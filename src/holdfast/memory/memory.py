@@ -25,7 +25,7 @@ from holdfast.redact import redact
 from holdfast.search.embed import Choice, choose
 from holdfast.search.embed.base import Embedder
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, FactType, MessageRow, Question, Scope, Select
+from holdfast.store.base import FactRow, FactType, Gap, MessageRow, Question, Scope, Select
 from holdfast.text import terms
 
 __all__ = ["STORE_NAME", "Memory", "Stats", "default_path", "store_file"]
@@ -198,9 +198,17 @@ class Memory:
     # --- reading -----------------------------------------------------------------
 
     def get(self, ids: Sequence[int], *, scope: Scope, across: bool = False, around: int = 0) -> list[MessageRow]:
-        """Archived messages by number, with so many neighbours of the same session on both sides."""
+        """Archived messages by number, with so many neighbours of the same session on both sides.
+
+        Raises:
+            StorageError: One of those that were asked for is damaged.
+        """
         select = Select(kind="message", scope=scope, across=across, ids=tuple(ids))
         rows: dict[int, MessageRow] = {row.id: row for row in self.store.fetch(select)}
+        lost = [gap for gap in self.gaps(scope) if gap.kind == "message" and gap.id in ids and gap.id not in rows]
+        lost = lost if across else [gap for gap in lost if gap.scope == scope]
+        if lost:
+            raise StorageError("; ".join(map(str, lost)), path=self.store.path)
         for row in list(rows.values()) if around else ():
             for side in (
                 Select(kind="message", scope=row.scope, before=row.id, newest=True, limit=around),
@@ -208,6 +216,11 @@ class Memory:
             ):
                 rows.update((near.id, near) for near in self.store.fetch(side))
         return [rows[number] for number in sorted(rows)]
+
+    def gaps(self, scope: Scope) -> list[Gap]:
+        """The damaged rows of a scope's agent that reading met since this memory was opened, and left out."""
+        mine = replace(scope, session="")
+        return [gap for gap in self.store.gaps if replace(gap.scope, session="") == mine]
 
     def facts(self, *, scope: Scope, across: bool = False, time: int | None = None) -> list[FactRow]:
         """The facts that hold now, or held at a moment."""
@@ -259,7 +272,7 @@ class Memory:
         except StorageError as error:  # a memory that may only be read can still be asked
             marks, notes = UNKEPT, (*notes, f"the block will not be known again: {error}")
         found = recalling.recall(self.store, request, marks=marks, embedder=self.embedder, timer=self.timer)
-        return replace(found, notes=(*notes, *found.notes))
+        return replace(found, notes=(*notes, *found.notes, *map(str, self.gaps(request.scope))))
 
     def _make_ready(self, scope: Scope) -> None:
         """Load the index before the first question with a deadline: that is not the question's fault."""
@@ -306,5 +319,5 @@ class Memory:
             **cast("dict[str, Any]", counted),
             embedded=embedded,
             embedder=embedder.space.name if embedder is not None else None,
-            notes=self.choice.reasons,
+            notes=(*self.choice.reasons, *map(str, self.store.gaps)),
         )

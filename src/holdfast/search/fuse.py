@@ -289,7 +289,7 @@ def _decay(signals: Signals, left: float) -> Floats:
     """What is left of a score after the days that went by; all of it where the day is not known."""
     times = signals.columns["time"]
     now = signals.now if signals.now is not None else int(times.max(initial=0))
-    days = np.where(times > 0, np.maximum(0, now - times) / _DAY, 0)
+    days = np.where(times > 0, np.maximum(0, float(now) - times) / _DAY, 0)
     return (np.float64(left) ** days).astype(np.float32)
 
 

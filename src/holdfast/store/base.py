@@ -24,6 +24,7 @@ __all__ = [
     "Evidence",
     "FactRow",
     "FactType",
+    "Gap",
     "Job",
     "Kind",
     "MessageRow",
@@ -161,6 +162,18 @@ class VectorRow:
     vectors: npt.NDArray[np.int8] = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A row that is damaged, and so was left out of what was read."""
+
+    scope: Scope
+    kind: Kind
+    id: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id} is damaged and was left out: run `holdfast doctor --repair`"
+
+
 Row: TypeAlias = MessageRow | FactRow | Record | Job | VectorRow
 Kind: TypeAlias = Literal["message", "passage", "fact", "record", "job"]
 
@@ -250,7 +263,10 @@ class Store(Protocol):
         ...
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
-        """Return, for each digest that is known in a session, the numbers of its messages by nonce, oldest first."""
+        """Return, for each digest that is known in a session, the numbers of its messages by nonce.
+
+        The number of a forgotten message is 0.
+        """
         ...
 
     def fetch(self, select: Select, /) -> list[Any]:

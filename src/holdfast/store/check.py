@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from holdfast.errors import HoldfastError, StorageError
+from holdfast.errors import StorageError
 from holdfast.search import columns as columnar
 from holdfast.search.postings import decode
-from holdfast.store.codec import decode_message
-from holdfast.store.connection import explained
+from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
+from holdfast.store.connection import connect_readonly, explained, is_readonly
 from holdfast.store.schema import MIGRATIONS
 from holdfast.store.sealing import SEALED, decode_windows
 
@@ -34,7 +33,14 @@ _ORPHANS: Final = {
     },
 }
 _MOST: Final = 20
-_DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, AttributeError, HoldfastError)
+_CHECKED: Final[tuple[tuple[str, str, str, Callable[[bytes], object]], ...]] = (
+    ("message", "id", "body", decode_message),
+    ("passage", "number", "text", unpack_text),
+    ("fact", "version", "data", unpack_json),
+    ("record", "id", "data", unpack_json),
+    ("job", "id", "data", unpack_json),
+)
+"""What carries a checksum: the kind of row, its number, the column, and what reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,19 +86,20 @@ def check(path: Path) -> Health:
     """
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
+    structure: tuple[str, ...] = ()
     try:
         with explained(path), closing(_reader(path)) as connection:
-            structure = [text for (text,) in connection.execute(f"PRAGMA quick_check({_MOST})") if text != "ok"]
-            if structure:
-                return Health(path=path, counts={}, damage=tuple(structure))
-            return _rows(path, connection)
+            faults = connection.execute(f"PRAGMA integrity_check({_MOST})")
+            structure = tuple(text for (text,) in faults if text != "ok")
+            health = _rows(path, connection)
     except StorageError as error:
-        return Health(path=path, counts={}, damage=(str(error),))
-    except (ValueError, TypeError) as error:
-        return Health(path=path, counts={}, damage=(f"a row is not what it should be: {error}",))
+        return Health(path=path, counts={}, damage=structure or (str(error),))
+    return replace(health, damage=(*structure, *health.damage))
 
 
 def _reader(path: Path) -> sqlite3.Connection:
+    if is_readonly(path):
+        return connect_readonly(path)
     connection = sqlite3.connect(path, timeout=60, isolation_level=None)
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -100,7 +107,7 @@ def _reader(path: Path) -> sqlite3.Connection:
 
 def _rows(path: Path, connection: sqlite3.Connection) -> Health:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != len(MIGRATIONS):
+    if not 0 < version <= len(MIGRATIONS):
         return Health(path=path, counts={}, notes=(f"written with schema {version}, this one knows {len(MIGRATIONS)}",))
     connection.execute("BEGIN")
     counts = {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _TABLES}
@@ -118,14 +125,14 @@ def _one(connection: sqlite3.Connection, query: str) -> int:
     return int(connection.execute(query).fetchone()[0])
 
 
-def _unreadable(connection: sqlite3.Connection) -> list[str]:
-    damaged: list[str] = []
-    for number, body in connection.execute("SELECT id, body FROM messages ORDER BY id"):
-        try:
-            decode_message(body)
-        except _DAMAGE:
-            damaged.append(f"message {number} cannot be read")
-    return damaged[:_MOST]
+def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
+    for kind, key, column, read in _CHECKED:
+        query = f"SELECT {key}, {column} FROM {kind}s WHERE {column} IS NOT NULL ORDER BY {key}"
+        for number, data in connection.execute(query):
+            try:
+                read(data)
+            except DAMAGE:
+                yield f"{kind} {number} cannot be read"
 
 
 def _notes(connection: sqlite3.Connection) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
 A message that still is what some provider wrote is kept in that provider's own form, so it can be sent
 again byte for byte; any other is kept in the canonical form.
+
+Text at rest carries a checksum: that of zlib where it is compressed, a CRC-32 of its own where it is short. What
+was changed on disk is therefore never read as what somebody said.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from holdfast import formats
-from holdfast.errors import InputError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.messages import (
     Image,
     Message,
@@ -26,15 +29,20 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
+from holdfast.store.salvage import Value
 
 __all__ = [
+    "DAMAGE",
+    "add_checksum",
     "bytes_text",
     "decode_message",
     "encode_message",
     "from_json",
+    "pack_json",
     "pack_text",
     "text_bytes",
     "to_json",
+    "unpack_json",
     "unpack_text",
     "words",
 ]
@@ -51,6 +59,14 @@ _PARTS: Final[dict[str, type[Part]]] = {
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
 _META: Final = ("id", "timestamp", "model", "stop", "name")
 _COMPRESS_FROM: Final = 200
+_PLAIN: Final = b"\0"
+_COMPRESSED: Final = b"\1"
+_CHECKED: Final = b"\6"
+"""How text is kept, by its first byte. `_PLAIN` was used before there were checksums; two bits tell it apart."""
+_SUM: Final = 4
+
+DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, HoldfastError)
+"""What reading a row can raise when its bytes are not what was written."""
 _FIELDS: Final = {kind: tuple(field.name for field in fields(kind)) for kind in _NAMES}
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
@@ -119,16 +135,61 @@ def decode_message(data: bytes) -> Message:
 
 
 def pack_text(text: str) -> bytes:
-    """Text as bytes, compressed where that pays. The first byte says which."""
+    """Text as bytes with a checksum, compressed where that pays. The first byte says which."""
     raw = text_bytes(text)
-    if len(raw) < _COMPRESS_FROM:
-        return b"\0" + raw
-    return b"\1" + zlib.compress(raw, 1)
+    return _checked(raw) if len(raw) < _COMPRESS_FROM else _COMPRESSED + zlib.compress(raw, 1)
+
+
+def _checked(raw: bytes) -> bytes:
+    return _CHECKED + zlib.crc32(raw).to_bytes(_SUM) + raw
 
 
 def unpack_text(data: bytes) -> str:
-    """The text that `pack_text` wrote."""
-    return bytes_text(zlib.decompress(data[1:]) if data[:1] == b"\1" else data[1:])
+    """The text that `pack_text` wrote.
+
+    Raises:
+        ValueError: These are not the bytes that were written.
+        zlib.error: The same, of compressed text.
+    """
+    kind, raw = data[:1], data[1:]
+    if kind == _COMPRESSED:
+        raw = zlib.decompress(raw)
+    elif kind == _CHECKED:
+        checksum, raw = raw[:_SUM], raw[_SUM:]
+        if zlib.crc32(raw).to_bytes(_SUM) != checksum:
+            raise ValueError("the checksum does not match")
+    elif kind != _PLAIN:
+        raise ValueError("not text of ours")
+    return bytes_text(raw)
+
+
+def pack_json(data: object) -> bytes:
+    """A document as bytes with a checksum.
+
+    Raises:
+        InputError: It holds something that JSON cannot.
+    """
+    try:
+        return _checked(json.dumps(data, separators=(",", ":")).encode())
+    except (TypeError, ValueError) as error:
+        raise InputError(f"cannot be kept as JSON: {error}") from error
+
+
+def unpack_json(data: bytes) -> dict[str, Any]:
+    """The document that `pack_json` wrote, or the bare JSON of a store without checksums."""
+    found = json.loads(data if data[:1] == b"{" else unpack_text(data))
+    if not isinstance(found, dict):
+        raise TypeError("not a document")
+    return found
+
+
+def add_checksum(data: Value) -> Value:
+    """Text or a document of a store without checksums, as it is kept now; anything else as it is."""
+    if not isinstance(data, bytes):
+        return data
+    if data[:1] == _PLAIN:
+        return _checked(data[1:])
+    return _checked(data) if data[:1] == b"{" else data
 
 
 def text_bytes(text: str) -> bytes:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from holdfast.errors import InputError, StorageError
+from holdfast.errors import HoldfastError, InputError, StorageError
+from holdfast.store.codec import DAMAGE
 
-__all__ = ["APPLICATION", "connect", "explained", "write_transaction"]
+__all__ = ["APPLICATION", "connect", "connect_readonly", "explained", "identity", "is_readonly", "write_transaction"]
 
 APPLICATION: Final = 0x486F6C64
 """What marks a SQLite file as ours: "Hold"."""
@@ -47,6 +48,54 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
             connection.close()
             raise
     return connection
+
+
+def is_readonly(path: Path) -> bool:
+    """Tell whether a store is there and cannot be written: the file, its folder or its disk is read-only."""
+    effective = os.access in os.supports_effective_ids
+    return path.exists() and not all(
+        os.access(place, os.W_OK, effective_ids=effective) for place in (path, path.absolute().parent)
+    )
+
+
+def connect_readonly(path: Path) -> sqlite3.Connection:
+    """Open a store's file where nothing can be written beside it.
+
+    With a shared index beside it SQLite follows other processes. A log without one is read under no lock. A file
+    without a log is complete in itself.
+
+    Raises:
+        StorageError: The file cannot be opened, or belongs to another program.
+    """
+    log, shared = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
+    unshared = not shared.exists()
+    has_log = log.exists() and log.stat().st_size > 0
+    option = "" if not unshared else "&vfs=unix-none" if has_log else "&immutable=1"
+    with explained(path):
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro{option}", uri=True, isolation_level=None, check_same_thread=False
+        )
+        try:
+            if unshared and has_log:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the index of the log stays in memory
+            _check_owner(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def identity(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    """Which files a store and its log are, whatever they are called; None for one that is not there."""
+    return tuple(_inode(path.with_name(path.name + ending)) for ending in ("", "-wal"))
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _create_private(path: Path) -> None:
@@ -106,6 +155,14 @@ def explained(path: Path) -> Iterator[None]:
         raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
     except OverflowError as error:
         raise InputError(f"a number that no store can hold: {error}") from error
+    except HoldfastError:
+        raise
+    except DAMAGE as error:
+        raise StorageError(
+            f"a row is not what was written ({type(error).__name__}: {error}). Run `holdfast doctor`: it says"
+            " what to do.",
+            path=path,
+        ) from error
 
 
 def _advice(error: sqlite3.Error) -> str:

@@ -9,6 +9,7 @@ when the first question is asked.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -97,7 +98,7 @@ class FilesStore:
         """Make what is missing; tell whether the folder may be written."""
         path = self.folder / JOURNAL
         if path.exists():
-            return True
+            return os.access(path, os.W_OK)
         try:
             journal.create(path, [])  # empty: another process may append to it in the same moment
         except StorageError:
@@ -130,7 +131,7 @@ class FilesStore:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         if not self._writable:
-            raise StorageError("may not be written: choose another place, or check its permissions", path=self.folder)
+            raise StorageError("the folder is read-only: make it writable or choose another place", path=self.folder)
         with self._current():
             yield
 
@@ -301,11 +302,12 @@ class FilesStore:
         return self._index
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
-        """Return, for each digest that is known in a session, the numbers of its messages by nonce, oldest first."""
+        """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
         wanted = set(digests)
         found: dict[str, dict[str, int]] = {}
         with self._current():
-            for (owner, digest, nonce), number in self._state.known.items():
+            known = dict.fromkeys(self._state.forgotten_messages, 0) | self._state.known
+            for (owner, digest, nonce), number in known.items():
                 if owner == scope and digest in wanted:
                     found.setdefault(digest, {})[nonce] = number
         return found

@@ -86,7 +86,7 @@ class State:
         self.jobs: dict[int, Job] = {}
         self.forgotten: dict[tuple[Scope, str], int] = {}
         """Digests of forgotten facts and words, and until when: another program's segments are told by their words."""
-        self._forgotten_messages: set[tuple[Scope, str, str]] = set()
+        self.forgotten_messages: set[tuple[Scope, str, str]] = set()
         self._forgotten_words: dict[tuple[Scope, str], int] = {}
         """Words that were forgotten without a nonce: a segment of another program, or a message in version 0.1."""
         self.removed: dict[int, str] = {}
@@ -263,7 +263,7 @@ class State:
 
     def is_forgotten(self, key: tuple[Scope, str, str], *, time: int) -> bool:
         """Tell whether a message of our own was forgotten, by scope, digest and nonce."""
-        return key in self._forgotten_messages or time <= self._forgotten_words.get(key[:2], -math.inf)
+        return key in self.forgotten_messages or time <= self._forgotten_words.get(key[:2], -math.inf)
 
     def number_of(self, name: str) -> int | None:
         """The number of a segment that another program wrote."""
@@ -319,7 +319,7 @@ class State:
         key, until = (scope_from_json(data["scope"]), data["digest"]), data.get("until", _FOREVER)
         self.forgotten[key] = max(until, self.forgotten.get(key, 0))
         if "nonce" in data:
-            self._forgotten_messages.add((*key, data["nonce"]))
+            self.forgotten_messages.add((*key, data["nonce"]))
         else:
             self._forgotten_words[key] = max(until, self._forgotten_words.get(key, 0))
         self.removed.update(dict.fromkeys(data.get("numbers", ()), data.get("name", "")))

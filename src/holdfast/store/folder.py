@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Space
-from holdfast.store.base import Job, PassageText
+from holdfast.store.base import Gap, Job, PassageText
 from holdfast.store.files import FilesStore
 from holdfast.store.files_state import KNOWLEDGE, SEGMENTS
 
@@ -26,6 +26,16 @@ class FolderStore(FilesStore):
     def path(self) -> Path:
         """Where it lies."""
         return self.folder
+
+    @property
+    def readonly(self) -> bool:
+        """Whether it cannot be written."""
+        return not self._writable
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """None: lines that cannot be read are `problems`, and belong to nobody."""
+        return ()
 
     def counts(self) -> dict[str, int]:
         """How many messages, passages, sessions and facts there are, and how many bytes they take."""

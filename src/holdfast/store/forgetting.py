@@ -72,8 +72,8 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
     for number in numbers:
         query = "SELECT scope, digest, nonce FROM messages WHERE id = ?"
         scope, digest, nonce = connection.execute(query, (number,)).fetchone()
-        remember = "INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)"
-        connection.execute(remember, (scope, message_digest(digest, nonce)))
+        remember = "INSERT OR IGNORE INTO forgotten(scope, digest, words, nonce) VALUES (?, ?, ?, ?)"
+        connection.execute(remember, (scope, message_digest(digest, nonce), digest, nonce))
         query = "SELECT number FROM passages WHERE message = ?"
         passages += [passage for (passage,) in connection.execute(query, (number,))]
     passages.sort()

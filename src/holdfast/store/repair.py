@@ -5,25 +5,23 @@ The damaged one stays beside it, so that nothing is lost by repairing. Vectors a
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
 import sys
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from holdfast.errors import HoldfastError, StorageError
+from holdfast.errors import StorageError
 from holdfast.messages import Message
 from holdfast.store import sealing
 from holdfast.store.base import PassageText
 from holdfast.store.check import check
-from holdfast.store.codec import decode_message
+from holdfast.store.codec import DAMAGE, decode_message, unpack_json
 from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.cutting import plain_cut
 from holdfast.store.salvage import Value, rows
@@ -46,7 +44,6 @@ _SHAPES: Final[dict[tuple[type, ...], str]] = {
 _NAMES: Final = ("scopes", "messages", "facts", "records", "jobs")
 _DIGEST: Final = 16
 _HOMELESS: Final = "recovered"
-_DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, AttributeError, HoldfastError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +78,7 @@ class _Salvaged:
     """Rows by table and number, and what else must not be lost."""
 
     tables: dict[str, dict[int, list[Value]]] = field(default_factory=lambda: {name: {} for name in _NAMES})
-    forgotten: set[tuple[int, bytes]] = field(default_factory=set)
+    forgotten: set[tuple[int, bytes, bytes | None, bytes | None]] = field(default_factory=set)
     numbers: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
@@ -123,9 +120,11 @@ def _salvage(path: Path) -> _Salvaged:
 
 
 def _take_digest(saved: _Salvaged, values: list[Value]) -> None:
-    match values:
-        case [int(scope), bytes(digest)] if len(digest) == _DIGEST:
-            saved.forgotten.add((scope, digest))
+    match [*values, None, None] if len(values) == 2 else values:  # noqa: PLR2004 - a row of version 0.1
+        case [int(scope), bytes(digest), (bytes() | None) as words, (bytes() | None) as nonce] if (
+            len(digest) == _DIGEST
+        ):
+            saved.forgotten.add((scope, digest, words, nonce))
 
 
 def _take(saved: _Salvaged, number: int, values: list[Value]) -> None:
@@ -136,8 +135,8 @@ def _take(saved: _Salvaged, number: int, values: list[Value]) -> None:
         if name == "messages":
             decode_message(_bytes(values[-1]))
         elif name != "scopes":
-            json.loads(_bytes(values[-1]))
-    except _DAMAGE:
+            unpack_json(_bytes(values[-1]))
+    except DAMAGE:
         saved.lost.append(f"{name[:-1]} {number} cannot be read")
         return
     saved.tables[name][number] = values
@@ -158,8 +157,9 @@ def _write(part: Path, saved: _Salvaged, cut: Cut) -> int:
             for name in _NAMES[1:]:
                 for number, (scope, *values) in sorted(saved.tables[name].items()):
                     _insert(connection, name, (number, homes[scope], *values))
-            for scope, digest in saved.forgotten:
-                connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (homes.get(scope, scope), digest))
+            for scope, *kept in saved.forgotten:
+                insert = "INSERT OR IGNORE INTO forgotten VALUES (?, ?, ?, ?)"
+                connection.execute(insert, (homes.get(scope, scope), *kept))
             for name, number in saved.numbers.items():
                 update = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?"
                 connection.execute(update, (number, name))

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import StorageError
+from holdfast.store.codec import add_checksum
 from holdfast.store.connection import APPLICATION, write_transaction
 
-__all__ = ["MIGRATIONS", "migrate"]
+__all__ = ["MIGRATIONS", "check_version", "migrate"]
 
 _INITIAL: Final = """
 CREATE TABLE scopes(
@@ -93,11 +94,25 @@ CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROW
 INSERT INTO counters VALUES ('rewritten', 0), ('unscrubbed', 0);
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_INITIAL,)
+# Text at rest gets a checksum; `add_checksum` is a function of ours. Compressed text has one already. Of a forgotten
+# message its digest and nonce are kept, so that it is recognised where a client moved it to another place.
+_VERSION_2: Final = """
+ALTER TABLE forgotten ADD COLUMN words BLOB;
+ALTER TABLE forgotten ADD COLUMN nonce BLOB;
+CREATE INDEX forgotten_words ON forgotten(scope, words);
+UPDATE messages SET body = add_checksum(body) WHERE substr(body, 1, 1) = x'00';
+UPDATE passages SET text = add_checksum(text) WHERE substr(text, 1, 1) = x'00';
+UPDATE facts SET data = add_checksum(data);
+UPDATE records SET data = add_checksum(data);
+UPDATE jobs SET data = add_checksum(data);
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_INITIAL, _VERSION_2)
 
 
 def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[str] = MIGRATIONS) -> None:
     """Bring the tables up to date, each step in a transaction of its own."""
+    connection.create_function("add_checksum", 1, add_checksum, deterministic=True)
     while (version := _version(connection)) < len(migrations):
         with write_transaction(connection):
             if _version(connection) != version:  # another process was first
@@ -106,9 +121,19 @@ def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {version + 1}")
-    if version > len(migrations):
+    check_version(connection, path=path, known=len(migrations))
+
+
+def check_version(connection: sqlite3.Connection, *, path: Path, known: int = len(MIGRATIONS)) -> None:
+    """Refuse tables that this version does not know, also where another process changed them meanwhile.
+
+    Raises:
+        StorageError: A newer Holdfast wrote them.
+    """
+    if (version := _version(connection)) > known:
         raise StorageError(
-            f"written by a newer Holdfast (schema {version}, this one knows {len(migrations)}): upgrade holdfast",
+            f"written by a newer Holdfast (schema {version}, this one knows {known}): upgrade holdfast and start this"
+            " program again",
             path=path,
         )
 

@@ -27,6 +27,7 @@ from holdfast.store import forgetting, sealing, sqlite_rows, vector_table
 from holdfast.store.base import (
     Evidence,
     FactRow,
+    Gap,
     Job,
     MessageRow,
     PassageText,
@@ -37,15 +38,16 @@ from holdfast.store.base import (
     Select,
     VectorRow,
 )
-from holdfast.store.codec import bytes_text, encode_message, pack_text, text_bytes, words
-from holdfast.store.connection import connect, explained, write_transaction
-from holdfast.store.schema import migrate
+from holdfast.store.codec import DAMAGE, bytes_text, encode_message, pack_json, pack_text, text_bytes, words
+from holdfast.store.connection import connect, connect_readonly, explained, identity, is_readonly, write_transaction
+from holdfast.store.schema import check_version, migrate
 from holdfast.store.sealing import Placed
 from holdfast.store.sqlite_index import Index
 
 __all__ = ["SqliteStore", "insert_passages"]
 
 _LATEST: Final = 2**63 - 1
+SCOPE_ID: Final = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ? AND session = ?"
 _COUNTS: Final = {
     "messages": "SELECT count(*) FROM messages",
     "passages": "SELECT count(*) FROM passages WHERE alive = 1",
@@ -60,20 +62,27 @@ class SqliteStore:
     """A store in one file. Safe to use from several threads and processes.
 
     It reads and writes over two connections: whoever searches does not wait for whoever writes, nor for another
-    process that does. `wait` is how many seconds a write waits for other processes.
+    process that does. `wait` is how many seconds a write waits for other processes. A file that cannot be written
+    is opened to be read: `readonly` says so, and every write is an error.
     """
 
     def __init__(self, path: Path | str, *, wait: float = 120.0) -> None:
         self.path = Path(path)
+        self.readonly = is_readonly(self.path)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         with ExitStack() as opened:
-            self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
-            with explained(self.path):
-                migrate(self._writer, path=self.path)
-            self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
+            if self.readonly:
+                self._writer = self._reader = opened.enter_context(closing(connect_readonly(self.path)))
+            else:
+                self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
+                with explained(self.path):
+                    migrate(self._writer, path=self.path)
+                self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
+        self._identity = identity(self.path)
         self._index = Index(self._reader)
         self._scopes: list[Scope] = []
+        self._gaps: dict[Gap, None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +99,7 @@ class SqliteStore:
 
     def add(self, rows: Sequence[Row], /) -> list[int]:
         """Keep rows, all or none, durable when this returns."""
-        with self._write_lock, explained(self.path), write_transaction(self._writer):
+        with self._write_lock, self._writing():
             numbers: list[int] = []
             for _, some in groupby(rows, type):
                 new: list[Placed] = []
@@ -99,6 +108,23 @@ class SqliteStore:
             sealing.seal(self._writer)
             self._seal_vectors(rows)
         return numbers
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write all of it or nothing, and only into the file that was opened, with the tables that are known."""
+        if self.readonly:
+            raise StorageError(
+                "the file or its disk is read-only: make it writable or choose another place", path=self.path
+            )
+        with explained(self.path), write_transaction(self._writer):
+            check_version(self._writer, path=self.path)
+            yield
+            if identity(self.path) != self._identity:
+                raise StorageError(
+                    "was deleted, moved or replaced while it was open, so nothing can be kept in it: put it back, or"
+                    " start this program again",
+                    path=self.path,
+                )
 
     def _add(self, row: Row, new: list[Placed]) -> int:
         """Keep a row; what can be found of a message is left in `new`, to be added with that of others."""
@@ -117,7 +143,7 @@ class SqliteStore:
             case Job():
                 return self._insert(
                     "INSERT INTO jobs(scope, kind, time, data) VALUES (?, ?, ?, ?)",
-                    (self._scope(row.scope), row.kind, row.time, sqlite_rows.data_to_json(row.data)),
+                    (self._scope(row.scope), row.kind, _stored_time(row.time), pack_json(row.data)),
                 )
 
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
@@ -151,12 +177,12 @@ class SqliteStore:
             return 0
         return self._insert(
             "INSERT INTO facts(scope, id, data) VALUES (?, ?, ?)",
-            (scope, row.id, sqlite_rows.fact_to_json(row)),
+            (scope, row.id, sqlite_rows.fact_data(row)),
         )
 
     def _put_record(self, row: Record) -> int:
         key = (self._scope(row.scope), row.kind, row.key)
-        values = (row.time, sqlite_rows.data_to_json(row.data))
+        values = (_stored_time(row.time), pack_json(row.data))
         query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
         if known := self._writer.execute(query, key).fetchone():
             if row.is_new:
@@ -177,8 +203,7 @@ class SqliteStore:
 
     def _scope(self, scope: Scope) -> int:
         values = (scope.tenant, scope.project, scope.agent, scope.session)
-        query = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ? AND session = ?"
-        if known := self._writer.execute(query, values).fetchone():
+        if known := self._writer.execute(SCOPE_ID, values).fetchone():
             return int(known[0])
         insert = "INSERT INTO scopes VALUES ((SELECT coalesce(max(id) + 1, 0) FROM scopes), ?, ?, ?, ?)"
         return self._insert(insert, values)
@@ -188,20 +213,27 @@ class SqliteStore:
     def fetch(self, select: Select, /) -> list[Any]:
         """Read rows of one kind that the reader may see, oldest first."""
         with self._reading():
-            self._learn_scopes()
-            return sqlite_rows.read(self._reader, select, scopes=self._scopes, path=self.path)
+            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            return sqlite_rows.read(self._reader, select, scopes=self._scopes, gaps=self._gaps)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The damaged rows that reading met so far, and left out."""
+        return tuple(self._gaps)
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
-        """Return, for each digest that is known in a session, the numbers of its messages by nonce, oldest first."""
+        """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
         query = (
-            "SELECT nonce, messages.id FROM messages JOIN scopes ON scopes.id = messages.scope"
-            " WHERE tenant = ? AND project = ? AND agent = ? AND session = ? AND digest = ? ORDER BY messages.id"
+            "SELECT nonce, id FROM messages WHERE scope = :scope AND digest = :digest"
+            " UNION ALL SELECT nonce, 0 FROM forgotten WHERE scope = :scope AND words = :digest ORDER BY id"
         )
         owner = (scope.tenant, scope.project, scope.agent, scope.session)
         found: dict[str, dict[str, int]] = {}
         with self._reading():
-            for digest in set(digests):
-                rows = self._reader.execute(query, (*owner, bytes.fromhex(digest))).fetchall()
+            known = self._reader.execute(SCOPE_ID, owner).fetchone()
+            for digest in set(digests) if known else ():
+                values = {"scope": known[0], "digest": bytes.fromhex(digest)}
+                rows = self._reader.execute(query, values).fetchall()
                 if rows:
                     found[digest] = {bytes_text(nonce): number for nonce, number in rows}
         return found
@@ -213,14 +245,14 @@ class SqliteStore:
         with self._reading():
             try:
                 return self._match(question)
-            except (ValueError, IndexError) as error:
+            except DAMAGE as error:
                 raise StorageError(
                     "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.path
                 ) from error
 
     def _match(self, question: Question) -> Evidence:
         self._index.refresh()
-        self._learn_scopes()
+        sqlite_rows.learn_scopes(self._reader, self._scopes)
         corpus = self._index.corpus(self._may_see(question))
         keywords = score(self._index.postings(question.terms), corpus)
         cosine, centre = self._likeness(question, None if corpus.whole else corpus.visible)
@@ -250,14 +282,15 @@ class SqliteStore:
         """Passages that have no vectors in this space yet, oldest first, whosever they are."""
         with self._reading():
             number = vector_table.space_number(self._reader, space, create=False)
+            sqlite_rows.learn_scopes(self._reader, self._scopes)
             missing = vector_table.without(self._reader, number, limit=limit)
-            return sqlite_rows.passages(self._reader, missing, path=self.path)
+            return sqlite_rows.passages(self._reader, missing, scopes=self._scopes, gaps=self._gaps)
 
     def waiting(self, name: str, *, limit: int) -> list[Job]:
         """Jobs of this kind, oldest first, whosever they are."""
         with self._reading():
-            self._learn_scopes()
-            return sqlite_rows.jobs(self._reader, name, limit=limit, scopes=self._scopes)
+            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            return sqlite_rows.jobs(self._reader, name, limit=limit, scopes=self._scopes, gaps=self._gaps)
 
     def embedded(self, space: Space) -> int:
         """How many passages have vectors in this space."""
@@ -271,17 +304,13 @@ class SqliteStore:
             found = {name: self._reader.execute(query).fetchone()[0] for name, query in _COUNTS.items()}
             return found | {"bytes": found["bytes"] * self._reader.execute("PRAGMA page_size").fetchone()[0]}
 
-    def _learn_scopes(self) -> None:
-        query = "SELECT tenant, project, agent, session FROM scopes WHERE id >= ? ORDER BY id"
-        for tenant, project, agent, session in self._reader.execute(query, (len(self._scopes),)):
-            self._scopes.append(Scope(tenant=tenant, project=project, agent=agent, session=session))
-
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """See one state of the store throughout. What was half learned when reading failed is forgotten."""
         with self._read_lock, explained(self.path):
             self._reader.execute("BEGIN")
             try:
+                check_version(self._reader, path=self.path)
                 yield
             except BaseException:
                 self._index.reset()
@@ -297,13 +326,19 @@ class SqliteStore:
         """Forget messages and facts for good, from tables, index and log; take out records and jobs."""
         if select.kind == "passage":
             raise InputError("a passage goes with its message: remove that")
-        with self._write_lock, explained(self.path):
-            with write_transaction(self._writer):
+        with self._write_lock:
+            with self._writing():
                 numbers = forgetting.remove(self._writer, select)
             if numbers and select.kind in {"message", "fact"}:
-                forgetting.delete_damaged_copies(self.path)
-                forgetting.scrub(self._writer, path=self.path)
+                with explained(self.path):
+                    forgetting.delete_damaged_copies(self.path)
+                    forgetting.scrub(self._writer, path=self.path)
         return numbers
+
+
+def _stored_time(milliseconds: int) -> int:
+    """A moment as a column can hold it, whatever a clock said."""
+    return max(-_LATEST, min(milliseconds, _LATEST))
 
 
 def _flags(row: MessageRow) -> int:
@@ -321,7 +356,7 @@ def _placed(message: Message, passages: Sequence[PassageText], *, scope: int, nu
     place = sealing.Place(
         message=number,
         scope=scope,
-        time=max(-_LATEST, min(message.timestamp or 0, _LATEST)),
+        time=_stored_time(message.timestamp or 0),
         human=message.role == "user",
         speaker=message.name or message.role,
     )

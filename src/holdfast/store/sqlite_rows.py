@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from holdfast.errors import HoldfastError, StorageError
-from holdfast.store.base import FactRow, Job, MessageRow, PassageText, Record, Scope, Select
-from holdfast.store.codec import bytes_text, decode_message, unpack_text, words
+from holdfast.store.base import FactRow, Gap, Job, Kind, MessageRow, PassageText, Record, Scope, Select
+from holdfast.store.codec import DAMAGE, bytes_text, decode_message, pack_json, unpack_json, unpack_text, words
 from holdfast.store.sealing import decode_windows
 
-__all__ = ["BURIED", "KEY", "PINNED", "data_to_json", "fact_to_json", "jobs", "passages", "read", "where"]
+__all__ = ["BURIED", "KEY", "PINNED", "fact_data", "jobs", "learn_scopes", "passages", "read", "where"]
 
 T = TypeVar("T")
 
@@ -25,13 +22,11 @@ BURIED: Final = 2
 KEY: Final = {"message": "id", "passage": "number", "fact": "version", "record": "id", "job": "id"}
 _COLUMNS: Final = {
     "message": "id, scope, nonce, flags, body",
-    "passage": "number, message, speaker, time, start, windows, text",
-    "fact": "version, scope, data",
+    "passage": "number, scope, message, speaker, time, start, windows, text",
+    "fact": "version, scope, id, data",
     "record": "id, scope, kind, key, time, data",
     "job": "id, scope, kind, time, data",
 }
-_DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, HoldfastError)
-"""What reading a row can raise when its bytes are not what was written."""
 
 
 def where(select: Select) -> tuple[str, list[object]]:
@@ -67,45 +62,84 @@ def _order(select: Select) -> str:
     return f"ORDER BY {sorting}{KEY[select.kind]} {'DESC' if select.newest else 'ASC'}"
 
 
-def read(connection: sqlite3.Connection, select: Select, *, scopes: Sequence[Scope], path: Path) -> list[Any]:
-    """The rows of a selection, oldest first.
+def learn_scopes(connection: sqlite3.Connection, scopes: list[Scope]) -> None:
+    """Add the scopes that are not known yet; the number of each is its place in the list.
 
     Raises:
-        StorageError: A row is damaged.
+        ValueError: One of them is missing or damaged.
     """
+    query = "SELECT id, tenant, project, agent, session FROM scopes WHERE id >= ? ORDER BY id"
+    for number, *names in connection.execute(query, (len(scopes),)):
+        if number != len(scopes) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"scope {len(scopes)} is missing or damaged")
+        tenant, project, agent, session = names
+        scopes.append(Scope(tenant=tenant, project=project, agent=agent, session=session))
+
+
+def read(
+    connection: sqlite3.Connection, select: Select, *, scopes: Sequence[Scope], gaps: dict[Gap, None]
+) -> list[Any]:
+    """The rows of a selection, oldest first. Damaged ones are left out and noted in `gaps`."""
     condition, values = where(select)
     query = f"SELECT {_COLUMNS[select.kind]} FROM {select.kind}s WHERE {condition}"
     rows = connection.execute(query, values).fetchall()
-    if select.newest:
-        rows.reverse()
     if select.kind == "passage":
-        return _passages(connection, rows, path)
-    reader = _READERS[select.kind]
-    return list(_each(rows, lambda row: reader(row, scopes), select.kind, path))
+        found: list[Any] = _passages(connection, rows, scopes, gaps)
+    else:
+        reader = _READERS[select.kind]
+        found, damaged = _intact(rows, lambda row: reader(row, scopes))
+        _note(damaged, select.kind, scopes, gaps)
+        if select.kind == "fact":  # an older version must not stand for one that cannot be read
+            unknown = {(scopes[row[1]], row[2]) for row in damaged}
+            found = [fact for fact in found if (fact.scope, fact.id) not in unknown]
+    if select.newest:
+        found.reverse()
+    if len(found) < len(rows) == select.limit:  # as many more as were left out
+        rest = replace(select, limit=len(rows) - len(found), **{"before" if select.newest else "after": rows[-1][0]})
+        more = read(connection, rest, scopes=scopes, gaps=gaps)
+        return [*more, *found] if select.newest else [*found, *more]
+    return found
 
 
-def passages(connection: sqlite3.Connection, numbers: Sequence[int], *, path: Path) -> list[PassageText]:
-    """Passages of whatever scope, for upkeep."""
+def passages(
+    connection: sqlite3.Connection, numbers: Sequence[int], *, scopes: Sequence[Scope], gaps: dict[Gap, None]
+) -> list[PassageText]:
+    """Passages of whatever scope, for upkeep. Damaged ones are left out and noted in `gaps`."""
     query = (
         f"SELECT {_COLUMNS['passage']} FROM passages WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
     )
-    return _passages(connection, connection.execute(query, (json.dumps(numbers),)).fetchall(), path)
+    return _passages(connection, connection.execute(query, (json.dumps(numbers),)).fetchall(), scopes, gaps)
 
 
-def jobs(connection: sqlite3.Connection, name: str, *, limit: int, scopes: Sequence[Scope]) -> list[Job]:
-    """Jobs of a kind, of whatever scope, for the worker."""
-    query = f"SELECT {_COLUMNS['job']} FROM jobs WHERE kind = ? ORDER BY id LIMIT ?"
-    return [_job(row, scopes) for row in connection.execute(query, (name, limit)).fetchall()]
+def jobs(
+    connection: sqlite3.Connection, name: str, *, limit: int, scopes: Sequence[Scope], gaps: dict[Gap, None]
+) -> list[Job]:
+    """Jobs of a kind, of whatever scope, for the worker. Damaged ones are left out and noted in `gaps`."""
+    query = f"SELECT {_COLUMNS['job']} FROM jobs WHERE kind = ? ORDER BY id"
+    found, damaged = _intact(connection.execute(query, (name,)), lambda row: _job(row, scopes), limit=limit)
+    _note(damaged, "job", scopes, gaps)
+    return found
 
 
-def _each(rows: Iterable[Sequence[Any]], reader: Callable[[Sequence[Any]], T], kind: str, path: Path) -> Iterator[T]:
+def _intact(
+    rows: Iterable[Sequence[Any]], reader: Callable[[Sequence[Any]], T], *, limit: int | None = None
+) -> tuple[list[T], list[Sequence[Any]]]:
+    """What can be read, at most `limit` of it, and the rows that cannot."""
+    found: list[T] = []
+    damaged: list[Sequence[Any]] = []
     for row in rows:
+        if len(found) == limit:
+            break
         try:
-            yield reader(row)
-        except _DAMAGE as error:
-            raise StorageError(
-                f"{kind} {row[0]} is damaged. Run `holdfast doctor --repair` to keep what is intact.", path=path
-            ) from error
+            found.append(reader(row))
+        except DAMAGE:
+            damaged.append(row)
+    return found, damaged
+
+
+def _note(rows: Iterable[Sequence[Any]], kind: Kind, scopes: Sequence[Scope], gaps: dict[Gap, None]) -> None:
+    """Note damaged rows, each of which begins with its number and its scope."""
+    gaps.update((Gap(scope=scopes[row[1]], kind=kind, id=row[0]), None) for row in rows)
 
 
 def _message(row: Sequence[Any], scopes: Sequence[Scope]) -> MessageRow:
@@ -121,18 +155,23 @@ def _message(row: Sequence[Any], scopes: Sequence[Scope]) -> MessageRow:
 
 
 def _fact(row: Sequence[Any], scopes: Sequence[Scope]) -> FactRow:
-    fact = FactRow(scope=scopes[row[1]], **json.loads(row[2]))
+    _, scope, name, data = row
+    fact = FactRow(scope=scopes[scope], **unpack_json(data))
+    if fact.id != name:
+        raise ValueError("the data of another fact")
     return replace(fact, evidence=tuple(fact.evidence))
 
 
 def _record(row: Sequence[Any], scopes: Sequence[Scope]) -> Record:
     number, scope, kind, key, time, data = row
-    return Record(scope=scopes[scope], kind=kind, key=key, time=time, data=json.loads(data), id=number)
+    if not isinstance(key, str):
+        raise TypeError("not a key")
+    return Record(scope=scopes[scope], kind=kind, key=key, time=int(time), data=unpack_json(data), id=number)
 
 
 def _job(row: Sequence[Any], scopes: Sequence[Scope]) -> Job:
     number, scope, kind, time, data = row
-    return Job(scope=scopes[scope], kind=kind, time=time, data=json.loads(data), id=number)
+    return Job(scope=scopes[scope], kind=kind, time=int(time), data=unpack_json(data), id=number)
 
 
 _READERS: Final[dict[str, Callable[[Sequence[Any], Sequence[Scope]], Any]]] = {
@@ -143,34 +182,37 @@ _READERS: Final[dict[str, Callable[[Sequence[Any], Sequence[Scope]], Any]]] = {
 }
 
 
-def _passages(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], path: Path) -> list[PassageText]:
-    query = "SELECT id, body FROM messages WHERE id IN (SELECT value FROM json_each(?))"
-    shared = connection.execute(query, (json.dumps(sorted({row[1] for row in rows if row[6] is None})),))
-    bodies = dict(_each(shared, lambda row: (row[0], words(decode_message(row[1]))), "message", path))
-    return list(_each(rows, lambda row: _passage(row, bodies), "passage", path))
+def _passages(
+    connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], scopes: Sequence[Scope], gaps: dict[Gap, None]
+) -> list[PassageText]:
+    query = "SELECT id, scope, body FROM messages WHERE id IN (SELECT value FROM json_each(?))"
+    shared = connection.execute(query, (json.dumps(list({row[2] for row in rows if row[7] is None})),))
+    bodies, silent = _intact(shared, lambda row: ((row[0], row[1]), words(decode_message(row[2]))))
+    _note(silent, "message", scopes, gaps)
+    unread = {(row[0], row[1]) for row in silent}
+    texts = dict(bodies)
+    told = [row for row in rows if row[7] is not None or (row[2], row[1]) not in unread]
+    found, damaged = _intact(told, lambda row: _passage(row, texts))
+    _note(damaged, "passage", scopes, gaps)
+    return found
 
 
-def _passage(row: Sequence[Any], bodies: Mapping[int, str]) -> PassageText:
-    number, message, speaker, time, start, windows, text = row
+def _passage(row: Sequence[Any], bodies: Mapping[tuple[int, int], str]) -> PassageText:
+    number, scope, message, speaker, time, start, windows, text = row
     spans = tuple((first, last) for first, last, _ in decode_windows(windows).tolist())
     return PassageText(
         start=start,
-        text=bodies[message][start : start + spans[-1][1]] if text is None else unpack_text(text),
+        text=bodies[message, scope][start : start + spans[-1][1]] if text is None else unpack_text(text),
         windows=spans,
         number=number,
         message=message,
         speaker=bytes_text(speaker),
-        time=time,
+        time=int(time),
     )
 
 
-def data_to_json(data: object) -> bytes:
-    """A document as it is kept."""
-    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode()
-
-
-def fact_to_json(row: FactRow) -> bytes:
+def fact_data(row: FactRow) -> bytes:
     """A fact as it is kept: everything but its scope."""
     data = asdict(row)
     del data["scope"]
-    return data_to_json(data)
+    return pack_json(data)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from holdfast.errors import StorageError
-from holdfast.store.base import PassageText
+from holdfast.store.base import Gap, PassageText, Scope
 from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.cutting import window_terms
 from holdfast.store.forgetting import scrub
 from holdfast.store.schema import migrate
 from holdfast.store.sealing import SEALED, count, mark_rewritten, post_again, seal
-from holdfast.store.sqlite_rows import passages
+from holdfast.store.sqlite_rows import learn_scopes, passages
 
 __all__ = ["Progress", "backup", "reindex", "vacuum"]
 
@@ -51,11 +51,16 @@ def reindex(
         for table in ("pending", "runs", "postings", "blocks"):
             connection.execute(f"DELETE FROM {table}")
         total = count(connection)
+        scopes: list[Scope] = []
+        gaps: dict[Gap, None] = {}
+        learn_scopes(connection, scopes)
         for first in range(0, total, SEALED):
             stop = min(first + SEALED, total)
             query = "SELECT number FROM passages WHERE number >= ? AND number < ? AND alive = 1"
             alive = [number for (number,) in connection.execute(query, (first, stop))]
-            found = passages(connection, alive, path=path)
+            found = passages(connection, alive, scopes=scopes, gaps=gaps)
+            if gaps:
+                raise StorageError(f"{next(iter(gaps))}. Nothing was changed.", path=path)
             post_again(connection, [replace(passage, terms=terms_of(passage)) for passage in found])
             seal(connection, stop=stop)
             if progress is not None:

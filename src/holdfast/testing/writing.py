@@ -109,6 +109,9 @@ def messages_are_known_by_digest_and_nonce(open_store: Opener, folder: Path) -> 
     with opened(open_store, folder) as store:
         digest = row.message.digest
         assert store.find(HERE, [digest, "0" * 32]) == {digest: {row.nonce: numbers[0], twin.nonce: numbers[1]}}
+        store.remove(Select(kind="message", scope=HERE, ids=(numbers[0],)))
+    with opened(open_store, folder) as store:
+        assert store.find(HERE, [digest]) == {digest: {row.nonce: 0, twin.nonce: numbers[1]}}
 
 
 def a_new_record_replaces_none(open_store: Opener, folder: Path) -> None:

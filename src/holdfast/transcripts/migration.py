@@ -153,4 +153,5 @@ def _is_entry(record: Mapping[str, Any]) -> bool:
 
 
 def _stamps(now: int) -> Iterator[str]:
-    return (iso_time(moment).replace(":", "-") for moment in count(now))
+    stamp = iso_time(now).replace(":", "-")
+    return (f"{stamp}.{number}" if number else stamp for number in count())

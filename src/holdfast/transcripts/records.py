@@ -11,6 +11,7 @@ from typing import Any, Final
 from holdfast.errors import FormatError
 from holdfast.formats.pi import PI
 from holdfast.messages import Message, Usage
+from holdfast.moments import utc
 from holdfast.transcripts.entry import Entry
 
 __all__ = [
@@ -82,7 +83,7 @@ def _plain(value: object) -> object:
 
 def iso_time(milliseconds: int) -> str:
     """A point in time as session files write it: `2026-02-10T14:00:00.000Z`."""
-    return (_EPOCH + milliseconds * _MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc(milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def read_time(text: object) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import partial
 from threading import Event
 from typing import Annotated, Final
@@ -14,6 +13,7 @@ from holdfast.agent.tools.toolbox import Keep
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
+from holdfast.moments import minute
 from holdfast.store.base import MessageRow
 from holdfast.store.codec import words
 
@@ -67,7 +67,5 @@ def _header(row: MessageRow) -> str:
     message = row.message
     names = ", ".join(result.name or "a tool" for result in message.results)
     who = f"result of {names}" if names else f"said by {message.name or message.role}"
-    when = (
-        datetime.fromtimestamp(message.timestamp / 1000, UTC).strftime(", %Y-%m-%d %H:%M") if message.timestamp else ""
-    )
-    return f"[archived message {row.id}, {who}{when}]"
+    when = minute(message.timestamp)
+    return f"[archived message {row.id}, {who}{f', {when}' if when else ''}]"

@@ -1,0 +1,110 @@
+"""Clocks that are wrong by thousands of years: in messages, in the engine, in the agent."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from desk import BASE, Desk, talker
+from holdfast.agent.commands import run
+from holdfast.cli import holdfast
+from holdfast.engine import Engine
+from holdfast.messages import Message, Text
+from holdfast.settings import Archive, Compaction, Embedding, Pruning, Search, Session, Settings
+from waiting import UNHURRIED
+
+CLOCKS = (
+    -62_135_596_800_000,  # the year 1
+    -(10**18),
+    -1,
+    0,
+    253_402_300_799_999,  # the last moment of the year 9999
+    253_402_300_800_000,
+    2**63,
+    -(2**63) - 1,
+    10**30,
+)
+PLAIN = Settings(
+    embedding=Embedding(provider="none"),
+    recall=UNHURRIED,
+    compaction=Compaction(reserve_tokens=0, reserve_tokens_floor=0),
+)
+TIMED = msgspec.structs.replace(
+    PLAIN, pruning=Pruning(mode="cache-ttl"), search=Search(fusion="weighted"), archive=Archive(eviction_days=30)
+)
+
+
+def said(role: Any, text: str, time: int | None) -> Message:
+    """A message of a moment."""
+    return Message(role=role, parts=(Text(text=text),), timestamp=time)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, TIMED], ids=["plain", "by time"])
+def test_an_engine_takes_any_clock(tmp_path: Path, settings: Settings) -> None:
+    """Whatever the times of messages and the clock say, every turn is archived, cut and answered without a warning."""
+    chance = random.Random(7)  # noqa: S311 - any will do
+    talk = [said("user", "The staging database listens on port 6543. 预发布端口是 7001。", None)]
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        engine.memory.clock = lambda: chance.choice(CLOCKS)
+        for turn, time in enumerate((None, *CLOCKS)):
+            talk.append(said("assistant", f"change{turn} " * 200, time))
+            talk.append(said("user", f"Which port was it two weeks ago, in May, 昨天? Step {turn}.", time))
+            window = engine.assemble(talk, session="s", limit=3_000)
+            assert window.report.warnings == ()
+            assert f"Step {turn}" in str(window.render())
+        assert engine.stats().messages == len(talk)
+        assert engine.search("Which port two weeks ago", session="s")
+        engine.remember("The API listens on port 8443", session="s")
+        engine.learn(session="s")
+        engine.work()
+        engine.compact(talk, session="s", limit=3_000)
+        assert len(engine.timeline(session="s")) == len(CLOCKS) + 1
+
+
+def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
+    """Messages and facts of any time are searched, printed and exported; a moment that is no date is left out."""
+    with Engine.open(tmp_path, settings=PLAIN, background=False) as engine:
+        for time in CLOCKS:
+            engine.ingest([said("user", f"The port was {abs(time) % 9973} then.", time)], session="s")
+            engine.memory.clock = lambda time=time: time  # type: ignore[misc]  # the clock of this round
+            engine.remember(f"The port of {time} is known", session="s")
+    command: click.Command = holdfast
+    environment = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_EMBEDDING__PROVIDER": "none", "HOME": str(tmp_path)}
+    for arguments in (
+        ["search", "port then"],
+        ["recall", "which port was it then, two weeks ago?"],
+        ["get", *map(str, range(1, len(CLOCKS) + 1))],
+        ["facts"],
+        ["export", str(tmp_path / "out.md"), "--to", "markdown"],
+        ["export", str(tmp_path / "out.jsonl")],
+    ):
+        done = CliRunner().invoke(command, arguments, env=environment)
+        assert (done.exit_code, done.exception) == (0, None), arguments
+    exported = (tmp_path / "out.md").read_text()
+    assert "0001-01-01 00:00" in exported
+    assert "9999-12-31 23:59" in exported
+    assert exported.count("The port was") == len(CLOCKS)
+
+
+@pytest.mark.parametrize("time", CLOCKS)
+def test_an_agent_takes_any_clock(tmp_path: Path, time: int) -> None:
+    """A conversation in the terminal is kept, ended and begun anew whatever the machine's clock says."""
+    settings = msgspec.structs.replace(
+        BASE, session=Session(memory_file=True), agent=msgspec.structs.replace(BASE.agent, timezone="Asia/Tokyo")
+    )
+    desk = Desk(tmp_path, settings=settings, now=time)
+    agent = desk.agent(talker(lambda _: "Noted."))
+    try:
+        assert agent.say("The port is 6543.").text == "Noted."
+        desk.now = CLOCKS[(CLOCKS.index(time) + 1) % len(CLOCKS)]
+        assert agent.say("And the host is blue.").text == "Noted."
+        run(agent, "/new")
+        assert agent.say("Hello again.").text == "Noted."
+    finally:
+        agent.close()

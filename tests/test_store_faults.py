@@ -1,0 +1,469 @@
+"""A store that is damaged, deleted, read-only or newer, through the engine and the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli import holdfast
+from holdfast.engine import Engine
+from holdfast.errors import HoldfastError, StorageError
+from holdfast.memory.memory import STORE_NAME
+from holdfast.settings import Compaction, Embedding, Settings
+from holdfast.store.base import Scope
+from holdfast.store.schema import MIGRATIONS
+from waiting import UNHURRIED
+
+QUIET = Settings(
+    embedding=Embedding(provider="none"),
+    recall=UNHURRIED,
+    compaction=Compaction(reserve_tokens=0, reserve_tokens_floor=0),
+)
+LIMIT = 4_000
+WORDS = ("The staging database listens on port 6543.", "订单服务的预发布环境用端口 7001。", "Deploy on Fridays only.")
+QUESTION = "Which port does the staging database listen on?"
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    """A message as a client sends it."""
+    return {"role": role, "content": text}
+
+
+def long_talk(*, turns: int = 10) -> list[dict[str, Any]]:
+    """A conversation of which most does not fit into the limit."""
+    talk = [said("user", words) for words in WORDS]
+    for turn in range(turns):
+        talk += [said("assistant", f"change{turn} " * 200), said("user", f"Step {turn}: refactor module {turn}.")]
+    return talk
+
+
+def opened(home: Path) -> Engine:
+    """An engine by words alone, without a thread of its own."""
+    return Engine.open(home, settings=QUIET, background=False)
+
+
+def sql(home: Path, statement: str, *values: object) -> list[Any]:
+    """Run a statement behind the store's back."""
+    with closing(sqlite3.connect(home / STORE_NAME, isolation_level=None)) as connection:
+        return connection.execute(statement, values).fetchall()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A memory with messages, facts, edits, reports and a job."""
+    home = tmp_path / "memory"
+    with opened(home) as engine:
+        engine.assemble(long_talk(), session="s", limit=LIMIT)
+        engine.remember("The API listens on port 8443", session="s")
+        engine.learn(session="s")
+    return home
+
+
+@pytest.fixture
+def call(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run a command on that memory."""
+    monkeypatch.setenv("HOME", str(home.parent))
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
+    monkeypatch.chdir(home.parent)
+
+    def call(*arguments: str | Path) -> Result:
+        command: click.Command = holdfast
+        return CliRunner().invoke(command, [*map(str, arguments)])
+
+    return call
+
+
+def flip(home: Path, number: int, bit: int) -> None:
+    """Change one bit of an archived message."""
+    ((body,),) = sql(home, "SELECT body FROM messages WHERE id = ?", number)
+    changed = bytearray(body)
+    changed[bit // 8 % len(changed)] ^= 1 << bit % 8
+    sql(home, "UPDATE messages SET body = ? WHERE id = ?", bytes(changed), number)
+
+
+class TestABitThatFlipped:
+    def test_a_flipped_message_is_an_error_and_never_other_words(self, home: Path) -> None:
+        """Whichever bit of an archived message changes, asking for that message is a typed error that says the fix."""
+        ((body,),) = sql(home, "SELECT body FROM messages WHERE id = 1")
+        with opened(home) as engine:
+            for bit in random.Random(1).sample(range(8 * len(body)), 100):  # noqa: S311 - any will do
+                flip(home, 1, bit)
+                with pytest.raises(StorageError, match=r"message 1 is damaged.*doctor --repair"):
+                    engine.get([1], session="s")
+                flip(home, 1, bit)
+            assert engine.get([1], session="s")[0].message.text == WORDS[0]
+
+    def test_search_and_recall_leave_it_out_and_say_so(self, home: Path) -> None:
+        """A flipped message is found no more; the others are; the report of the next request names the gap."""
+        talk = [*long_talk(), said("assistant", "done"), said("user", QUESTION)]
+        with opened(home) as engine:
+            assert "6543" in str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
+        flip(home, 1, 8 * 40)
+        with opened(home) as engine:
+            assert 1 not in [hit.message for hit in engine.search("staging database port 6543", session="s")]
+            assert engine.search("端口 7001", session="s")[0].message == 2
+            assert any("message 1 is damaged" in note for note in engine.recall(QUESTION, session="s").notes)
+            assert any("message 1 is damaged" in note for note in engine.stats().notes)
+            report = engine.assemble(long_talk(), session="s", limit=LIMIT).report
+            assert [warning for warning in report.warnings if "message 1 is damaged" in warning]
+            assert engine.assemble(long_talk(), session="t", limit=LIMIT, agent="other").report.warnings == ()
+
+    def test_commands_leave_it_out_and_say_so(self, home: Path, call: Callable[..., Result], tmp_path: Path) -> None:
+        """Search prints the rest and names the gap; an export is complete but for it, and exits with 1."""
+        flip(home, 1, 8 * 40)
+        found = call("search", "staging database port 6543 预发布 端口 7001")
+        assert (found.exit_code, "7001" in found.stdout, "6543" in found.stdout) == (0, True, False)
+        assert "message 1 is damaged" in found.stderr
+        done = call("export", tmp_path / "out.jsonl", "--json")
+        assert (done.exit_code, len(json.loads(done.stdout)["gaps"])) == (1, 1)
+        exported = (tmp_path / "out.jsonl").read_text()
+        assert "7001" in exported
+        assert "6543" not in exported
+        assert len(exported.splitlines()) == 1 + 22 + 1  # the header, every other message, the fact
+        one = call("get", "1")
+        assert isinstance(one.exception, StorageError)
+
+    def test_doctor_finds_all_of_them_and_repair_keeps_the_rest(self, home: Path, call: Callable[..., Result]) -> None:
+        """Every flipped message is named by the doctor; a repair keeps all others."""
+        numbers = [1, *range(5, 23)]
+        for number in numbers:
+            flip(home, number, 8 * 30 + number)
+        told = call("doctor")
+        assert told.exit_code == 1
+        assert [number for number in numbers if f"message {number} cannot be read" not in told.output] == []
+        assert "message 2 cannot be read" not in told.output
+        call("doctor", "--repair")
+        assert call("doctor").exit_code == 0
+        assert sql(home, "SELECT count(*) FROM messages") == [(23 - len(numbers),)]
+
+    @pytest.mark.parametrize("table", ["facts", "records", "jobs"])
+    def test_documents_have_checksums_too(self, home: Path, table: str, call: Callable[..., Result]) -> None:
+        """A fact, an edit or a job in which a letter changed is left out, and the doctor names it."""
+        for key, data in sql(home, f"SELECT rowid, data FROM {table}"):  # noqa: S608 - our own tables
+            sql(home, f"UPDATE {table} SET data = ? WHERE rowid = ?", data[:-3] + b"?" + data[-2:], key)  # noqa: S608
+        with opened(home) as engine:
+            assert engine.facts(session="s") == [] or table != "facts"
+            assert engine.edits(session="s") == () or table != "records"
+            assert engine.work() == 0 or table != "jobs"
+            assert any(f"{table[:-1]} 1 is damaged" in note for note in engine.stats().notes)
+        assert f"{table[:-1]} 1 cannot be read" in call("doctor").output
+
+    def test_an_older_version_of_a_fact_does_not_come_back(self, home: Path) -> None:
+        """Where the newest version of a fact is damaged, what it replaced is not told in its place."""
+        with opened(home) as engine:
+            scope = Scope(session="s")
+            engine.memory.remember("Deploys go to Frankfurt", scope=scope, subject="deploy", slot="region")
+            engine.memory.remember("Deploys go to Dublin", scope=scope, subject="deploy", slot="region")
+        ((version, data),) = sql(home, "SELECT version, data FROM facts ORDER BY version DESC LIMIT 1")
+        sql(home, "UPDATE facts SET data = ? WHERE version = ?", data[:-1], version)
+        with opened(home) as engine:
+            known = [fact.content for fact in engine.facts(session="s")]
+            assert known == ["The API listens on port 8443", "Deploys go to Dublin"]
+
+
+def use_everything() -> Iterator[Callable[[Engine], object]]:
+    """Each thing that an engine can be asked, as a function."""
+    talk = [*long_talk(), said("assistant", "done"), said("user", QUESTION)]
+    yield lambda engine: engine.assemble(talk, session="s", limit=LIMIT)
+    yield lambda engine: engine.assemble(long_talk(), session="s", limit=2 * LIMIT)
+    yield lambda engine: engine.search(QUESTION, session="s")
+    yield lambda engine: engine.recall(QUESTION, session="s")
+    yield lambda engine: engine.get([1, 2], session="s", around=2)
+    yield lambda engine: engine.facts(session="s")
+    yield lambda engine: engine.edits(session="s")
+    yield lambda engine: engine.timeline(session="s")
+    yield lambda engine: engine.size(session="s")
+    yield lambda engine: engine.stats()
+    yield lambda engine: engine.compact(long_talk(), session="s", limit=LIMIT, dry_run=True)
+    yield lambda engine: engine.ingest([said("user", "One thing more.")], session="s")
+    yield lambda engine: engine.pin([1], session="s")
+    yield lambda engine: engine.undo_trim(session="s")
+    yield lambda engine: engine.work()
+    yield lambda engine: engine.forget(session="s", ids=[2])
+
+
+COLUMNS = [
+    ("scopes", "tenant, project, agent, session"),
+    ("messages", "scope, digest, nonce, flags, body"),
+    ("passages", "message, scope, time, previous, human, speaker, alive, start, windows, text"),
+    ("pending", "terms"),
+    ("facts", "scope, id, data"),
+    ("records", "scope, kind, key, time, data"),
+    ("jobs", "scope, kind, time, data"),
+    ("counters", "value"),
+]
+VALUES = {"text": "'x'", "bytes": "x'7b7d'", "number": "-7"}
+
+
+class TestARowThatIsSomethingElse:
+    @pytest.mark.parametrize("value", VALUES)
+    @pytest.mark.parametrize(("table", "columns"), COLUMNS, ids=[table for table, _ in COLUMNS])
+    def test_nothing_but_our_own_errors(self, home: Path, table: str, columns: str, value: str) -> None:
+        """Whatever stands in a column, every call returns or raises an error of ours, and assembling never fails."""
+        for column in columns.split(", "):
+            copy = home.with_name(f"{table}-{column}")
+            copy.mkdir()
+            (copy / STORE_NAME).write_bytes((home / STORE_NAME).read_bytes())
+            sql(copy, f"UPDATE OR IGNORE {table} SET {column} = {VALUES[value]}")  # noqa: S608 - our own tables
+            with opened(copy) as engine:
+                for use in use_everything():
+                    try:
+                        use(engine)
+                    except HoldfastError:
+                        continue
+                window = engine.assemble([said("user", QUESTION)], session="s", limit=LIMIT)
+                assert QUESTION in str(window.render())
+
+
+class TestADeletedStore:
+    @pytest.mark.parametrize("gone", [STORE_NAME, f"{STORE_NAME}-wal"])
+    def test_the_next_write_is_not_acknowledged(self, home: Path, gone: str) -> None:
+        """What would be written into a file that has no name any more is a typed error; requests go on, and say so."""
+        with opened(home) as engine:
+            (home / gone).unlink()
+            with pytest.raises(StorageError, match=r"deleted, moved or replaced.*start this program again"):
+                engine.ingest([said("user", "Is this kept?")], session="s")
+            window = engine.assemble([*long_talk(turns=1), said("user", QUESTION)], session="s", limit=LIMIT)
+            assert QUESTION in str(window.render())
+            assert any("deleted, moved or replaced" in warning for warning in window.report.warnings)
+
+    def test_one_that_was_put_in_its_place_is_noticed(self, home: Path, tmp_path: Path) -> None:
+        """A file that takes the store's place while it is open is not taken for it."""
+        with opened(tmp_path / "other") as other:
+            other.ingest([said("user", "Somebody else's.")], session="s")
+        with opened(home) as engine:
+            (tmp_path / "other" / STORE_NAME).replace(home / STORE_NAME)
+            with pytest.raises(StorageError, match="replaced"):
+                engine.remember("This is important", session="s")
+
+    def test_the_next_to_open_begins_anew_and_archives_everything(self, home: Path) -> None:
+        """Whoever opens the memory after it was deleted gets an empty one that takes the whole conversation."""
+        with opened(home) as engine:
+            for file in home.iterdir():
+                file.unlink()
+            engine.assemble(long_talk(turns=2), session="s", limit=LIMIT)
+        with opened(home) as engine:
+            engine.assemble(long_talk(turns=2), session="s", limit=LIMIT)
+            assert engine.stats().messages == 7
+
+
+class TestANewerSchema:
+    def test_a_process_that_is_older_writes_nothing(self, home: Path) -> None:
+        """When another process upgrades the tables, an older one reads and writes no more, and says so."""
+        code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], isolation_level=None).execute(sys.argv[2])"
+        bump = f"PRAGMA user_version = {len(MIGRATIONS) + 1}"
+        with opened(home) as engine:
+            subprocess.run([sys.executable, "-I", "-c", code, str(home / STORE_NAME), bump], check=True)
+            before = sql(home, "SELECT count(*) FROM messages")
+            for attempt in (
+                lambda: engine.ingest([said("user", "From the old one.")], session="s"),
+                lambda: engine.forget(session="s", ids=[1]),
+                lambda: engine.search(QUESTION, session="s"),
+            ):
+                with pytest.raises(StorageError, match=r"newer Holdfast.*upgrade holdfast and start"):
+                    attempt()
+            window = engine.assemble([*long_talk(turns=1), said("user", QUESTION)], session="s", limit=LIMIT)
+            assert any("newer Holdfast" in warning for warning in window.report.warnings)
+        assert sql(home, "SELECT count(*) FROM messages") == before
+
+
+READ_ONLY = """
+import json, sys
+from pathlib import Path
+from click.testing import CliRunner
+from holdfast.cli import holdfast
+from holdfast.engine import Engine
+from holdfast.errors import StorageError
+from holdfast.settings import Embedding, Settings
+from unprivileged import drop_privileges
+
+drop_privileges()
+home, target, question = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+seen = {}
+with Engine.open(home, settings=Settings(embedding=Embedding(provider="none"))) as engine:
+    seen["search"] = [hit.text for hit in engine.search(question, session="s")]
+    seen["recall"] = engine.recall(question, session="s").block
+    seen["get"] = engine.get([2], session="s")[0].message.text
+    seen["facts"] = [fact.content for fact in engine.facts(session="s")]
+    window = engine.assemble([{"role": "user", "content": question}], session="s", limit=40_000)
+    seen["window"], seen["warnings"] = str(window.render()), list(window.report.warnings)
+    for name, write in {
+        "ingest": lambda: engine.ingest([{"role": "user", "content": "more"}], session="s"),
+        "forget": lambda: engine.forget(session="s", ids=[1]),
+    }.items():
+        try:
+            write()
+        except StorageError as error:
+            seen[name] = str(error)
+for name, arguments in {
+    "cli search": ["search", question],
+    "cli get": ["get", "2"],
+    "cli facts": ["facts"],
+    "cli stats": ["stats"],
+    "cli timeline": ["timeline", "--session", "s"],
+    "cli export": ["export", str(target)],
+    "cli doctor": ["doctor"],
+    "cli remember": ["remember", "More of it"],
+}.items():
+    done = CliRunner().invoke(holdfast, arguments, env={"HOLDFAST_HOME": str(home)})
+    seen[name] = [done.exit_code, done.output + str(done.exception or "")]
+print(json.dumps(seen))
+"""
+
+
+class TestAReadOnlyStore:
+    @pytest.fixture
+    def see(self, tmp_path: Path) -> Callable[[Path], dict[str, Any]]:
+        """What a process can do that may read a memory and not write it."""
+
+        def see(home: Path) -> dict[str, Any]:
+            path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+            environment = {**os.environ, "PYTHONPATH": path, "HOME": str(tmp_path)}
+            environment["HOLDFAST_EMBEDDING__PROVIDER"] = "none"
+            before = {file.name: file.read_bytes() for file in home.iterdir()}
+            modes = {place: place.stat().st_mode for place in (*home.iterdir(), home)}
+            for place in modes:
+                place.chmod(0o555 if place.is_dir() else 0o444)
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-c", READ_ONLY, str(home), str(tmp_path / "out.jsonl"), QUESTION],
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+            finally:
+                for place, mode in modes.items():
+                    place.chmod(mode)
+            assert done.returncode == 0, done.stderr
+            assert {file.name: file.read_bytes() for file in home.iterdir()} == before
+            seen: dict[str, Any] = json.loads(done.stdout)
+            return seen
+
+        return see
+
+    def check(self, seen: dict[str, Any], exported: Path) -> None:
+        assert any("6543" in text for text in seen["search"])
+        assert "6543" in seen["recall"]
+        assert seen["get"] == WORDS[1]
+        assert seen["facts"] == ["The API listens on port 8443"]
+        assert QUESTION in seen["window"]
+        assert any("read-only" in warning for warning in seen["warnings"])
+        assert not any(warning.startswith("background") for warning in seen["warnings"])
+        assert "read-only" in seen["ingest"]
+        assert "read-only" in seen["forget"]
+        for name in ("search", "get", "facts", "stats", "export", "doctor"):
+            assert seen[f"cli {name}"][0] == 0, seen[f"cli {name}"]
+        assert seen["cli remember"][0] == 1
+        assert "read-only" in seen["cli remember"][1]
+        assert WORDS[0] in exported.read_text()
+
+    def test_one_that_was_closed_is_read(self, home: Path, see: Callable[..., Any], tmp_path: Path) -> None:
+        """A store on a read-only disk is searched, shown and exported; writes are errors, requests go through."""
+        seen = see(home)
+        self.check(seen, tmp_path / "out.jsonl")
+        assert seen["cli timeline"][0] == 0
+
+    def test_one_that_another_process_writes_is_read(self, home: Path, see: Callable[..., Any], tmp_path: Path) -> None:
+        """What a process wrote that still has the store open is seen by one that may only read it."""
+        with opened(home) as engine:
+            engine.ingest([said("user", "The staging database is called 6543-blue now.")], session="s")
+            seen = see(home)
+        self.check(seen, tmp_path / "out.jsonl")
+        assert any("6543-blue" in text for text in seen["search"])
+
+    def test_one_that_was_not_closed_is_read_with_its_log(
+        self, tmp_path: Path, see: Callable[..., Any], home: Path
+    ) -> None:
+        """What a crash left in the log is read too, though nothing can be written beside it."""
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        with opened(home) as engine:
+            engine.ingest([said("user", "The staging database is called 6543-blue now.")], session="s")
+            for ending in ("", "-wal"):
+                (copy / f"{STORE_NAME}{ending}").write_bytes((home / f"{STORE_NAME}{ending}").read_bytes())
+        seen = see(copy)
+        self.check(seen, tmp_path / "out.jsonl")
+        assert any("6543-blue" in text for text in seen["search"])
+
+    def test_a_folder_is_read(
+        self, home: Path, see: Callable[..., Any], call: Callable[..., Result], tmp_path: Path
+    ) -> None:
+        """A memory-context folder that cannot be written is read as well."""
+        assert call("export", "--to", "folder", home.with_name("folder")).exit_code == 0
+        self.check(see(home.with_name("folder")), tmp_path / "out.jsonl")
+
+    def test_one_of_the_first_schema_is_read_as_it_is(
+        self, see: Callable[..., Any], tmp_path: Path, home: Path
+    ) -> None:
+        """A store without checksums that cannot be upgraded is read all the same."""
+        as_first_schema(home)
+        self.check(see(home), tmp_path / "out.jsonl")
+
+
+def as_first_schema(home: Path) -> None:
+    """Write a store back as the first schema had it: short text and documents without checksums."""
+    with closing(sqlite3.connect(home / STORE_NAME)) as connection:
+        from holdfast.store.codec import text_bytes, unpack_text  # noqa: PLC0415 - white-box
+
+        def plain(data: bytes | None) -> bytes | None:
+            return b"\0" + data[5:] if data is not None and data[:1] == b"\6" else data
+
+        connection.create_function("plain", 1, plain)
+        connection.create_function("bare", 1, lambda data: text_bytes(unpack_text(data)))
+        connection.execute("UPDATE messages SET body = plain(body)")
+        connection.execute("UPDATE passages SET text = plain(text)")
+        for table in ("facts", "records", "jobs"):
+            connection.execute(f"UPDATE {table} SET data = bare(data)")  # noqa: S608 - our own tables
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+class TestAnOlderStore:
+    def test_it_is_upgraded_and_keeps_everything(self, home: Path, call: Callable[..., Result]) -> None:
+        """A store of the first schema opens, has every message, fact, edit and report, and then finds flipped bits."""
+
+        def contents() -> object:
+            with opened(home) as engine:
+                rows = engine.get(range(1, 24), session="s")
+                return (
+                    [row.message for row in rows],
+                    engine.facts(session="s"),
+                    engine.edits(session="s"),
+                    (engine.timeline(session="s")),
+                )
+
+        before = contents()
+        as_first_schema(home)
+        assert call("doctor").exit_code == 0
+        assert contents() == before
+        assert sql(home, "PRAGMA user_version") == [(len(MIGRATIONS),)]
+        flip(home, 1, 8 * 40)
+        assert "message 1 cannot be read" in call("doctor").output
+
+    def test_a_row_that_was_damaged_before_does_not_stop_the_upgrade(self, home: Path) -> None:
+        """Rows that the older version could not read are gaps afterwards, and all others are there."""
+        as_first_schema(home)
+        sql(home, "UPDATE messages SET body = x'00ff80' WHERE id = 1")
+        sql(home, "UPDATE messages SET body = 'text' WHERE id = 2")
+        sql(home, "UPDATE facts SET data = x'7b'")
+        with opened(home) as engine:
+            assert engine.get([3], session="s")[0].message.text == WORDS[2]
+            assert engine.facts(session="s") == []
+            with pytest.raises(StorageError, match=r"message 1 is damaged.*message 2 is damaged"):
+                engine.get([1, 2], session="s")
