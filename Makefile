@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench docs fix clean
+.PHONY: demo test fuzz check bench docs fix clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +17,14 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+# Random examples. A run that failed is repeated with the seed that it printed: make fuzz SEED=123
+SEED ?= $(shell $(PYTHON) -c "import secrets; print(secrets.randbelow(2**32))")
+
+fuzz: SEED := $(SEED)
+fuzz: $(STAMP)
+	@echo "make fuzz SEED=$(SEED)"
+	$(BIN)/python -m pytest tests/properties -n auto --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

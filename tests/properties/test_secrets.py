@@ -73,7 +73,7 @@ def test_no_secret_gets_out(said: list[tuple[str, list[str], str, list[str]]]) -
 
 
 @example(kept=[], gone=["fact", "fact"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(kept=st.lists(st.tuples(places, words), max_size=3), gone=st.lists(places, min_size=1, max_size=3))
 def test_what_is_forgotten_is_nowhere(kept: list[tuple[str, list[str]]], gone: list[str]) -> None:
     """I13: what was forgotten is in no file of the store, no later export and no answer."""

@@ -146,7 +146,7 @@ def brief_header(detail: Detail) -> str:
 
 @lru_cache(maxsize=1024)
 def _who(role: str) -> str:
-    return _quoted(" ".join(role.split())[:_LONGEST_NAME].replace("]", ")"))
+    return _quoted(re.sub(_CLOSED, ")", " ".join(role.split())[:_LONGEST_NAME]))
 
 
 @lru_cache(maxsize=4096)
