@@ -49,7 +49,7 @@ class TestCompact:
     def test_a_summary_stands_for_what_is_old(self, tmp_path: Path) -> None:
         """The next window begins with the summary and keeps what is recent; every provider would take it."""
         with opened(tmp_path) as engine:
-            talk = session(40)
+            talk = session(60)
             before = engine.assemble(talk, session="s", limit=LIMIT)
             done = engine.compact(session="s", limit=LIMIT)
             after = engine.assemble([*talk, user("Go on.")], session="s", limit=LIMIT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -21,7 +21,7 @@ from holdfast.memory.noise import unwrap
 from holdfast.memory.request import question
 from holdfast.messages import Message, units
 from holdfast.store.base import Record, Row, Scope, Select
-from holdfast.tokens import TokenCounter, count_message, count_text
+from holdfast.tokens import TokenCounter, count_message, count_text, reported_prompt, scale_of
 
 __all__ = ["Conversation", "Incoming"]
 
@@ -56,6 +56,8 @@ class Conversation:
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
         told: What of a summary is told already, where a compaction did not come to its end.
+        sent_tokens: What the last request was estimated to take.
+        scale: How many tokens the provider counted for each estimated one, at the last report; None before one.
     """
 
     scope: Scope
@@ -69,6 +71,8 @@ class Conversation:
     turn: int = 0
     last_time: int | None = None
     told: dict[str, str] = field(default_factory=dict)
+    sent_tokens: int = 0
+    scale: float | None = None
     _given_system: list[Incoming] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _digests: list[str] = field(default_factory=list)
@@ -91,9 +95,24 @@ class Conversation:
         history = messages[leading:]
         known = self._common(history)
         self._forget_after(known)
+        appended = 0 < known == len(self.given)
         fresh, numbers = self._archived(history[known:], memory, self._seen)
         self.given += history[known:]
         self.history += _items(fresh, numbers, count)
+        if appended:
+            self.calibrate(fresh, count=count)
+        self.sent_tokens = 0  # a later report is about a request that is not known yet
+
+    def calibrate(self, new: Iterable[Message], *, count: TokenCounter) -> None:
+        """Compare what the provider reported for the last request with what was estimated; `new` came after it."""
+        estimated = self.sent_tokens
+        for message in new:
+            prompt = reported_prompt(message)
+            if estimated and prompt:
+                self.scale = scale_of(prompt, estimated) or self.scale
+                self.sent_tokens = 0
+                return
+            estimated += count_message(message, count=count) if estimated else 0
 
     def _archived(
         self, given: Sequence[Incoming], memory: Memory, seen: Counter[str]

@@ -35,7 +35,7 @@ from holdfast.recalling import Recalling
 from holdfast.report import ContextReport
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Record, Scope, Select
-from holdfast.tokens import TokenCounter, count_json, counter
+from holdfast.tokens import TokenCounter, count_json, counter, is_estimate
 from holdfast.turn import Turn
 from holdfast.window import Window
 from holdfast.worker import Worker, alone
@@ -64,7 +64,7 @@ class Engine(Asking):
         self.model: Model | None = model
         self.reader: Model | None = None
         self.hooks = hooks or Hooks()
-        self._count = _counter(memory.settings)
+        self._count = _counter(memory.settings, model)
         self._conversations: dict[Scope, Conversation] = {}
         self._closing = Event()
         self._worker = Worker(self._work_alone) if background else None
@@ -135,7 +135,10 @@ class Engine(Asking):
         self, messages: Sequence[Incoming], *, session: str, format: str | None = None, **whose: str
     ) -> list[int]:
         """Archive messages, such as a reply; durable and findable when this returns."""
-        numbers = self.memory.ingest(formats.read(messages, format=format), scope=scope_of(session, whose))
+        scope, read = scope_of(session, whose), formats.read(messages, format=format)
+        numbers = self.memory.ingest(read, scope=scope)
+        if scope in self._conversations:
+            self._conversations[scope].calibrate(read, count=self._count)
         self._nudge()
         return numbers
 
@@ -174,11 +177,11 @@ class Engine(Asking):
         with turn.guard("session"):
             talk = self._conversation(talk.scope)
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
-        limits = self._limits(limit, model=model, overhead=beside)
         now = self.memory.clock()
         with turn.guard("archive"):
             talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
+        limits = self._limits(limit, model=model, overhead=beside, scale=self._scale(talk))
         self._nudge()
         provider = provider or talk.provider
         if turn.warnings:
@@ -254,7 +257,9 @@ class Engine(Asking):
         if talk is None:
             talk = Conversation(scope)
             last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
-            talk.turn, talk.last_time = (int(last[-1].key[:8]), last[-1].time) if last else (0, None)
+            if last:
+                talk.turn, talk.last_time = int(last[-1].key[:8]), last[-1].time
+                talk.scale = last[-1].data.get("token_scale") if last[-1].data.get("is_calibrated") else None
         self._conversations[scope] = talk
         while len(self._conversations) > _SESSIONS:
             del self._conversations[next(iter(self._conversations))]
@@ -299,7 +304,7 @@ class Engine(Asking):
         work = Compactor(
             talk=talk,
             memory=self.memory,
-            limits=self._limits(limit),
+            limits=self._limits(limit, scale=self._scale(talk)),
             model=self.model,
             hooks=self.hooks,
             done=talk.told,
@@ -321,7 +326,11 @@ class Engine(Asking):
         if messages is not None:
             talk.take(messages, memory=self.memory, count=self._count)
         talk.learn_edits(self.memory)
-        return tokens(window(talk, limit=self._limits(limit).safe_limit))
+        return tokens(window(talk, limit=self._limits(limit, scale=self._scale(talk)).safe_limit))
+
+    def token_scale(self, *, session: str, **whose: str) -> float:
+        """How many tokens the provider may count for each estimated one: by its last report, else with the margin."""
+        return self._scale(self._conversation(scope_of(session, whose)))
 
     def edits(self, *, session: str, **whose: str) -> tuple[Edit, ...]:
         """Every change that was recorded for a session's windows, oldest first."""
@@ -341,9 +350,12 @@ class Engine(Asking):
     def _model_window(self) -> int | None:
         return self.settings.agent.context_tokens or (self.model.context_tokens if self.model else None)
 
-    def _limits(self, limit: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
+    def _limits(self, limit: int | None, *, scale: float, model: str | None = None, overhead: int = 0) -> Budget:
         window_size = limit or (None if model else self._model_window)
-        return budget(self.settings, window=window_size, model=model, overhead=overhead)
+        return budget(self.settings, window=window_size, model=model, overhead=overhead, scale=scale)
+
+    def _scale(self, talk: Conversation) -> float:
+        return talk.scale or (1 + self.settings.tokens.margin if is_estimate(self._count) else 1.0)
 
     # --- what stays ----------------------------------------------------------------
 
@@ -375,7 +387,8 @@ class Engine(Asking):
         return super().forget(session=session, ids=ids, **whose)
 
 
-def _counter(settings: Settings) -> TokenCounter:
+def _counter(settings: Settings, model: Model | None) -> TokenCounter:
     """The counter that the settings name."""
     name, encoding = settings.tokens.counter, settings.tokens.encoding
-    return counter(f"{name}:{encoding}" if encoding else name)
+    asked = settings.agent.model or (model.name if model else None)
+    return counter(f"{name}:{encoding}" if encoding else name, model=asked)

@@ -109,6 +109,8 @@ class ContextReport:
         milliseconds: Where the time went, by step.
         model: Which model is asked, where that is known.
         files: The files that the agent put into its prompt.
+        token_scale: How many tokens the provider may count for each one of `total_tokens`.
+        is_calibrated: Whether that comes from usage that the provider reported; else it is a margin.
     """
 
     session: str
@@ -126,6 +128,8 @@ class ContextReport:
     milliseconds: Mapping[str, float] = field(default_factory=dict)
     model: str | None = None
     files: tuple[WorkspaceFile, ...] = ()
+    token_scale: float = 1.0
+    is_calibrated: bool = False
 
     @property
     def over_limit(self) -> int:

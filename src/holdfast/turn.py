@@ -63,7 +63,7 @@ class Turn:
     ) -> ContextReport:
         """What there is to say about the window that was made. It is the session's next turn."""
         talk.turn += 1
-        total = tokens(items) + limits.overhead
+        total = talk.sent_tokens = tokens(items) + limits.overhead
         sent = zip(messages(items), (item.total for item in items), strict=True)
         return ContextReport(
             session=talk.scope.session,
@@ -80,4 +80,6 @@ class Turn:
             warnings=(*self.warnings, *self.recall.notes),
             milliseconds=self.milliseconds,
             files=workspace_files(items),
+            token_scale=limits.scale,
+            is_calibrated=talk.scale is not None,
         )

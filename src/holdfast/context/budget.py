@@ -26,6 +26,8 @@ class Budget:
         live_recall: The most that all blocks still in the window may take together.
         soft_threshold: How long before a compaction the memory flush runs.
         history: The most that history kept by a compaction may take.
+        scale: How many tokens the provider may count for each one that we do. `window` and `reserve` are the
+            provider's tokens, everything else is ours.
     """
 
     window: int
@@ -35,16 +37,18 @@ class Budget:
     live_recall: int
     soft_threshold: int
     history: int
+    scale: float = 1.0
 
     @property
     def prompt(self) -> int:
         """The most that all messages of a window may take together."""
-        return self.window - self.reserve - self.overhead
+        return self.compact_at - self.overhead
 
     @property
     def ceiling(self) -> int:
         """The most that messages may take where what must stay leaves no choice: then only a short reply fits."""
-        return max(self.prompt, self.window - min(_SHORT_REPLY, self.window // 8) - self.overhead)
+        most = int((self.window - min(_SHORT_REPLY, self.window // 8)) / self.scale)
+        return max(self.prompt, most - self.overhead)
 
     @property
     def safe_limit(self) -> int:
@@ -54,7 +58,7 @@ class Budget:
     @property
     def compact_at(self) -> int:
         """A request that takes more than this calls for a compaction."""
-        return self.window - self.reserve
+        return int((self.window - self.reserve) / self.scale)
 
     @property
     def flush_at(self) -> int:
@@ -62,7 +66,14 @@ class Budget:
         return self.compact_at - self.soft_threshold
 
 
-def budget(settings: Settings, *, window: int | None = None, model: str | None = None, overhead: int = 0) -> Budget:
+def budget(
+    settings: Settings,
+    *,
+    window: int | None = None,
+    model: str | None = None,
+    overhead: int = 0,
+    scale: float = 1.0,
+) -> Budget:
     """The limits of a request: for `window` tokens where that is given, else the settings' or the model's."""
     size = window or _window(settings.agent, model)
     reserve = _reserve(settings.compaction, size)
@@ -75,6 +86,7 @@ def budget(settings: Settings, *, window: int | None = None, model: str | None =
         live_recall=share,
         soft_threshold=_soft_threshold(settings.compaction, size, size - reserve),
         history=int(settings.compaction.max_history_share * size),
+        scale=scale,
     )
 
 
