@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import SettingsError
+from holdfast.files import open_regular
 from holdfast.settings.table import Setting, Tree, look_alikes, settings_table, toml_tree
 from holdfast.settings.values import Secret
 
@@ -17,6 +18,13 @@ __all__ = ["Layer", "arguments", "layer", "nodes", "read_text", "toml_file", "un
 
 _LARGEST: Final = 512 * 1024
 """A settings file is a few kilobytes; anything near this is another file."""
+
+_MAX_KEY_PARTS: Final = 16
+_DEEP_KEY: Final = re.compile(
+    r"(?<![\w\"'.-])(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
+    rf"(?:[ \t]*+\.[ \t]*+(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')){{{_MAX_KEY_PARTS}}}"
+)
+"""A dotted key that is too long: the parser takes memory by the square of its parts."""
 
 _PREFIX: Final = "HOLDFAST_"
 _NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME"})
@@ -90,6 +98,10 @@ def toml_file(path: Path, *, environ: Mapping[str, str]) -> Layer:
     import tomllib  # noqa: PLC0415 - most runs read no file
 
     text = read_text(path)
+    deep = _DEEP_KEY.search(text)
+    if deep:
+        place = text.count("\n", 0, deep.start()) + 1
+        raise SettingsError(f"line {place} has a key of more than {_MAX_KEY_PARTS} parts", source=str(path))
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -104,7 +116,7 @@ def toml_file(path: Path, *, environ: Mapping[str, str]) -> Layer:
 def read_text(path: Path) -> str:
     """The text of a settings file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(_LARGEST + 1)
         if len(data) > _LARGEST:
             raise SettingsError("too large for a settings file; is it the right one?", source=str(path))
