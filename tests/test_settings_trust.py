@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.engine import Engine
 from holdfast.errors import SettingsError, StorageError
 from holdfast.memory.home import store_file
 from holdfast.settings import Archive, Loaded, Settings, default_files, load, settings_table
@@ -365,3 +366,15 @@ class TestLinkedStores:
         (clone.folder / "mine.db-wal").symlink_to(clone.home / ".bashrc")
         with pytest.raises(StorageError, match=r"\.bashrc"):
             store_file("mine.db", settings=Settings())
+
+
+def test_a_library_user_is_told_what_was_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Engine.open()` reads the settings of the working directory with the same limits, and its report names them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "holdfast.toml").write_text("[archive]\nredaction = false\n[recall]\nhard_cap_tokens = 900\n")
+    with Engine.open(tmp_path / "memory", background=False) as engine:
+        assert engine.settings.archive.redaction
+        assert engine.settings.recall.hard_cap_tokens == 900
+        report = engine.assemble([{"role": "user", "content": "hello"}], session="s").report
+        assert any("archive.redaction" in warning for warning in report.warnings)

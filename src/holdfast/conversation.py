@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from threading import RLock
@@ -23,7 +23,7 @@ from holdfast.memory.noise import unwrap
 from holdfast.memory.request import question
 from holdfast.messages import Message, units
 from holdfast.store.base import Record, Row, Scope, Select
-from holdfast.tokens import TokenCounter, count_message, count_text
+from holdfast.tokens import TokenCounter, count_message, count_text, reported_prompt, scale_of
 
 __all__ = ["Conversation", "Incoming"]
 
@@ -64,6 +64,8 @@ class Conversation:
         notes: What a compaction in the background has to report with the next request.
         compact_from: How long the history must be before a compaction is tried again after one that failed.
         reported: How many of the edits earlier reports tell of; None before the first request.
+        sent_tokens: What the last request was estimated to take.
+        scale: How many tokens the provider counted for each estimated one, at the last report; None before one.
     """
 
     scope: Scope
@@ -83,6 +85,8 @@ class Conversation:
     notes: list[str] = field(default_factory=list)
     compact_from: int = 0
     reported: int | None = None
+    sent_tokens: int = 0
+    scale: float | None = None
     _given_system: list[Incoming] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _keys: list[Key] = field(default_factory=list)
@@ -108,6 +112,7 @@ class Conversation:
         history = messages[leading:]
         known = self._common(history)
         self._forget_after(known)
+        appended = 0 < known == len(self.given)
         given = [_copy(message) for message in history[known:]]
         read = self._read(given, memory)
         fresh = [message for message in read if message is not None]
@@ -117,6 +122,20 @@ class Conversation:
         self._keys += keys
         self._log = []
         self.history += _items(fresh, numbers, count)
+        if appended:
+            self.calibrate(fresh, count=count)
+        self.sent_tokens = 0  # a later report is about a request that is not known yet
+
+    def calibrate(self, new: Iterable[Message], *, count: TokenCounter) -> None:
+        """Compare what the provider reported for the last request with what was estimated; `new` came after it."""
+        estimated = self.sent_tokens
+        for message in new:
+            prompt = reported_prompt(message)
+            if estimated and prompt:
+                self.scale = scale_of(prompt, estimated) or self.scale
+                self.sent_tokens = 0
+                return
+            estimated += count_message(message, count=count) if estimated else 0
 
     def append(
         self, messages: Sequence[Incoming], *, memory: Memory, format: str | None = None

@@ -38,7 +38,7 @@ from holdfast.recalling import Recalling
 from holdfast.report import ContextReport
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Record, Scope, Select
-from holdfast.tokens import TokenCounter, count_json, count_message, counter
+from holdfast.tokens import TokenCounter, count_json, count_message, counter, is_estimate
 from holdfast.turn import Turn
 from holdfast.window import Window
 from holdfast.worker import Worker, alone
@@ -73,8 +73,9 @@ class Engine(Asking):
         super().__init__(memory)
         self.model: Model | None = model
         self.reader: Model | None = None
+        self.warnings: tuple[str, ...] = ()
         self.hooks = hooks or Hooks()
-        self._count = _counter(memory.settings)
+        self._count = _counter(memory.settings, model)
         self._conversations: WeakValueDictionary[Scope, Conversation] = WeakValueDictionary()
         self._recent: dict[Scope, Conversation] = {}
         self._lock = Lock()
@@ -112,14 +113,18 @@ class Engine(Asking):
             SettingsError: A setting or the name of the model is wrong.
             StorageError: The memory cannot be opened.
         """
-        known = configuration.load(files=configuration.default_files()).settings if settings is None else settings
+        warnings: tuple[str, ...] = ()
+        if settings is None:
+            loaded = configuration.load(files=configuration.default_files())
+            settings, warnings = loaded.settings, loaded.warnings
         writer, reader = (
-            None if given is None else as_model(given, settings=known)
-            for given in (model or known.compaction.model, None if model else known.knowledge.model)
+            None if given is None else as_model(given, settings=settings)
+            for given in (model or settings.compaction.model, None if model else settings.knowledge.model)
         )
         timed = {} if clock is None else {"clock": clock}
-        engine = cls(Memory.open(path, settings=known, **timed), model=writer, hooks=hooks, background=background)
+        engine = cls(Memory.open(path, settings=settings, **timed), model=writer, hooks=hooks, background=background)
         engine.reader = reader
+        engine.warnings = warnings
         return engine
 
     def close(self) -> None:
@@ -192,6 +197,7 @@ class Engine(Asking):
         talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         with talk.lock:
             numbers, read = talk.append(messages, memory=self.memory, format=format)
+            talk.calibrate(read, count=self._count)
             if talk.limits is not None:
                 coming = sum(count_message(message, count=self._count) for message in read)
                 self._compact_if_due(talk, talk.limits, coming=coming)
@@ -260,6 +266,7 @@ class Engine(Asking):
         with turn.guard("archive"):
             talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
+        limits = replace(limits, scale=self._scale(talk))
         talk.reported = len(talk.edits) if talk.reported is None else talk.reported
         self._nudge()
         provider = provider or talk.provider
@@ -273,7 +280,7 @@ class Engine(Asking):
                 finished = talk.settled.finish(items, provider)
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
-        turn.warnings += talk.notes
+        turn.warnings += (*self.warnings, *talk.notes)
         talk.notes.clear()
         turn.warnings += map(str, self.memory.gaps(talk.scope))
         report = turn.report(talk, limits, items=items, new=new, finished=finished)
@@ -360,7 +367,9 @@ class Engine(Asking):
             if talk is None:
                 talk = Conversation(scope)
                 last = self.memory.store.fetch(Select(kind="record", scope=scope, name=TURN, newest=True, limit=1))
-                talk.turn, talk.last_time = (last[-1].data.get("turn", 0), last[-1].time) if last else (0, None)
+                if last:
+                    talk.turn, talk.last_time = last[-1].data.get("turn", 0), last[-1].time
+                    talk.scale = last[-1].data.get("token_scale") if last[-1].data.get("is_calibrated") else None
                 self._conversations[scope] = talk
             self._recent.pop(scope, None)
             self._recent[scope] = talk
@@ -413,7 +422,7 @@ class Engine(Asking):
             if messages is not None:
                 talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
-        work = self._compactor(talk, limits)
+        work = self._compactor(talk, replace(limits, scale=self._scale(talk)))
         if dry_run:
             plan = work.plan(force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
@@ -421,6 +430,10 @@ class Engine(Asking):
         talk.told.clear()
         self._nudge()
         return done
+
+    def token_scale(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> float:
+        """How many tokens the provider may count for each estimated one: by its last report, else with the margin."""
+        return self._scale(self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session)))
 
     def _compact_if_due(self, talk: Conversation, limits: Budget, *, coming: int = 0) -> None:
         """Compact a session near its limit, here or in the background.
@@ -496,7 +509,7 @@ class Engine(Asking):
             if messages is not None:
                 talk.take(messages, memory=self.memory, count=self._count)
             talk.learn_edits(self.memory)
-            return tokens(talk.replay(limit=limits.safe_limit)[0])
+            return tokens(talk.replay(limit=replace(limits, scale=self._scale(talk)).safe_limit)[0])
 
     def edits(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> tuple[Edit, ...]:
         """Every change that was recorded for a session's windows, oldest first."""
@@ -525,6 +538,9 @@ class Engine(Asking):
             overhead=overhead,
             reserve=reserve,
         )
+
+    def _scale(self, talk: Conversation) -> float:
+        return talk.scale or (1 + self.settings.tokens.margin if is_estimate(self._count) else 1.0)
 
     # --- what stays ----------------------------------------------------------------
 
@@ -584,7 +600,8 @@ class Engine(Asking):
         return forgotten
 
 
-def _counter(settings: Settings) -> TokenCounter:
+def _counter(settings: Settings, model: Model | None) -> TokenCounter:
     """The counter that the settings name."""
     name, encoding = settings.tokens.counter, settings.tokens.encoding
-    return counter(f"{name}:{encoding}" if encoding else name)
+    asked = settings.agent.model or (model.name if model else None)
+    return counter(f"{name}:{encoding}" if encoding else name, model=asked)

@@ -111,6 +111,8 @@ class ContextReport:
         milliseconds: Where the time went, by step.
         model: Which model is asked, where that is known.
         files: The files that the agent put into its prompt.
+        token_scale: How many tokens the provider may count for each one of `total_tokens`.
+        is_calibrated: Whether that comes from usage that the provider reported; else it is a margin.
     """
 
     session: str
@@ -130,6 +132,8 @@ class ContextReport:
     files: tuple[WorkspaceFile, ...] = ()
     limit_source: LimitSource = "default"
     reserved_tokens: int = 0
+    token_scale: float = 1.0
+    is_calibrated: bool = False
 
     @property
     def over_limit(self) -> int:

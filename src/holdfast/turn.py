@@ -65,7 +65,7 @@ class Turn:
         talk.turn += 1
         new = (*(edit for edit in talk.edits[talk.reported or 0 :] if edit.kind == "compacted"), *new)
         talk.reported = len(talk.edits)
-        total = tokens(items) + limits.overhead
+        total = talk.sent_tokens = tokens(items) + limits.overhead
         sent = zip(messages(items), (item.total for item in items), strict=True)
         return ContextReport(
             session=talk.scope.session,
@@ -84,4 +84,6 @@ class Turn:
             warnings=tuple(dict.fromkeys((*self.warnings, *self.recall.notes))),
             milliseconds=self.milliseconds,
             files=workspace_files(items),
+            token_scale=limits.scale,
+            is_calibrated=talk.scale is not None,
         )

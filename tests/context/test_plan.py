@@ -94,15 +94,15 @@ class TestPlan:
 
     def test_a_result_is_cleared_only_where_shortening_it_and_the_reply_is_not_enough(self) -> None:
         """An agent that cannot see what it asked for asks again."""
-        rest = [reply("", call("x")), results(answer("x", LONG)), reply("so"), user("w" * 5_000)]
+        rest = [reply("", call("x")), results(answer("x", LONG)), reply("so"), user("word " * 1_300)]
         shortened, cleared = (
             plan(
-                items([system(), user("q" * size), *rest]),
+                items([system(), user("word " * size), *rest]),
                 [],
                 budget=budget(Settings(), window=8_000),
                 settings=Settings(),
             )
-            for size in (10, 14_000)
+            for size in (10, 4_000)
         )
         assert "line of output" in str(messages(shortened.items))
         assert tokens(shortened.items) <= 7_000

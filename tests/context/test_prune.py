@@ -67,9 +67,9 @@ class TestModes:
 
     def test_adaptive_does_nothing_for_little(self) -> None:
         """A round that saves little is not worth the cache that it breaks."""
-        window = session(text="x" * 4_100)
-        assert run(window, mode="adaptive", size=27_000) == ()
-        assert run(window, mode="cache-ttl", size=27_000)
+        window = session(text="word " * 820)
+        assert run(window, mode="adaptive", size=20_000) == ()
+        assert run(window, mode="cache-ttl", size=20_000)
 
 
 class TestRange:
@@ -218,7 +218,7 @@ class TestHard:
 
     def test_one_chinese_character_weighs_as_three(self) -> None:
         """So that windows in Chinese are pruned in time."""
-        chinese, latin = session(text="错" * 3_900), session(text="x" * 3_900)
+        chinese, latin = session(text="错" * 3_900), session(text="word " * 780)
         settings: Any = {"mode": "adaptive", "min_prunable_tool_chars": 20_000, "size": 12_000}
         assert run(chinese, **settings)
         assert run(latin, **settings) == ()

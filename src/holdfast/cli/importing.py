@@ -110,6 +110,7 @@ def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], d
         scope = Scope(project=whose["project"], agent=whose["agent"], session=whose["session"] or transcript.session)
         done.messages += len(memory.ingest(transcript.messages, scope=scope))
         done.sessions += 1
+        done.problems += [f"{one.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
     except InputError as error:
         done.problems.append(str(error))
 

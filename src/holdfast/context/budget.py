@@ -31,6 +31,8 @@ class Budget:
         soft_threshold: How long before a compaction the memory flush runs.
         history: The most that history kept by a compaction may take.
         source: Where `window` comes from.
+        scale: How many tokens the provider may count for each one that we do. `window` and `reserve` are the
+            provider's tokens, everything else is ours.
     """
 
     window: int
@@ -41,16 +43,18 @@ class Budget:
     soft_threshold: int
     history: int
     source: LimitSource = "argument"
+    scale: float = 1.0
 
     @property
     def prompt(self) -> int:
         """The most that all messages of a window may take together."""
-        return self.window - self.reserve - self.overhead
+        return self.compact_at - self.overhead
 
     @property
     def ceiling(self) -> int:
         """The most that messages may take where what must stay leaves no choice: then only a short reply fits."""
-        return max(self.prompt, self.window - min(_SHORT_REPLY, self.window // 8) - self.overhead)
+        most = int((self.window - min(_SHORT_REPLY, self.window // 8)) / self.scale)
+        return max(self.prompt, most - self.overhead)
 
     @property
     def safe_limit(self) -> int:
@@ -60,7 +64,7 @@ class Budget:
     @property
     def compact_at(self) -> int:
         """A request that takes more than this calls for a compaction."""
-        return self.window - self.reserve
+        return int((self.window - self.reserve) / self.scale)
 
     @property
     def flush_at(self) -> int:
@@ -76,6 +80,7 @@ def budget(
     model_window: int | None = None,
     overhead: int = 0,
     reserve: int | None = None,
+    scale: float = 1.0,
 ) -> Budget:
     """Compute the limits of a request.
 
@@ -86,6 +91,7 @@ def budget(
         model_window: What the model itself says that it holds; counts more than what is known of its name.
         overhead: Tokens that go beside the messages.
         reserve: Tokens kept for the reply; unset, by the settings, and at most a quarter of the window.
+        scale: How many tokens the provider may count for each one that we do.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
@@ -104,6 +110,7 @@ def budget(
         soft_threshold=_soft_threshold(settings.compaction, size, size - kept),
         history=int(settings.compaction.max_history_share * size),
         source=source,
+        scale=scale,
     )
 
 

@@ -4,7 +4,6 @@ Plain tests on one short value that something else (a key, a header, a flag) has
 """
 
 import re
-from itertools import pairwise
 from typing import Final
 
 from holdfast.redact.patterns import compiled
@@ -33,6 +32,8 @@ PATTERNS: Final = {
     "filler": r"(?i)your[-_]|example|placeholder|redacted|x{6}|\*{3}|\.{3}",
     "algorithm": r"(?i)(?:sha|md|utf|base|argon|hs|rs|es|ps|aes|rsa|ed|x|int|uint|v)[-_]?\d{1,5}",
     "address": r"[A-Za-z][A-Za-z0-9+.-]{1,20}://",
+    "digits": r"[0-9][^0-9]*+[0-9]",
+    "runs": r"[0-9]++|[A-Z]++|[^0-9A-Z]++",
     # words of a name, path or slug: word, Word, WORD, aName, APIName, each with a short number behind
     "words": r"(?:(?:[A-Z]*+s?|[A-Z]?[a-z]*+(?:[A-Z]{1,5}+[a-z]{2,}+)*+(?:[A-Z]{2,5}+)?)\d{0,4}(?:[-_./:@+=~]|\Z))*+",
 }
@@ -110,8 +111,6 @@ def _is_words(value: str) -> bool:
 
 def _is_mixed(value: str) -> bool:
     """True if the value changes between digits, capitals and small letters as random characters do."""
-    if sum(map(str.isdigit, value)) > 1:
+    if _pattern("digits").search(value):
         return True
-    kinds = [(char.isdigit(), char.isupper()) for char in value]
-    changes = sum(left != right for left, right in pairwise(kinds))
-    return len(value) >= _LONG_TOKEN and changes * 4 > len(value)
+    return len(value) >= _LONG_TOKEN and len(_pattern("runs").findall(value)) * 4 > len(value) + 4

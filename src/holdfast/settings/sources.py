@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import SettingsError
+from holdfast.files import open_regular
 from holdfast.settings.table import Setting, Tree, look_alikes, settings_table, toml_tree
 from holdfast.settings.values import Secret
 
@@ -17,6 +18,13 @@ __all__ = ["Layer", "arguments", "layer", "nodes", "read_file", "text_of", "toml
 
 _LARGEST: Final = 512 * 1024
 """A settings file is a few kilobytes; anything near this is another file."""
+
+_MAX_KEY_PARTS: Final = 16
+_DEEP_KEY: Final = re.compile(
+    r"(?<![\w\"'.-])(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
+    rf"(?:[ \t]*+\.[ \t]*+(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')){{{_MAX_KEY_PARTS}}}"
+)
+"""A dotted key that is too long: the parser takes memory by the square of its parts."""
 
 _PREFIX: Final = "HOLDFAST_"
 _NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME"})
@@ -94,6 +102,10 @@ def toml_file(data: bytes, *, source: str, environ: Mapping[str, str], allowed: 
     import tomllib  # noqa: PLC0415 - most runs read no file
 
     text = text_of(data, source=source)
+    deep = _DEEP_KEY.search(text)
+    if deep:
+        place = text.count("\n", 0, deep.start()) + 1
+        raise SettingsError(f"line {place} has a key of more than {_MAX_KEY_PARTS} parts", source=source)
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -112,7 +124,7 @@ def read_file(path: Path) -> bytes:
         SettingsError: It cannot be read, or is too large for one.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise SettingsError(f"cannot be read: {error.strerror}", source=str(path)) from error

@@ -65,12 +65,25 @@ class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How tokens are counted."""
 
     counter: Annotated[
-        Literal["estimate", "tiktoken", "tokenizers"],
-        setting("What counts: the calibrated estimate, or a real tokenizer where its package is installed."),
+        Literal["estimate", "thirds", "tiktoken", "tokenizers"],
+        setting(
+            "What counts: the estimate, a third of a token per Latin character, or a real tokenizer where its package"
+            " is installed."
+        ),
     ] = "estimate"
     encoding: Annotated[
-        str | None, setting("The tokenizer's encoding, model or file; unset, the one of the agent's model.")
+        str | None,
+        setting(
+            "The tokenizer's encoding or file; for the estimate `gpt` or `any`. Unset, the estimate follows the"
+            " agent's model."
+        ),
     ] = None
+    margin: Annotated[
+        Share,
+        setting(
+            "How much larger than estimated a request may be until the provider has reported usage in the session."
+        ),
+    ] = 0.05
 
 
 class MemoryFlush(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

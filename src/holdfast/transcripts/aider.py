@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from holdfast.messages import Message, Role, Text
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.head import Head
-from holdfast.transcripts.lines import open_binary
+from holdfast.transcripts.lines import MAX_LINE_BYTES, bounded_lines, open_binary
 from holdfast.transcripts.reader import About, Json, Reader, timestamp
 
 __all__ = ["AIDER"]
@@ -55,7 +55,9 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[_Line]:
     """Every line with its kind; blank lines belong to the stretch they follow."""
     kind, block = "output", 0
     with open_binary(path) as file:
-        for number, raw in enumerate(file, start=1):
+        for number, raw in enumerate(bounded_lines(file), start=1):
+            if len(raw) > MAX_LINE_BYTES:
+                problems.append(Problem(number, f"longer than {MAX_LINE_BYTES >> 20} MB: the rest is not read"))
             try:
                 text = raw.decode()
             except UnicodeDecodeError as error:

@@ -54,10 +54,13 @@ def stream(path: Path) -> Iterator[Item]:
     yield from read_entries(path / _EVENTS, frame=_frame, messages=known.messages)
 
 
+_WORKSPACE_BYTES: Final = 1 << 20
+
+
 def _read_workspace(path: Path) -> dict[str, str]:
     """The `key: value` lines of the workspace file, which are all that it has."""
     with open_binary(path) as file:
-        pairs = (line.partition(": ") for line in file.read().decode(errors="replace").splitlines())
+        pairs = (line.partition(": ") for line in file.read(_WORKSPACE_BYTES).decode(errors="replace").splitlines())
     return {key: value.strip().strip("'\"") for key, colon, value in pairs if colon and not key.startswith((" ", "#"))}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import TranscriptError
-from holdfast.transcripts.lines import Line, open_binary, parse_line
+from holdfast.transcripts.lines import MAX_LINE_BYTES, Line, bounded_lines, open_binary, parse_line
 
 __all__ = ["Head", "read_document", "read_head"]
 
@@ -39,7 +39,7 @@ def read_head(path: Path, *, limit: int | None = None) -> Head:
     """Read the beginning of a file; a JSON document of up to `limit` bytes is read whole.
 
     Raises:
-        TranscriptError: The file is binary, empty, or cannot be read.
+        TranscriptError: The file is binary, empty, or cannot be read, or its first line is too long.
     """
     lines, start, whole = _beginning(path)
     if b"\0" in start[:_PROBE]:
@@ -57,8 +57,10 @@ def _beginning(path: Path) -> tuple[list[Line], bytes, bool]:
     """The first lines that are not blank, the first bytes, and whether these lines are all there is."""
     lines: list[Line] = []
     with open_binary(path) as file:
-        for number, raw in enumerate(islice(file, _LINES), start=1):
+        for number, raw in enumerate(islice(bounded_lines(file), _LINES), start=1):
             lines.append(parse_line(raw, number))
+            if number == 1 and len(raw) > MAX_LINE_BYTES:
+                raise TranscriptError(f"{lines[-1].problem}", path=path, line=number)
             if sum(len(line.raw) for line in lines) > _ENOUGH:
                 break
         rest = file.read(_TEXT)
@@ -88,10 +90,12 @@ def read_document(path: Path) -> Any:
 
     Raises:
         ValueError: It is not one.
-        TranscriptError: It cannot be read.
+        TranscriptError: It cannot be read, or is too large to be read at once.
     """
     with open_binary(path) as file:
-        raw = file.read()
+        raw = file.read(MAX_LINE_BYTES + 1)
+    if len(raw) > MAX_LINE_BYTES:
+        raise TranscriptError(f"larger than {MAX_LINE_BYTES >> 20} MB as one JSON document: not read", path=path)
     try:
         return json.loads(raw.removeprefix(_BOM))
     except RecursionError as error:

@@ -14,8 +14,12 @@ from typing import IO, Any, Final, cast
 import msgspec
 
 from holdfast.errors import TranscriptError
+from holdfast.files import open_regular
 
-__all__ = ["Line", "open_binary", "parse_line", "read_lines"]
+__all__ = ["MAX_LINE_BYTES", "Line", "bounded_lines", "open_binary", "parse_line", "read_lines"]
+
+MAX_LINE_BYTES: Final = 64 << 20
+"""A longer line is not read: what it says would take several times its size in memory."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _PROBE: Final = 8192
@@ -40,8 +44,8 @@ class Line:
 def open_binary(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, or the inside of a `.gz`, for reading; every failure is a TranscriptError that says what to do."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield cast("IO[bytes]", file)
+        with open_regular(path) as file:
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
     except FileNotFoundError:
         raise TranscriptError("no such file", path=path) from None
     except IsADirectoryError:
@@ -49,20 +53,38 @@ def open_binary(path: Path) -> Iterator[IO[bytes]]:
     except PermissionError:
         raise TranscriptError("not readable by you: check its permissions", path=path) from None
     except (OSError, EOFError, zlib.error) as error:
-        raise TranscriptError(f"could not be read: {error}", path=path) from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TranscriptError(f"could not be read: {reason}", path=path) from error
 
 
-def read_lines(path: Path) -> Iterator[Line]:
-    """Read a file line by line. Blank lines are kept as lines without data and without a problem."""
+def bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file; of a line longer than `MAX_LINE_BYTES` only its first bytes, one more than that."""
+    while raw := file.readline(MAX_LINE_BYTES + 1):
+        yield raw
+        while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            raw = file.readline(MAX_LINE_BYTES + 1)
+
+
+def read_lines(path: Path, *, skip_long: bool = False) -> Iterator[Line]:
+    """Read a file line by line. Blank lines are kept as lines without data and without a problem.
+
+    Raises:
+        TranscriptError: The file cannot be read, or a line is too long; with `skip_long` that is the line's problem.
+    """
     with open_binary(path) as file:
-        for number, raw in enumerate(file, start=1):
+        for number, raw in enumerate(bounded_lines(file), start=1):
             if number == 1 and b"\0" in raw[:_PROBE]:
                 raise TranscriptError("a binary file, not a transcript", path=path)
-            yield parse_line(raw, number)
+            line = parse_line(raw, number)
+            if len(raw) > MAX_LINE_BYTES and not skip_long:
+                raise TranscriptError(f"{line.problem}", path=path, line=number)
+            yield line
 
 
 def parse_line(raw: bytes, number: int) -> Line:
     """Read one line; a line that is no JSON object keeps its bytes and says what is wrong with it."""
+    if len(raw) > MAX_LINE_BYTES:
+        return Line(number, raw[:_PROBE], None, f"longer than {MAX_LINE_BYTES >> 20} MB: not read")
     text = raw.removeprefix(_BOM) if number == 1 else raw
     if not text or text.isspace():
         return Line(number, raw, None)

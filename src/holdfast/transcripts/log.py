@@ -94,7 +94,7 @@ def stream_entries(path: Path) -> Iterator[Item]:
     Raises:
         TranscriptError: The file cannot be read.
     """
-    for line, record in upgrade(read_lines(path)):
+    for line, record in upgrade(read_lines(path, skip_long=True)):
         if line.problem is not None:
             yield Problem(line.number, line.problem)
         if record is None:

@@ -127,7 +127,7 @@ def _may_be_session(path: Path) -> bool:
 
 def _session_file(path: Path) -> Iterator[Found]:
     """The session in a file, if it is one of any agent; an empty file is none yet."""
-    if path.stat().st_size == 0:
+    if path.is_file() and path.stat().st_size == 0:
         return
     head = read_head(path, limit=_DOCUMENT_LIMIT)
     reader = next((reader for reader in READERS.values() if reader.claims(path, head)), None)

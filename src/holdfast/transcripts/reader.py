@@ -93,7 +93,7 @@ def readable(path: Path) -> Iterator[Line | Problem]:
     """
     number = 0
     try:
-        for line in read_lines(path):
+        for line in read_lines(path, skip_long=True):
             number = line.number
             if not line.raw.isspace():
                 yield line

@@ -1,0 +1,27 @@
+"""Opening files that others wrote."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO, Final
+
+__all__ = ["open_regular"]
+
+_READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file for reading. A pipe, a socket or a device could block, or never end.
+
+    Raises:
+        OSError: It cannot be opened, or is not a regular file.
+    """
+    descriptor = os.open(path, _READ)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "a pipe or a device, not a regular file: save what it gives to a file", str(path))

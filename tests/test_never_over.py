@@ -1,0 +1,121 @@
+"""A window is never larger than the limit by the count of a real tokenizer, whatever tools print."""
+
+from __future__ import annotations
+
+import random
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine
+from holdfast.bench.token_texts import LINES
+from holdfast.bench.tokens import installed
+from holdfast.messages import Message, Text, Usage
+from holdfast.settings import Agent, Embedding, Settings, Tokens
+from holdfast.tokens import count_messages, counter
+from talk import answer, call, reply, results, user
+
+LIMIT = 128_000
+
+
+def talk_about(kind: str, *, seed: int = 5) -> list[Message]:
+    """A session in which 30 tools print 12,000 characters each of one kind of text."""
+    rng = random.Random(seed)  # noqa: S311 - the same dumps every time
+    talk = [user("Look at the dumps.")]
+    for number in range(30):
+        lines: list[str] = []
+        while sum(map(len, lines)) < 12_000:
+            lines.append(LINES[kind](rng))
+        talk += [reply("Next.", call(f"c{number}")), results(answer(f"c{number}", "\n".join(lines)))]
+        talk += [reply(f"Dump {number} is read."), user(f"Go on with dump {number + 1}.")]
+    return talk
+
+
+def engine_at(path: Path, *, model: str | None = None, tokens: Tokens | None = None) -> Engine:
+    """An engine without vectors."""
+    settings = Settings(embedding=Embedding(provider="none"), agent=Agent(model=model), tokens=tokens or Tokens())
+    return Engine.open(path, settings=settings, background=False)
+
+
+@pytest.mark.skipif(not find_spec("bpe_openai"), reason="bpe-openai is not installed")
+@pytest.mark.parametrize("model", [None, "openai/gpt-5"])
+@pytest.mark.parametrize("kind", ["hex", "base64", "CSV of numbers", "UUIDs", "hexdump", "logs with timestamps"])
+def test_a_history_of_tool_output_fits_by_real_tokenizers(tmp_path: Path, kind: str, model: str | None) -> None:
+    """The session grows turn by turn; the last windows are cut, and each is counted anew."""
+    whole = talk_about(kind)
+    with engine_at(tmp_path, model=model) as engine:
+        windows = [engine.assemble(whole[:end], session="s", limit=LIMIT) for end in (1, 41, 81, 121)]
+    assert any(change.kind == "trimmed" for window in windows for change in window.report.changes)
+    for name in ("o200k_base", "qwen3.6") if model is None else ("o200k_base",):
+        sent = count_messages(windows[-1].messages, count=installed()[name])
+        assert sent <= LIMIT - 20_000, (name, sent)
+
+
+def grown(engine: Engine, sizes: list[int], *, factor: float, session: str = "s") -> list[tuple[float, bool]]:
+    """Play turns for which the provider reports `factor` times the estimate; scale and whether it is calibrated."""
+    talk = [user("Begin.")]
+    seen: list[tuple[float, bool]] = []
+    for size in sizes:
+        talk.append(user("some words and 12 numbers " * size))
+        report = engine.assemble(talk, session=session, limit=LIMIT).report
+        seen.append((report.token_scale, report.is_calibrated))
+        usage = Usage(input=100, cache_read=int(report.total_tokens * factor) - 100, output=7)
+        talk.append(Message(role="assistant", parts=(Text(text="I see."),), usage=usage))
+    return seen
+
+
+def test_a_margin_is_kept_until_the_provider_reports(tmp_path: Path) -> None:
+    """Then the ratio of its last report counts, rounded up to 5 %, and the report says which it is."""
+    with engine_at(tmp_path) as engine:
+        assert grown(engine, [2_000, 100, 100], factor=1.32) == [(1.05, False), (1.35, True), (1.35, True)]
+        assert grown(engine, [2_000, 100], factor=0.5, session="low") == [(1.05, False), (1.0, True)]
+        assert grown(engine, [2_000, 100], factor=9.0, session="high") == [(1.05, False), (2.0, True)]
+    with engine_at(tmp_path) as engine:  # the next process goes on with it
+        report = engine.assemble([user("Hello again.")], session="s", limit=LIMIT).report
+        assert (report.token_scale, report.is_calibrated) == (1.35, True)
+        assert engine.token_scale(session="s") == 1.35
+
+
+def test_a_small_request_or_zero_usage_says_nothing(tmp_path: Path) -> None:
+    """What clients add to each request outweighs a short conversation."""
+    with engine_at(tmp_path) as engine:
+        assert grown(engine, [10, 10], factor=40.0) == [(1.05, False)] * 2
+        talk = [user("words " * 20_000)]
+        engine.assemble(talk, session="zero usage", limit=LIMIT)
+        talk += [Message(role="assistant", parts=(Text(text="x"),), usage=Usage()), user("Go on.")]
+        assert not engine.assemble(talk, session="zero usage", limit=LIMIT).report.is_calibrated
+
+
+def test_usage_that_comes_with_an_ingested_reply_counts(tmp_path: Path) -> None:
+    """The history that a client sends need not carry it."""
+    with engine_at(tmp_path) as engine:
+        talk = [user("words and numbers 1 2 3 " * 5_000)]
+        sent = engine.assemble(talk, session="s", limit=LIMIT).report.total_tokens
+        usage = Usage(input=int(sent * 1.5), output=5)
+        engine.ingest([Message(role="assistant", parts=(Text(text="I see."),), usage=usage)], session="s")
+        talk += [reply("I see."), user("Go on.")]
+        assert engine.assemble(talk, session="s", limit=LIMIT).report.token_scale == 1.5
+
+
+def test_a_higher_scale_makes_a_smaller_window(tmp_path: Path) -> None:
+    """What the provider counts fits, not only what is estimated."""
+    with engine_at(tmp_path) as engine:
+        talk = [user("Begin.")]
+        sent = 0
+        for number in range(40):
+            talk += [user(f"{number} " + "plain words in a row " * 1_000)]
+            report = engine.assemble(talk, session="s", limit=LIMIT).report
+            sent = int(report.total_tokens * 1.4)
+            assert sent <= LIMIT
+            talk += [Message(role="assistant", parts=(Text(text="I see."),), usage=Usage(input=sent))]
+        assert sent > LIMIT // 2
+
+
+def test_a_real_counter_needs_no_margin_and_the_older_rule_can_be_chosen(tmp_path: Path) -> None:
+    """The margin is for estimates."""
+    talk = [user("a sentence of some length")]
+    with engine_at(tmp_path, tokens=Tokens(counter="thirds", margin=0.2)) as engine:
+        report = engine.assemble(talk, session="s", limit=LIMIT).report
+        assert report.token_scale == 1.2
+        assert report.total_tokens == count_messages(talk, count=counter("thirds"))
