@@ -14,6 +14,8 @@ from holdfast.context import edits as editing
 from holdfast.context.edits import Compacted, Edit, Forgotten, Item, ItemKind, Pruned, Recalled
 from holdfast.context.settled import Settled
 from holdfast.errors import HoldfastError
+from holdfast.formats import Incoming
+from holdfast.formats.openai_responses import reasoned
 from holdfast.memory import archive
 from holdfast.memory.block import strip_message
 from holdfast.memory.memory import Memory
@@ -23,10 +25,7 @@ from holdfast.messages import Message, units
 from holdfast.store.base import Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, count_text
 
-__all__ = ["Conversation", "Incoming"]
-
-Incoming = Message | Mapping[str, Any]
-"""A message as a caller hands it in: canonical, or any provider's dict."""
+__all__ = ["Conversation"]
 
 _EDIT: Final = "edit"
 
@@ -59,8 +58,7 @@ class Conversation:
     """
 
     scope: Scope
-    format: str | None = None
-    given: list[Incoming] = field(default_factory=list)
+    given: list[Message | Mapping[str, Any]] = field(default_factory=list)
     system: list[Item] = field(default_factory=list)
     history: list[Item] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
@@ -69,39 +67,46 @@ class Conversation:
     turn: int = 0
     last_time: int | None = None
     told: dict[str, str] = field(default_factory=dict)
-    _given_system: list[Incoming] = field(default_factory=list)
+    _given_system: list[Message | Mapping[str, Any]] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _digests: list[str] = field(default_factory=list)
     _seen: Counter[str] = field(default_factory=Counter)
     _last_record: int = 0
     _shown: _Shown | None = None
 
-    def take(self, messages: Sequence[Incoming], *, memory: Memory, count: TokenCounter = count_text) -> None:
+    def take(
+        self,
+        given: Sequence[Incoming],
+        *,
+        memory: Memory,
+        format: str | None = None,
+        count: TokenCounter = count_text,
+    ) -> None:
         """Take over a request's messages: what is new is archived, durably, before anything else is done with it.
 
-        The system prompt is looked at anew each time: many clients put the date into it.
+        Each message is read in the format that it shows unless one is named. The system prompt is looked at anew
+        each time: many clients put the date into it.
         """
-        if self.format is None:
-            self.format = formats.detect([item for item in messages if not isinstance(item, Message)])
+        messages = formats.incoming(given)
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
-            system = self._archived(messages[:leading], memory, Counter())
+            system = self._archived(messages[:leading], memory, Counter(), format)
             self.system = [item for item in _items(*system, count) if item.message.role == "system"]
             self._given_system = list(messages[:leading])
         history = messages[leading:]
         known = self._common(history)
         self._forget_after(known)
-        fresh, numbers = self._archived(history[known:], memory, self._seen)
+        fresh, numbers = self._archived(history[known:], memory, self._seen, format)
         self.given += history[known:]
         self.history += _items(fresh, numbers, count)
 
     def _archived(
-        self, given: Sequence[Incoming], memory: Memory, seen: Counter[str]
+        self, given: Sequence[Incoming], memory: Memory, seen: Counter[str], format: str | None
     ) -> tuple[list[Message], list[int]]:
         """Read and archive messages; those that were nothing but recalled text are left out."""
         if not given:
             return [], []
-        own = [strip_message(message) for message in formats.read(given, format=self.format)]
+        own = [strip_message(message) for message in formats.read(given, format=format)]
         kept = [message for message in own if message is not None]
         rows = archive.rows(kept, scope=self.scope, redact=memory.settings.archive.redaction, seen=seen)
         try:
@@ -121,9 +126,11 @@ class Conversation:
             end += message is not None
             self._ends.append(end)
 
-    def unmanaged(self, given: Sequence[Incoming], *, count: TokenCounter = count_text) -> tuple[Item, ...]:
+    def unmanaged(
+        self, given: Sequence[Incoming], *, format: str | None = None, count: TokenCounter = count_text
+    ) -> tuple[Item, ...]:
         """The conversation as it came, where it could not be archived: nothing may be taken out of it."""
-        read = formats.read(given, format=self.format)
+        read = formats.read(given, format=format)
         return tuple(_items(read, [0] * len(read), count))
 
     @property
@@ -133,15 +140,20 @@ class Conversation:
 
     @property
     def provider(self) -> str:
-        """Whose form the messages came in; pi's own goes to Anthropic."""
-        return self.format if self.format in {"openai_chat", "openai_responses", "anthropic"} else "anthropic"
+        """Whose form the newest message with a mark of one came in."""
+        return formats.format_of([item.message for item in self.history])
+
+    @property
+    def reasoned(self) -> Mapping[str, str]:
+        """The reasoning item that each item of the history came after, by their ids."""
+        return reasoned(item.message for item in self.history)
 
     def question(self, *, most: int) -> tuple[str, ...]:
         """What the user asks, newest last: the newest message, and those before it while they say too little."""
         said = (unwrap(item.message.text) for item in reversed(self.history) if item.message.role == "user")
         return question(said, most=most)
 
-    def _common(self, messages: Sequence[Incoming]) -> int:
+    def _common(self, messages: Sequence[Message | Mapping[str, Any]]) -> int:
         """How many messages at the beginning are those of the last request."""
         count = 0
         for old, new in zip(self.given, messages, strict=False):
@@ -276,7 +288,7 @@ def _items(messages: Sequence[Message], numbers: Sequence[int], count: TokenCoun
     ]
 
 
-def _is_system(given: Incoming) -> bool:
+def _is_system(given: Message | Mapping[str, Any]) -> bool:
     role = given.role if isinstance(given, Message) else given.get("role")
     return role in {"system", "developer"}
 

@@ -23,9 +23,10 @@ from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
 from holdfast.context.finish import finish
 from holdfast.context.plan import decide
-from holdfast.conversation import Conversation, Incoming
+from holdfast.conversation import Conversation
 from holdfast.errors import ModelError
 from holdfast.events import Hooks
+from holdfast.formats import Incoming
 from holdfast.learner import jobs, learn
 from holdfast.memory.extract import Extraction
 from holdfast.memory.memory import Memory
@@ -134,7 +135,7 @@ class Engine(Asking):
     def ingest(
         self, messages: Sequence[Incoming], *, session: str, format: str | None = None, **whose: str
     ) -> list[int]:
-        """Archive messages, such as a reply; durable and findable when this returns."""
+        """Archive messages, such as a reply as the SDK returned it; durable and findable when this returns."""
         numbers = self.memory.ingest(formats.read(messages, format=format), scope=scope_of(session, whose))
         self._nudge()
         return numbers
@@ -144,6 +145,7 @@ class Engine(Asking):
         messages: Sequence[Incoming],
         *,
         session: str,
+        format: str | None = None,
         limit: int | None = None,
         model: str | None = None,
         provider: str | None = None,
@@ -155,11 +157,14 @@ class Engine(Asking):
         """Make the window for the next request of a session out of its whole history.
 
         Args:
-            messages: The conversation so far, canonical or in any provider's form, the system prompt included.
+            messages: The conversation so far, canonical, in any provider's form or as an SDK returned it, the system
+                prompt included.
             session: Which session it is.
+            format: The format of the messages, such as `anthropic`; each message's own by its marks unless given.
             limit: What the model can hold; the settings' or the model's window unless given.
             model: The model that will be asked.
-            provider: Whose rules the window must keep; that of the messages unless given.
+            provider: Whose rules the window must keep; unless given, the format of the newest message that has
+                a mark of one, and `openai_chat` where none has.
             tools: The definitions of tools that go into the request beside the messages, to be counted.
             overhead: Tokens of whatever else does.
             facts: Facts from elsewhere that may be recalled beside the session's own.
@@ -177,18 +182,19 @@ class Engine(Asking):
         limits = self._limits(limit, model=model, overhead=beside)
         now = self.memory.clock()
         with turn.guard("archive"):
-            talk.take(messages, memory=self.memory, count=self._count)
+            talk.take(messages, memory=self.memory, format=format, count=self._count)
             talk.learn_edits(self.memory)
         self._nudge()
-        provider = provider or talk.provider
         if turn.warnings:
-            items: tuple[Item, ...] = talk.unmanaged(messages, count=self._count)
+            items: tuple[Item, ...] = talk.unmanaged(messages, format=format, count=self._count)
             new: tuple[Edit, ...] = ()
+            provider = provider or formats.format_of(said(items))
             finished = finish(said(items), provider)
         else:
             items, new = self._manage(talk, limits, turn, now, facts)
+            provider = provider or talk.provider
             with turn.step("verify"):
-                finished = talk.settled.finish(items, provider)
+                finished = talk.settled.finish(items, provider, reasoned=talk.reasoned)
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
         report = turn.report(talk, limits, items=items, new=new, finished=finished)
@@ -267,6 +273,7 @@ class Engine(Asking):
         messages: Sequence[Incoming] | None = None,
         *,
         session: str,
+        format: str | None = None,
         limit: int | None = None,
         instructions: str | None = None,
         force: bool = True,
@@ -280,6 +287,7 @@ class Engine(Asking):
         Args:
             messages: The conversation so far; that of the last request unless given.
             session: Which session it is.
+            format: The format of the messages, as for `assemble`.
             limit: What the model can hold; the settings' or the model's window unless given.
             instructions: What the summary should look out for.
             force: Compact though the conversation fits, because somebody asked for it.
@@ -294,7 +302,7 @@ class Engine(Asking):
         """
         talk = self._conversation(scope_of(session, whose))
         if messages is not None:
-            talk.take(messages, memory=self.memory, count=self._count)
+            talk.take(messages, memory=self.memory, format=format, count=self._count)
         talk.learn_edits(self.memory)
         work = Compactor(
             talk=talk,
@@ -314,12 +322,18 @@ class Engine(Asking):
         return done
 
     def size(
-        self, messages: Sequence[Incoming] | None = None, *, session: str, limit: int | None = None, **whose: str
+        self,
+        messages: Sequence[Incoming] | None = None,
+        *,
+        session: str,
+        format: str | None = None,
+        limit: int | None = None,
+        **whose: str,
     ) -> int:
         """What a session takes since its last compaction, whatever was trimmed meanwhile."""
         talk = self._conversation(scope_of(session, whose))
         if messages is not None:
-            talk.take(messages, memory=self.memory, count=self._count)
+            talk.take(messages, memory=self.memory, format=format, count=self._count)
         talk.learn_edits(self.memory)
         return tokens(window(talk, limit=self._limits(limit).safe_limit))
 

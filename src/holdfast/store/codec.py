@@ -15,6 +15,7 @@ from typing import Any, Final
 from holdfast import formats
 from holdfast.errors import InputError
 from holdfast.messages import (
+    PLAIN,
     Image,
     Message,
     Opaque,
@@ -49,6 +50,7 @@ _PARTS: Final[dict[str, type[Part]]] = {
     "opaque": Opaque,
 }
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
+_READABLE: Final = frozenset({*formats.FORMATS, PLAIN})
 _META: Final = ("id", "timestamp", "model", "stop", "name")
 _COMPRESS_FROM: Final = 200
 _FIELDS: Final = {kind: tuple(field.name for field in fields(kind)) for kind in _NAMES}
@@ -68,7 +70,7 @@ def to_json(message: Message) -> dict[str, Any]:
 def _wire(value: Message | Part) -> dict[str, Any] | None:
     """The provider's own form, where it still stands for the value and we could read it again."""
     origin = value.origin
-    if origin is None or origin.format not in formats.FORMATS or value.wire(origin.format) is None:
+    if origin is None or origin.format not in _READABLE or value.wire(origin.format) is None:
         return None
     return {"format": origin.format, "wire": origin.data}
 
