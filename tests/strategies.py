@@ -332,11 +332,49 @@ def pi() -> st.SearchStrategy[Wire]:
     )
 
 
+# --- Gemini ------------------------------------------------------------------
+
+
+def _gemini_files(inline: str, file: str, media_type: str, uri: str) -> st.SearchStrategy[Wire]:
+    kinds = st.sampled_from(["image/png", "application/pdf"])
+    return st.one_of(
+        _some({inline: _some({media_type: kinds, "data": _base64()}, {})}, {}),
+        _some({file: _some({media_type: kinds, uri: _data_urls()}, {})}, {}),
+    )
+
+
+def gemini() -> st.SearchStrategy[Wire]:
+    """One content of Gemini."""
+    signed = {"thoughtSignature": _base64()}
+    text = _some({"text": texts()}, {"thought": st.booleans(), **signed})
+    named = {"name": _names()}
+    call = _some(named, {"id": _ids(), "args": objects()})
+    files = _gemini_files("inlineData", "fileData", "mimeType", "fileUri")
+    answer = st.one_of(st.fixed_dictionaries({"output": texts()}), st.fixed_dictionaries({"error": texts()}), objects())
+    response = _some({**named, "response": answer}, {"id": _ids(), "parts": st.lists(files, max_size=1)})
+    code = _some({"executableCode": _some({"language": "PYTHON", "code": texts()}, {})}, {})
+    spelled = _gemini_files("inline_data", "file_data", "mime_type", "file_uri")
+    return st.one_of(
+        _some({"role": "user", "parts": _listed(text, files, spelled)}, {}),
+        _some({"role": "model", "parts": _listed(text, _some({"functionCall": call}, signed), code)}, {}),
+        _some({"role": "model", "parts": _listed(_some({"function_call": call}, signed))}, {}),
+        _some(
+            {
+                "role": st.sampled_from(["user", "function"]),
+                "parts": _listed(_some({"functionResponse": response}, {})),
+            },
+            {},
+        ),
+        _some({"parts": _listed(text)}, {}),
+    )
+
+
 WIRE: Final[dict[str, st.SearchStrategy[list[Wire]]]] = {
     "anthropic": st.lists(anthropic(), max_size=3),
     "openai_chat": st.lists(chat(), max_size=3),
     "openai_responses": st.lists(responses(), max_size=3),
     "pi": st.lists(pi(), max_size=3),
+    "gemini": st.lists(gemini(), max_size=3),
 }
 """Message lists of every format."""
 

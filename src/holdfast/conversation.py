@@ -15,6 +15,8 @@ from holdfast.context import edits as editing
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
 from holdfast.context.settled import Settled
+from holdfast.formats import Incoming
+from holdfast.formats.openai_responses import reasoned
 from holdfast.memory import archive
 from holdfast.memory.archive import Key
 from holdfast.memory.block import strip_message
@@ -25,10 +27,7 @@ from holdfast.messages import Message, units
 from holdfast.store.base import Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, count_text, reported_prompt, scale_of
 
-__all__ = ["Conversation", "Incoming"]
-
-Incoming = Message | Mapping[str, Any]
-"""A message as a caller hands it in: canonical, or any provider's dict."""
+__all__ = ["Conversation"]
 
 _EDIT: Final = "edit"
 
@@ -70,8 +69,7 @@ class Conversation:
 
     scope: Scope
     lock: RLock = field(default_factory=RLock, repr=False)
-    format: str | None = None
-    given: list[Incoming] = field(default_factory=list)
+    given: list[Message | Mapping[str, Any]] = field(default_factory=list)
     system: list[Item] = field(default_factory=list)
     history: list[Item] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
@@ -87,38 +85,45 @@ class Conversation:
     reported: int | None = None
     sent_tokens: int = 0
     scale: float | None = None
-    _given_system: list[Incoming] = field(default_factory=list)
+    _given_system: list[Message | Mapping[str, Any]] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _keys: list[Key] = field(default_factory=list)
     _log: list[Key] = field(default_factory=list)
     _last_record: int = 0
     _shown: _Shown | None = None
 
-    def take(self, messages: Sequence[Incoming], *, memory: Memory, count: TokenCounter = count_text) -> None:
+    def take(
+        self,
+        given: Sequence[Incoming],
+        *,
+        memory: Memory,
+        format: str | None = None,
+        count: TokenCounter = count_text,
+    ) -> None:
         """Take over a request's messages: what is new is archived, durably, before anything else is done with it.
 
-        The system prompt is looked at anew each time: many clients put the date into it.
+        Each message is read in the format that it shows unless one is named. The system prompt is looked at anew
+        each time: many clients put the date into it.
         """
-        if self.format is None:
-            self.format = formats.detect([item for item in messages if not isinstance(item, Message)])
         self.stripped = []
+        messages = formats.incoming(given)
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
-            given = [_copy(message) for message in messages[:leading]]
-            system = [message for message in self._read(given, memory) if message is not None]
+            new = [_copy(message) for message in messages[:leading]]
+            system = [message for message in self._read(new, memory, format) if message is not None]
             numbers, _ = self._archive(system, memory, before=())
             self.system = [item for item in _items(system, numbers, count) if item.message.role == "system"]
-            self._given_system = given
+            self._given_system = new
         history = messages[leading:]
         known = self._common(history)
         self._forget_after(known)
         appended = 0 < known == len(self.given)
-        given = [_copy(message) for message in history[known:]]
-        read = self._read(given, memory)
+        new = [_copy(message) for message in history[known:]]
+        read = self._read(new, memory, format)
         fresh = [message for message in read if message is not None]
         numbers, keys = self._archive(fresh, memory, before=self._keys)
         self._note_ends(read)
-        self.given += given
+        self.given += new
         self._keys += keys
         self._log = []
         self.history += _items(fresh, numbers, count)
@@ -148,7 +153,7 @@ class Conversation:
         Returns:
             The numbers of the messages, and the messages as they were read.
         """
-        read = formats.read([_copy(message) for message in messages], format=format)
+        read = formats.read([_copy(message) for message in formats.incoming(messages)], format=format)
         own = [own for message in read if (own := strip_message(message, memory.marks)) is not None]
         log = self._log or self._keys or self._stored_keys(memory, limit=len(own) + 1)
         digests = [message.digest for message in self._masked(own, memory)]
@@ -167,9 +172,11 @@ class Conversation:
         rows = memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))
         return [Key(row.message.digest, row.nonce) for row in rows]
 
-    def _read(self, given: Sequence[Incoming], memory: Memory) -> list[Message | None]:
+    def _read(
+        self, given: Sequence[Message | Mapping[str, Any]], memory: Memory, format: str | None
+    ) -> list[Message | None]:
         """Read messages; None for those that were nothing but recalled text."""
-        read = formats.read(given, format=self.format)
+        read = formats.read(given, format=format)
         own = [strip_message(message, memory.marks) for message in read]
         self.stripped += [_echo(message, own) for message, own in zip(read, own, strict=True) if own is not message]
         return own
@@ -194,9 +201,11 @@ class Conversation:
             end += message is not None
             self._ends.append(end)
 
-    def unmanaged(self, given: Sequence[Incoming], *, count: TokenCounter = count_text) -> tuple[Item, ...]:
+    def unmanaged(
+        self, given: Sequence[Incoming], *, format: str | None = None, count: TokenCounter = count_text
+    ) -> tuple[Item, ...]:
         """The conversation as it came, where it could not be archived: nothing may be taken out of it."""
-        read = formats.read(given, format=self.format)
+        read = formats.read(given, format=format)
         return tuple(_items(read, [0] * len(read), count))
 
     @property
@@ -206,15 +215,20 @@ class Conversation:
 
     @property
     def provider(self) -> str:
-        """Whose form the messages came in; pi's own goes to Anthropic."""
-        return self.format if self.format in {"openai_chat", "openai_responses", "anthropic"} else "anthropic"
+        """Whose form the newest message with a mark of one came in."""
+        return formats.format_of([item.message for item in self.history])
+
+    @property
+    def reasoned(self) -> Mapping[str, str]:
+        """The reasoning item that each item of the history came after, by their ids."""
+        return reasoned(item.message for item in self.history)
 
     def question(self, *, most: int) -> tuple[str, ...]:
         """What the user asks, newest last: the newest message, and those before it while they say too little."""
         said = (unwrap(item.message.text) for item in reversed(self.history) if item.message.role == "user")
         return question(said, most=most)
 
-    def _common(self, messages: Sequence[Incoming]) -> int:
+    def _common(self, messages: Sequence[Message | Mapping[str, Any]]) -> int:
         """How many messages at the beginning are those of the last request."""
         count = 0
         for old, new in zip(self.given, messages, strict=False):
@@ -376,7 +390,7 @@ def _size(message: Message) -> int:
     return len(message.text) + sum(len(result.text) for result in message.results)
 
 
-def _is_system(given: Incoming) -> bool:
+def _is_system(given: Message | Mapping[str, Any]) -> bool:
     role = given.role if isinstance(given, Message) else given.get("role")
     return role in {"system", "developer"}
 

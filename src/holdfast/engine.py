@@ -16,6 +16,7 @@ from threading import Event, Lock
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
+from holdfast import formats
 from holdfast import settings as configuration
 from holdfast.asking import TURN, Asking
 from holdfast.compaction.summarise import Progress
@@ -25,9 +26,10 @@ from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
 from holdfast.context.finish import finish
 from holdfast.context.plan import decide
-from holdfast.conversation import Conversation, Incoming
+from holdfast.conversation import Conversation
 from holdfast.errors import ConflictError, HoldfastError, ModelCancelledError, ModelError
 from holdfast.events import Hooks
+from holdfast.formats import Incoming
 from holdfast.learner import learn, queue
 from holdfast.memory.extract import Extraction
 from holdfast.memory.memory import Memory
@@ -209,6 +211,7 @@ class Engine(Asking):
         messages: Sequence[Incoming],
         *,
         session: str,
+        format: str | None = None,
         limit: int | None = None,
         reserve: int | None = None,
         model: str | None = None,
@@ -223,12 +226,15 @@ class Engine(Asking):
         """Make the window for the next request of a session out of its whole history.
 
         Args:
-            messages: The conversation so far, canonical or in any provider's form, the system prompt included.
+            messages: The conversation so far, canonical, in any provider's form or as an SDK returned it, the system
+                prompt included.
             session: Which session it is.
+            format: The format of the messages, such as `anthropic`; each message's own by its marks unless given.
             limit: What the model can hold; the settings' or the model's window unless given.
             reserve: Tokens kept for the reply; by the settings, and at most a quarter of the window, unless given.
             model: The model that will be asked.
-            provider: Whose rules the window must keep; that of the messages unless given.
+            provider: Whose rules the window must keep; unless given, the format of the newest message that has
+                a mark of one, and `openai_chat` where none has.
             tools: The definitions of tools that go into the request beside the messages, to be counted.
             overhead: Tokens of whatever else does.
             facts: Facts from elsewhere that may be recalled beside the session's own.
@@ -250,7 +256,7 @@ class Engine(Asking):
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
         limits = self._limits(limit, reserve, model=model, overhead=beside)
         with talk.lock:
-            return self._assemble(talk, messages, limits, turn, provider=provider, facts=facts)
+            return self._assemble(talk, messages, limits, turn, format=format, provider=provider, facts=facts)
 
     def _assemble(
         self,
@@ -259,25 +265,27 @@ class Engine(Asking):
         limits: Budget,
         turn: Turn,
         *,
+        format: str | None,
         provider: str | None,
         facts: Sequence[FactRow],
     ) -> Window:
         now = self.memory.clock()
         with turn.guard("archive"):
-            talk.take(messages, memory=self.memory, count=self._count)
+            talk.take(messages, memory=self.memory, format=format, count=self._count)
             talk.learn_edits(self.memory)
         limits = replace(limits, scale=self._scale(talk))
         talk.reported = len(talk.edits) if talk.reported is None else talk.reported
         self._nudge()
-        provider = provider or talk.provider
         if turn.warnings:
-            items: tuple[Item, ...] = talk.unmanaged(messages, count=self._count)
+            items: tuple[Item, ...] = talk.unmanaged(messages, format=format, count=self._count)
             new: tuple[Edit, ...] = ()
+            provider = provider or formats.format_of(said(items))
             finished = finish(said(items), provider)
         else:
             items, new = self._manage(talk, limits, turn, now, facts)
+            provider = provider or talk.provider
             with turn.step("verify"):
-                finished = talk.settled.finish(items, provider)
+                finished = talk.settled.finish(items, provider, reasoned=talk.reasoned)
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
         turn.warnings += (*self.warnings, *talk.notes)
@@ -384,6 +392,7 @@ class Engine(Asking):
         messages: Sequence[Incoming] | None = None,
         *,
         session: str,
+        format: str | None = None,
         limit: int | None = None,
         reserve: int | None = None,
         instructions: str | None = None,
@@ -400,6 +409,7 @@ class Engine(Asking):
         Args:
             messages: The conversation so far; that of the last request unless given.
             session: Which session it is.
+            format: The format of the messages, as for `assemble`.
             limit: What the model can hold; the settings' or the model's window unless given.
             reserve: Tokens kept for the reply; by the settings, and at most a quarter of the window, unless given.
             instructions: What the summary should look out for.
@@ -420,7 +430,7 @@ class Engine(Asking):
         talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         with talk.lock:
             if messages is not None:
-                talk.take(messages, memory=self.memory, count=self._count)
+                talk.take(messages, memory=self.memory, format=format, count=self._count)
             talk.learn_edits(self.memory)
         work = self._compactor(talk, replace(limits, scale=self._scale(talk)))
         if dry_run:
@@ -496,6 +506,7 @@ class Engine(Asking):
         messages: Sequence[Incoming] | None = None,
         *,
         session: str,
+        format: str | None = None,
         limit: int | None = None,
         reserve: int | None = None,
         tenant: str = "local",
@@ -507,7 +518,7 @@ class Engine(Asking):
         talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
         with talk.lock:
             if messages is not None:
-                talk.take(messages, memory=self.memory, count=self._count)
+                talk.take(messages, memory=self.memory, format=format, count=self._count)
             talk.learn_edits(self.memory)
             return tokens(talk.replay(limit=replace(limits, scale=self._scale(talk)).safe_limit)[0])
 

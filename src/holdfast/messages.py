@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 __all__ = [
+    "PLAIN",
     "Image",
     "Message",
     "Opaque",
@@ -37,12 +39,22 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 """Who speaks. A message that carries tool results is a `tool` message in every format."""
 
 
+PLAIN: Final = "plain"
+"""The format of a message without any mark of a provider: roles and texts that read the same in several formats."""
+_SHARED: Final = frozenset({"anthropic", "openai_chat", "openai_responses", "pi"})
+"""The formats in which a plain message may be sent as it came."""
+
+
 class Origin(NamedTuple):
     """Where a value was read from: the wire form as it came, and what it was read as."""
 
     format: str
     data: Mapping[str, Any]
     said: Mapping[str, Any]
+
+    def is_of(self, format: str) -> bool:
+        """Tell whether the wire form is one of this format."""
+        return self.format == format or (self.format == PLAIN and format in _SHARED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +71,7 @@ class _FromWire:
     def wire(self, format: str) -> Mapping[str, Any] | None:
         """The original wire form, if it is of this format and still says the same."""
         origin = self.origin
-        if origin is None or origin.format != format or not same(origin.said, self._said()):
+        if origin is None or not origin.is_of(format) or not same(origin.said, self._said()):
             return None
         return origin.data
 
@@ -173,6 +185,7 @@ class Usage:
         return self.total or self.input + self.output + self.cache_read + self.cache_write
 
 
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _BROKEN: Final = frozenset({"error", "aborted"})
 _PLAIN: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True, default=str)
 """How a message is written to be digested. Archives are keyed by it: it never changes."""
@@ -216,6 +229,12 @@ class Message(_FromWire):
         """Whether this is a reply that failed or was cut off."""
         return self.stop in _BROKEN
 
+    @property
+    def is_thought(self) -> bool:
+        """Whether this is a message of the assistant that holds nothing but thinking."""
+        thoughts = (isinstance(part, Thinking | RedactedThinking) for part in self.parts)
+        return self.role == "assistant" and bool(self.parts) and all(thoughts)
+
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in this message."""
@@ -225,6 +244,13 @@ class Message(_FromWire):
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results in this message."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+    @cached_property
+    def is_encodable(self) -> bool:
+        """Whether it can be written as UTF-8: a text may hold half of a surrogate pair, which no provider takes."""
+        data = self.origin.data if self.origin is not None else None
+        written = json.dumps([data, *map(_essence, self.parts)], ensure_ascii=False, default=str)
+        return written.isascii() or _HALF.search(written) is None
 
     @cached_property
     def digest(self) -> str:
@@ -279,7 +305,9 @@ def units(messages: Sequence[Message]) -> list[Unit]:
 
     Assistant messages that follow each other belong together where one of them holds a call (some formats
     write one reply over several lines), and so does everything up to the last of their results before the
-    assistant speaks again. A broken reply is no part of the reply that came after it.
+    assistant speaks again. Without a call, everything from a message of nothing but thinking on belongs
+    together: a provider refuses an item without the reasoning that led to it. A broken reply is no part of the
+    reply that came after it.
     """
     grouped: list[Unit] = []
     start = 0
@@ -301,9 +329,10 @@ def _ends(messages: Sequence[Message]) -> Iterator[int]:
         if waiting:
             stop = _last_result(messages, spoken, waiting)
             yield stop
-        else:  # nothing here waits for a result: each message stands alone
+        else:  # nothing here waits for a result: each message stands alone, unless reasoning led to it
             stop = max(spoken, start + 1)
-            yield from range(start + 1, stop + 1)
+            reasoned = next((index for index in range(start, stop) if messages[index].is_thought), stop)
+            yield from (*range(start + 1, reasoned + 1), *([stop] if reasoned < stop else ()))
         start = stop
 
 

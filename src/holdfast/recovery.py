@@ -8,9 +8,9 @@ from threading import Event
 from typing import Any, Final
 
 from holdfast.compactor import Compaction
-from holdfast.conversation import Incoming
 from holdfast.engine import Engine, Window
 from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
+from holdfast.formats import Incoming
 from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.overflow import is_silent_overflow
 from holdfast.store.base import FactRow

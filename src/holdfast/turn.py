@@ -13,6 +13,7 @@ from holdfast.context.finish import Finished
 from holdfast.conversation import Conversation
 from holdfast.errors import HoldfastError, WindowError
 from holdfast.memory.recall import Recall
+from holdfast.messages import Opaque, ToolResult
 from holdfast.report import ContextReport, categories, change, workspace_files
 
 __all__ = ["Turn"]
@@ -81,9 +82,17 @@ class Turn:
             recall_reason=self.recall.reason,
             prefix_kept=talk.prefix_kept(list(sent)),
             repairs=(*talk.stripped, *map(str, finished.repairs)),
-            warnings=tuple(dict.fromkeys((*self.warnings, *self.recall.notes))),
+            warnings=tuple(dict.fromkeys((*self.warnings, *self.recall.notes, *_carried(items)))),
             milliseconds=self.milliseconds,
             files=workspace_files(items),
             token_scale=limits.scale,
             is_calibrated=talk.scale is not None,
         )
+
+
+def _carried(items: Sequence[Item]) -> list[str]:
+    """What is said about blocks that are sent as they came, because nothing is known of what they hold."""
+    parts = [part for item in items for part in item.message.parts]
+    inside = (block for part in parts if isinstance(part, ToolResult) for block in part.content)
+    kinds = sorted({part.kind for part in (*parts, *inside) if isinstance(part, Opaque)})
+    return [f"carried as they came, not understood and not searchable: {', '.join(kinds)}"] if kinds else []

@@ -64,12 +64,11 @@ class TestRead:
     """Reading."""
 
     def test_a_reply_is_read_with_all_that_it_knows(self) -> None:
-        """Blocks become parts, in order, and the envelope becomes id, model, stop and usage."""
+        """Blocks become parts, in order, and the envelope becomes model, stop and usage; its id is in the wire form."""
         message = read_one(REPLY)
 
         assert message == Message(
             role="assistant",
-            id="msg_01",
             model="claude-opus-4-6",
             stop="tool_use",
             usage=Usage(input=12, output=80, cache_read=900, cache_write=40),

@@ -108,7 +108,7 @@ class TestRead:
         ]
         message = read_one({"type": "message", "role": "developer", "content": content, "id": "m"})
 
-        assert (message.role, message.id) == ("system", "m")
+        assert (message.role, message.id) == ("system", None)
         assert message.parts == (
             Text(text="hi"),
             Text(text="No."),

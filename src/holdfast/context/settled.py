@@ -6,10 +6,11 @@ only what came after the last change of speakers has to be looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import is_
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast.context.edits import Item
 from holdfast.context.edits import messages as said
@@ -21,6 +22,8 @@ from holdfast.messages import Message, Text
 
 __all__ = ["Settled"]
 
+_Make: TypeAlias = Callable[[Sequence[Message]], Finished]
+"""Makes messages valid for one provider."""
 _ENOUGH: Final = 24
 """Messages that are looked at again each time, before those that are in order are set apart."""
 _RESPONSES: Final = "openai_responses"
@@ -41,7 +44,7 @@ class Settled:
     done: Finished | None = None
     ids: set[str] = field(default_factory=set)
 
-    def finish(self, items: Sequence[Item], provider: str) -> Finished:
+    def finish(self, items: Sequence[Item], provider: str, *, reasoned: Mapping[str, str] | None = None) -> Finished:
         """Make a window valid for a provider, as `finish` does.
 
         Raises:
@@ -49,20 +52,21 @@ class Settled:
         """
         if provider != self.provider or not self._begins(items):
             self.provider, self.items, self.done, self.ids = provider, [], None, set()
+        make: _Make = partial(finish, provider=provider, reasoned=reasoned or {})
         rest = said(items[len(self.items) :])
-        whole = self._continued(rest) or finish(said(items), provider)
+        whole = self._continued(rest, make) or make(said(items))
         if len(rest) >= _ENOUGH:
-            self._settle(items, rest)
+            self._settle(items, rest, make)
         return whole
 
     def _begins(self, items: Sequence[Item]) -> bool:
         return len(items) > len(self.items) and all(map(is_, self.items, items))
 
-    def _continued(self, rest: Sequence[Message]) -> Finished | None:
+    def _continued(self, rest: Sequence[Message], make: _Make) -> Finished | None:
         """What is settled with the rest after it; None where they cannot be told apart."""
         if self.done is None:
             return None
-        found = _alone(rest, self.provider)
+        found = _alone(rest, make)
         if found is None or not self.ids.isdisjoint(_ids([*rest, *found.messages])):
             return None
         return replace(
@@ -72,11 +76,11 @@ class Settled:
             repairs=_moved(found.repairs, by=len(self.items)),
         )
 
-    def _settle(self, items: Sequence[Item], rest: Sequence[Message]) -> None:
+    def _settle(self, items: Sequence[Item], rest: Sequence[Message], make: _Make) -> None:
         """Set apart all up to the last change of speakers, where nothing in it had to be mended."""
         stop = _last_change(rest)
         before = rest[:stop]
-        found = _closed(before, self.provider, alone=self.done is not None) if stop else None
+        found = _closed(before, make, alone=self.done is not None) if stop else None
         if found is None or found.repairs or found.violations:
             return
         ids = _ids([*before, *found.messages])
@@ -101,14 +105,14 @@ def _last_change(messages: Sequence[Message]) -> int:
     return 0
 
 
-def _alone(messages: Sequence[Message], provider: str) -> Finished | None:
+def _alone(messages: Sequence[Message], make: _Make) -> Finished | None:
     """Messages made valid as if something of the other side stood before them; None where it would matter what."""
     if messages[0].role == "system":
         return None
     if messages[0].role != "assistant":
-        found = _tried(messages, provider)
+        found = _tried(messages, make)
         return found if found is not None and _begins(found, "user", "tool") else None
-    found = _tried([_ASKED, *messages], provider)
+    found = _tried([_ASKED, *messages], make)
     if found is None or found.messages[0].parts != _ASKED.parts:
         return None
     rest = replace(found, messages=found.messages[1:], wire=found.wire[1:], repairs=_moved(found.repairs, by=-1))
@@ -126,11 +130,11 @@ def _moved(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
     return tuple(mended if mended.where is None else replace(mended, where=mended.where + by) for mended in repairs)
 
 
-def _closed(messages: Sequence[Message], provider: str, *, alone: bool) -> Finished | None:
+def _closed(messages: Sequence[Message], make: _Make, *, alone: bool) -> Finished | None:
     """Messages made valid as if the other side went on after them."""
     replied = messages[-1].role == "assistant"
     going_on = [*messages, _ASKED] if replied else messages
-    found = _alone(going_on, provider) if alone else _tried(going_on, provider)
+    found = _alone(going_on, make) if alone else _tried(going_on, make)
     if found is None or not replied:
         return found
     if found.messages[-1].parts != _ASKED.parts:
@@ -138,10 +142,10 @@ def _closed(messages: Sequence[Message], provider: str, *, alone: bool) -> Finis
     return replace(found, messages=found.messages[:-1], wire=found.wire[:-1])
 
 
-def _tried(messages: Sequence[Message], provider: str) -> Finished | None:
+def _tried(messages: Sequence[Message], make: _Make) -> Finished | None:
     """A part of a window made valid; None where nothing of it can be sent by itself."""
     try:
-        return finish(messages, provider)
+        return make(messages)
     except InvalidWindowError:
         return None
 

@@ -16,7 +16,7 @@ from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, Trimmed, tokens
 from holdfast.context.pairing import additions, additions_of
 from holdfast.errors import WindowTooSmallError
-from holdfast.messages import Message, RedactedThinking, Text, Thinking, Unit, units
+from holdfast.messages import Message, Text, Unit, units
 from holdfast.settings import Trim
 
 __all__ = ["overflows", "protected", "trim"]
@@ -130,36 +130,19 @@ def protected(items: Sequence[Item], *, settings: Trim) -> list[Item]:
 
 def _spans(items: Sequence[Item], grouped: Sequence[Unit], recent: int) -> list[_Span]:
     stays = _protected(items, grouped, recent)
-    spans = [_span(items, together, stays) for together in _together(grouped)]
+    spans = [_span(items, unit, stays) for unit in grouped]
     held = {item.id for span in spans if span.protected for item in span.items}  # one message may be sent twice
     return [replace(span, protected=not held.isdisjoint(item.id for item in span.items)) for span in spans]
 
 
-def _span(items: Sequence[Item], together: Sequence[Unit], stays: AbstractSet[int]) -> _Span:
-    start, stop = together[0].start, together[-1].stop
-    cost = sum(item.tokens for item in items[start:stop] if item.kind != "recall")
+def _span(items: Sequence[Item], unit: Unit, stays: AbstractSet[int]) -> _Span:
+    together = items[unit.start : unit.stop]
+    cost = sum(item.tokens for item in together if item.kind != "recall")
     return _Span(
-        items=items[start:stop],
-        tokens=cost + additions(together) - additions(()),
-        protected=not stays.isdisjoint(range(start, stop)),
+        items=together,
+        tokens=cost + additions([unit]) - additions(()),
+        protected=not stays.isdisjoint(range(unit.start, unit.stop)),
     )
-
-
-def _together(grouped: Sequence[Unit]) -> list[list[Unit]]:
-    """The units that belong together: each by itself, but a thought goes with the reply that it led to."""
-    found: list[list[Unit]] = []
-    open_thought = False
-    for unit in grouped:
-        if open_thought and unit.messages[0].role == "assistant":
-            found[-1].append(unit)
-        else:
-            found.append([unit])
-        open_thought = _is_thought(unit.messages[-1])
-    return found
-
-
-def _is_thought(message: Message) -> bool:
-    return message.role == "assistant" and all(isinstance(part, Thinking | RedactedThinking) for part in message.parts)
 
 
 def _protected(items: Sequence[Item], grouped: Sequence[Unit], recent: int) -> set[int]:

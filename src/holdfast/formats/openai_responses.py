@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -39,7 +39,7 @@ from holdfast.messages import (
     ToolResult,
 )
 
-__all__ = ["OPENAI_RESPONSES"]
+__all__ = ["OPENAI_RESPONSES", "reasoned"]
 
 NAME: Final = "openai_responses"
 _ROLES: Final[dict[str, Role]] = {
@@ -236,6 +236,27 @@ def _make_output(content: Sequence[Part], old: object) -> object:
         return "\n".join(block.text for block in content if isinstance(block, Text))
     rendered = _make_content(content, old if isinstance(old, list) else [], "tool")
     return rendered[0] if isinstance(old, Mapping) and rendered else rendered or ""
+
+
+def reasoned(messages: Iterable[Message]) -> dict[str, str]:
+    """The reasoning item that each item of a conversation came after, by their ids.
+
+    The provider refuses an item that it knows where that reasoning is not there.
+    """
+    found: dict[str, str] = {}
+    reasoning = ""
+    for message in messages:
+        old = kept(message, NAME)
+        own = old.get("id")
+        if message.role != "assistant":
+            reasoning = ""
+        elif not isinstance(own, str):
+            continue
+        elif kind_of(old) == "reasoning":
+            reasoning = own
+        elif reasoning:
+            found[own] = reasoning
+    return found
 
 
 # --- recognising -------------------------------------------------------------

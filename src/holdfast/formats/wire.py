@@ -147,7 +147,7 @@ def overlay(data: Json, fields: Mapping[str, object]) -> dict[str, Any]:
 def kept(value: Message | Part, format_name: str) -> Json:
     """The wire form that a value was read from, where it is of this format, edited or not."""
     origin = value.origin
-    return origin.data if origin is not None and origin.format == format_name else {}
+    return origin.data if origin is not None and origin.is_of(format_name) else {}
 
 
 def rebuild(value: V, make: Callable[[V, Json], Json | None], *, format: str) -> Json | None:

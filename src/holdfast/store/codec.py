@@ -18,6 +18,7 @@ from typing import Any, Final
 from holdfast import formats
 from holdfast.errors import HoldfastError, InputError
 from holdfast.messages import (
+    PLAIN,
     Image,
     Message,
     Opaque,
@@ -57,6 +58,7 @@ _PARTS: Final[dict[str, type[Part]]] = {
     "opaque": Opaque,
 }
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
+_READABLE: Final = frozenset({*formats.FORMATS, PLAIN})
 _META: Final = ("id", "timestamp", "model", "stop", "name")
 _COMPRESS_FROM: Final = 200
 _PLAIN: Final = b"\0"
@@ -84,7 +86,7 @@ def to_json(message: Message) -> dict[str, Any]:
 def _wire(value: Message | Part) -> dict[str, Any] | None:
     """The provider's own form, where it still stands for the value and we could read it again."""
     origin = value.origin
-    if origin is None or origin.format not in formats.FORMATS or value.wire(origin.format) is None:
+    if origin is None or origin.format not in _READABLE or value.wire(origin.format) is None:
         return None
     return {"format": origin.format, "wire": origin.data}
 

@@ -169,10 +169,12 @@ class TestAnthropic:
         assert done.wire[1] == said
 
     def test_instructions_stand_where_they_may(self) -> None:
-        """Elsewhere, and where they came from another format, the user says them."""
+        """At the front they are the system prompt; elsewhere, and from another format, the user says them."""
         instructed = {"role": "system", "content": "be brief"}
         wires = [instructed, {"role": "user", "content": "why"}, instructed, {"role": "user", "content": "so?"}]
-        assert [wire["role"] for wire in finished(wires, "anthropic").wire] == ["user"] * 4
+        done = finished(wires, "anthropic")
+        assert [wire["role"] for wire in done.wire] == ["user"] * 3
+        assert (done.messages[0].role, done.messages[0].text) == ("system", "be brief")
         foreign = finish([ASK, system("x"), DONE], "anthropic").wire
         assert [wire["role"] for wire in foreign] == ["user", "assistant"]
         assert [block["text"] for block in foreign[0]["content"]] == ["why", "x"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast import formats
-from holdfast.context.shape import anthropic, gemini, openai_chat, openai_responses
+from holdfast.context.shape import anthropic, gemini, openai_chat, openai_responses, pi
 from holdfast.context.shape.parts import CONTINUED, Log
 from holdfast.messages import Message
 
@@ -17,8 +17,8 @@ _SHAPES: Final[dict[str, Callable[[Sequence[Message], Log], list[Message]]]] = {
     "openai_chat": openai_chat.shape,
     "openai_responses": openai_responses.shape,
     "gemini": gemini.shape,
+    "pi": pi.shape,
 }
-_LISTS: Final = {"openai_responses": "input"}
 
 
 def shape(messages: Sequence[Message], provider: str, log: Log) -> list[Message]:
@@ -28,8 +28,4 @@ def shape(messages: Sequence[Message], provider: str, log: Log) -> list[Message]
 
 def render(messages: Sequence[Message], provider: str) -> list[Mapping[str, Any]]:
     """The message list of a request. The system prompt is not in it where the provider wants it beside."""
-    if provider == gemini.NAME:
-        return gemini.render(messages)
-    request = formats.render_request(messages, provider)
-    listed: list[Mapping[str, Any]] = request[_LISTS.get(provider, "messages")]
-    return listed
+    return formats.render(messages[formats.leading_system(messages, provider) :], provider)

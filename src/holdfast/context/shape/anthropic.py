@@ -10,21 +10,24 @@ from typing import Final
 from holdfast.context.pairing import is_blank
 from holdfast.context.shape.parts import (
     NO_OUTPUT,
+    SHOWN_BELOW,
     Ids,
     Log,
     bare,
     begun,
     edited,
     identified,
+    is_stray,
     is_thought,
     join,
-    leading_system,
     named,
     placed,
+    prompted,
     runs,
     unpictured,
     without_empty,
 )
+from holdfast.formats import leading_system
 from holdfast.formats.wire import kept, object_arguments, sealed_elsewhere
 from holdfast.messages import (
     Message,
@@ -47,6 +50,7 @@ _REPLY_FIELDS: Final = frozenset({"id", "type", "model", "usage", "stop_reason",
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Messages that are in order already, as Anthropic takes them."""
+    messages = prompted(messages, log)
     lead = leading_system(messages, NAME)
     said = identified(messages[lead:], Ids(plain=True, unique=True), log)
     said = placed(said, _sayable, log, "content")
@@ -62,10 +66,25 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
 def _sayable(message: Message) -> Message:
     old = kept(message, NAME)
     spoken = "user" if message.role == "tool" else message.role
-    if _REPLY_FIELDS.intersection(old) or old.get("role", spoken) != spoken:
+    if _REPLY_FIELDS.intersection(old) or old.get("role", spoken) != spoken or is_stray(message):
         message = replace(message, origin=None)
     says = any(isinstance(part, Text) and not is_blank(part) for part in message.parts)
-    return unpictured(edited(message, partial(_part, says=says)))
+    return _beside(unpictured(edited(message, partial(_part, says=says))))
+
+
+def _beside(message: Message) -> Message:
+    """The message with what an error must not hold, anything but text, behind its results."""
+    moved: list[ResultContent] = []
+
+    def worded(part: Part) -> Part:
+        if not isinstance(part, ToolResult) or not part.is_error or all(isinstance(b, Text) for b in part.content):
+            return part
+        moved.extend(block for block in part.content if not isinstance(block, Text))
+        texts = tuple(block for block in part.content if isinstance(block, Text) and not is_blank(block))
+        return replace(part, content=texts or (Text(text=SHOWN_BELOW),))
+
+    new = edited(message, worded)
+    return replace(new, parts=(*new.parts, *moved)) if moved else message
 
 
 def _part(part: Part, *, says: bool) -> Part | None:
@@ -97,8 +116,7 @@ def _honest(part: Thinking | RedactedThinking) -> Part | None:
 
 def _answer(result: ToolResult) -> ToolResult:
     content: tuple[ResultContent, ...] = tuple(filter(_is_sayable, result.content))
-    words = (block for block in content if isinstance(block, Text))
-    if result.is_error and all(map(is_blank, words)):
+    if result.is_error and all(map(is_blank, content)):
         content = (Text(text=NO_OUTPUT),)
     return result if content == result.content else replace(result, content=content)
 

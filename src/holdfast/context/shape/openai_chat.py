@@ -21,7 +21,7 @@ from holdfast.context.shape.parts import (
     unpictured,
 )
 from holdfast.formats.wire import kept
-from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
+from holdfast.messages import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 __all__ = ["shape"]
 
@@ -31,15 +31,31 @@ _LONGEST_NAME: Final = 64
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Messages that are in order already, as Chat Completions takes them."""
-    said = identified(messages, Ids(plain=False, unique=False), log)
+    said = placed(messages, _without_empty_calls, log, "empty-calls")
+    said = identified(said, Ids(plain=False, unique=False), log)
     said = [message for message in placed(said, _sayable, log, "content") if _is_said(message, log)]
     return [joined for run in runs(_renewed(said)) for joined in _joined(run, log)]
+
+
+def _without_empty_calls(message: Message) -> Message:
+    """The message without a list of calls that holds none."""
+    origin = message.origin
+    if origin is None or kept(message, NAME).get("tool_calls") != []:
+        return message
+    data = {key: value for key, value in origin.data.items() if key != "tool_calls"}
+    return replace(message, origin=origin._replace(data=data))
 
 
 def _sayable(message: Message) -> Message:
     if kept(message, NAME).get("content") == []:
         message = replace(message, origin=None)
-    return unpictured(edited(message, _part))
+    message = unpictured(edited(message, _part))
+    return edited(message, _spoken) if message.role == "assistant" else message
+
+
+def _spoken(part: Part) -> Part | None:
+    """What the assistant may say: of the blocks in its content only text."""
+    return None if kept(part, NAME) and isinstance(part, Opaque | Thinking) else part
 
 
 def _part(part: Part) -> Part | None:

@@ -14,6 +14,7 @@ from holdfast.context.shape.parts import (
     bare,
     edited,
     identified,
+    is_stray,
     is_thought,
     named,
     placed,
@@ -39,9 +40,13 @@ _WITH_OUTPUT: Final = frozenset({"function_call_output", "custom_tool_call_outpu
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Messages that are in order already, as Responses takes them."""
     said = identified(messages, Ids(plain=False, unique=True), log)
-    said = placed(said, lambda m: unpictured(edited(m, partial(_part, role=m.role))), log, "content")
-    said = _once(without_empty(said, log), log)
-    return _led(said, log)
+    said = placed(said, _sayable, log, "content")
+    return _led(_known(without_empty(said, log), log), log)
+
+
+def _sayable(message: Message) -> Message:
+    message = replace(message, origin=None) if is_stray(message) else message
+    return unpictured(edited(message, partial(_part, role=message.role)))
 
 
 def _part(part: Part, *, role: Role) -> Part | None:
@@ -79,20 +84,31 @@ def _answer(result: ToolResult) -> ToolResult:
     return result if len(content) == len(result.content) else replace(result, content=content)
 
 
-def _once(messages: Sequence[Message], log: Log) -> list[Message]:
-    """The messages with each of the provider's own item ids there once."""
+def _known(messages: Sequence[Message], log: Log) -> list[Message]:
+    """The messages with each of the provider's own item ids there once, and behind the reasoning that it came after.
+
+    The provider knows an item by its id. What it would refuse under that id is sent as if it were new.
+    """
     seen: set[str] = set()
     found: list[Message] = []
     for index, message in enumerate(messages):
         ids = {str(old["id"]) for value in (message, *message.parts) if _is_own(old := kept(value, NAME))}
-        if seen.isdisjoint(ids):
-            found.append(message)
-        else:
+        if not seen.isdisjoint(ids):
             log.note("repeated-item", index, "sent an item that has been there before without its id")
-            parts = tuple(replace(part, origin=None) for part in message.parts if not is_thought(part))
-            found += [replace(message, parts=parts, origin=None)] if parts else []
+            found += _anew(message)
+        elif not seen.issuperset(log.reasoned[item] for item in ids if item in log.reasoned):
+            log.note("reasoning-missing", index, "sent an item whose reasoning is not there without its id")
+            found += _anew(message)
+        else:
+            found.append(message)
         seen |= ids
     return found
+
+
+def _anew(message: Message) -> list[Message]:
+    """The message as if it had never been an item; thinking is one or nothing."""
+    parts = tuple(replace(part, origin=None) for part in message.parts if not is_thought(part))
+    return [replace(message, parts=parts, origin=None)] if parts else []
 
 
 def _is_own(old: Json) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from operator import is_
@@ -11,23 +11,36 @@ from typing import Final
 
 from holdfast.context.pairing import Repair, says_nothing
 from holdfast.formats.wire import kept
-from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+from holdfast.messages import (
+    PLAIN,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from holdfast.text import digest
 
 __all__ = [
     "CONTINUED",
     "NO_OUTPUT",
+    "SHOWN_BELOW",
     "Ids",
     "Log",
     "bare",
     "begun",
     "edited",
     "identified",
+    "is_stray",
     "is_thought",
     "join",
-    "leading_system",
     "named",
     "placed",
+    "prompted",
     "runs",
     "unpictured",
     "without_empty",
@@ -39,7 +52,10 @@ PICTURE: Final = "(image)"
 """What stands for a picture in a message of the assistant."""
 NO_OUTPUT: Final = "(no output)"
 """What an answer says that must not be empty."""
+SHOWN_BELOW: Final = "(shown below)"
+"""What an answer says whose pictures stand behind it."""
 
+_PLAIN_FIELDS: Final = frozenset({"role", "content"})
 _UNNAMED: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID: Final = 64
 _DIGEST: Final = 12
@@ -47,9 +63,16 @@ _DIGEST: Final = 12
 
 @dataclass(slots=True)
 class Log:
-    """What was changed so that a provider takes it: `format` is the form of its own messages."""
+    """What was changed so that a provider takes it.
+
+    Attributes:
+        format: The form of the provider's own messages.
+        reasoned: The reasoning item that each item of the conversation came after, by their ids.
+        repairs: The changes.
+    """
 
     format: str
+    reasoned: Mapping[str, str] = field(default_factory=dict)
     repairs: list[Repair] = field(default_factory=list)
 
     def note(self, rule: str, where: int | None, what: str) -> None:
@@ -71,16 +94,25 @@ def placed(messages: Iterable[Message], change: Callable[[Message], Message], lo
     found: list[Message] = []
     for index, message in enumerate(messages):
         new = change(message)
-        if new is not message and (kept(message, log.format) or _loses(message, new)):
-            log.note(rule, index, "changed what the provider would refuse in a message")
+        if new is not message and (kept(message, log.format) or len(_said(new)) < len(_said(message))):
+            left = {part.kind for part in _said(new) if isinstance(part, Opaque)}
+            lost = sorted({part.kind for part in _said(message) if isinstance(part, Opaque)} - left)
+            what = f"left out {', '.join(lost)}, for which it has no place" if lost else "changed what it would refuse"
+            log.note(rule, index, f"{what} ({log.format})")
         found.append(new)
     return found
 
 
-def _loses(message: Message, new: Message) -> bool:
-    """Tell whether there is less said or done. Thinking of others means nothing here; it is no loss."""
-    old = sum(not is_thought(part) for part in message.parts)
-    return sum(not is_thought(part) for part in new.parts) < old
+def _said(message: Message) -> list[Part]:
+    """All that is said and done, in results too. Thinking of others means nothing here; it is no loss."""
+    inside = [block for result in message.results for block in result.content]
+    return [*(part for part in message.parts if not is_thought(part)), *inside]
+
+
+def is_stray(message: Message) -> bool:
+    """Tell whether a message without a mark has fields that only the client knows: not every provider takes them."""
+    origin = message.origin
+    return origin is not None and origin.format == PLAIN and not _PLAIN_FIELDS.issuperset(origin.data)
 
 
 def bare(part: Part, format_name: str) -> bool:
@@ -130,9 +162,14 @@ def join(messages: Sequence[Message]) -> Message:
     return replace(messages[0], role=role, parts=(*results, *others), origin=None)
 
 
-def leading_system(messages: Sequence[Message], format_name: str) -> int:
-    """How many messages at the front are the system prompt, not a part of the format's own list."""
-    return sum(1 for _ in takewhile(lambda m: m.role == "system" and not kept(m, format_name), messages))
+def prompted(messages: Sequence[Message], log: Log) -> list[Message]:
+    """The messages; a system message that the list begins with is the system prompt, which goes beside the list."""
+    found = list(messages)
+    for index, message in enumerate(takewhile(lambda m: m.role == "system", messages)):
+        if message.origin is not None and message.origin.format == log.format:
+            log.note("system-place", index, "moved the system prompt out of the list")
+            found[index] = replace(message, origin=None)
+    return found
 
 
 def begun(messages: list[Message], log: Log) -> list[Message]:

@@ -91,6 +91,8 @@ def _result(block: Wire, role: str, where: str) -> Iterator[Violation]:
     content = block.get("content")
     if block.get("is_error") and not content:
         yield Violation("empty-error", where, "an error that says nothing")
+    if block.get("is_error") and any(kind(inner) != "text" for inner in blocks(content)):
+        yield Violation("error-content", where, "an error that holds more than text")
     if any(kind(inner) == "text" and not inner.get("text") for inner in blocks(content)):
         yield Violation("blank-text", where, "an empty text block in a result")
 

@@ -37,6 +37,8 @@ def _message(message: Wire, where: str) -> Iterator[Violation]:
     role = message.get("role")
     if role not in _ROLES:
         yield Violation("role", where, f"unknown role {text_of(role)}")
+    if message.get("tool_calls") == []:
+        yield Violation("empty-calls", where, "a list of calls that holds none")
     content = message.get("content")
     if content is None:
         said = role == "assistant" and any(

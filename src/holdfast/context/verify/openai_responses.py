@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from holdfast.context.verify.rules import NAME, Violation, Wire, blocks, kind, repeated, text_of
 
-__all__ = ["check"]
+__all__ = ["check", "check_reasoning"]
 
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant"})
 _LONGEST_ID: Final = 64
@@ -28,6 +28,19 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
         elif _is_output(item) and item.get("output") is None and kind(item) in _WITH_OUTPUT:
             found.append(Violation("empty-content", where, "a result without output"))
     return [*found, *_pairs(wire), *_unique(wire)]
+
+
+def check_reasoning(wire: Sequence[Wire], reasoned: Mapping[str, str]) -> list[Violation]:
+    """The items that stand without the reasoning that they came after."""
+    found: list[Violation] = []
+    seen: set[str] = set()
+    for index, item in enumerate(wire):
+        own = str(item.get("id") or "")
+        if own in reasoned and reasoned[own] not in seen:
+            what = f"{text_of(own)} without its reasoning {text_of(reasoned[own])}"
+            found.append(Violation("reasoning-missing", f"input[{index}]", what))
+        seen.add(own)
+    return found
 
 
 _WITH_OUTPUT: Final = frozenset({"function_call_output", "custom_tool_call_output"})
