@@ -10,6 +10,11 @@ def test_the_newest_text_weighs_most() -> None:
     assert weights(()) == {}
 
 
+def test_words_that_a_question_is_put_with_count_half() -> None:
+    """Neither "how long" nor "take" is what is asked for."""
+    assert weights(("How long did the rebuild take?",)) == {"long": 0.5, "rebuild": 1, "take": 0.5}
+
+
 def test_silent_signs_do_not_ask() -> None:
     """In Chinese the signs of "what" and "which" fall away, in Japanese particles count little."""
     assert weights(("端口是什么",)) == {"端": 1, "口": 1, "端口": 1, "口是": 1}

@@ -29,6 +29,18 @@ def test_one_passage_is_enough() -> None:
     assert gate.relevance(signals(TALK, "quantum", cosine=[0.5, 0.0, -0.2])) < gate.LEAST
 
 
+def test_vectors_take_nothing_away_that_words_prove() -> None:
+    """Half of the question in one passage is enough for a block, however unlike the vectors are."""
+    known = signals(TALK, "deploy Frankfurt", cosine=[-0.5, 0.0, 0.0])
+    assert gate.relevance(known) == gate.least(known) == gate.LEAST
+    assert gate.proven(known, limit=3).tolist() == [0]
+    less = signals(TALK, "deploy quantum chromodynamics", cosine=[-0.5, 0.0, 0.0])
+    assert gate.relevance(less) < gate.least(less)
+    assert gate.proven(less, limit=3).tolist() == []
+    hidden = signals(TALK, "deploy Frankfurt", hidden=[0], cosine=[0, 0, 0])
+    assert (gate.relevance(hidden), gate.proven(hidden, limit=3).tolist()) == (0, [])
+
+
 def test_where_vectors_know_nothing_words_decide() -> None:
     """A question in a script that the model does not know is like everything, and has a block by its words alone."""
     off = signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9], trust=0.0)

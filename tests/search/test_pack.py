@@ -2,9 +2,11 @@
 
 import numpy as np
 
+import line_archives
 from holdfast.search.pack import LEAST, MOST, Candidate, Quote, excerpt, pack
 from holdfast.search.passages import windows
 from holdfast.tokens import count_text
+from line_archives import ENGLISH
 
 FILLER = "Nothing of interest was said in this sentence at all, and it goes on for a while. "
 ANSWER = "The production database listens on port 5433 since the move. "
@@ -41,6 +43,16 @@ def test_of_a_long_passage_the_answer_is_quoted() -> None:
     assert ANSWER.strip() in text[start:stop]
     assert LEAST <= stop - start <= 2 * LEAST
     assert text[start] == "N" or text[start] == "T"
+
+
+def test_of_a_log_the_lines_around_the_answer_are_quoted() -> None:
+    """Where windows are a few lines, more of them are looked at, so that an excerpt is as long as any other."""
+    text = line_archives.outputs("logs", ENGLISH[:1], count=1)[0]
+    line = ENGLISH[0].line
+    best = next(place for place, (start, stop) in enumerate(windows(text)) if line in text[start:stop])
+    start, stop = excerpt(candidate(text, good=best), {"port": 1.0, "ledger": 1.0})
+    assert line in text[start:stop]
+    assert stop - start >= LEAST
 
 
 def test_the_best_get_more_room() -> None:

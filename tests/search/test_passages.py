@@ -4,7 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.search.passages import LONGEST_WINDOW, PASSAGE, WHOLE, passages, windows
+import line_archives
+from holdfast.search.passages import LINES, LONGEST_WINDOW, PASSAGE, WHOLE, passages, windows
+from line_archives import ENGLISH
 
 PROSE = " ".join(f"This is sentence number {n}, and it says a thing or two." for n in range(300))
 CHINESE = "".join(f"这是第{n}句话，它说了一些事情。" for n in range(300))
@@ -34,6 +36,15 @@ def test_windows_cover_the_text(text: str) -> None:
 def test_windows_end_with_sentences(text: str, ends: str) -> None:
     """Where there are sentences, a window ends with one."""
     assert all(text[start:stop].rstrip().endswith(ends) for start, stop in windows(text))
+
+
+@pytest.mark.parametrize("kind", line_archives.KINDS)
+def test_logs_tables_and_code_are_cut_into_lines(kind: str) -> None:
+    """A window of them is a few whole lines; prose keeps its longer windows."""
+    text = line_archives.outputs(kind, ENGLISH[:1], count=1)[0]
+    cut = windows(text)
+    assert all(text[stop - 1] == "\n" for _, stop in cut[:-1])
+    assert len(text) / len(cut) < LINES < len(PROSE) / len(windows(PROSE))
 
 
 def test_long_words_are_cut_between_characters() -> None:

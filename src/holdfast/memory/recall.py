@@ -24,7 +24,7 @@ from holdfast.memory.weights import weights
 from holdfast.search import gate
 from holdfast.search.dates import pointed_at
 from holdfast.search.embed.base import Embedder
-from holdfast.search.fuse import Parts, Ranking, Signals, rank
+from holdfast.search.fuse import Parts, Signals, rank
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import Quote, pack
 from holdfast.search.trust import vector_trust
@@ -45,7 +45,7 @@ _VARIED: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A passage that has to do with the question, and why."""
+    """A passage that has to do with the question, and why; `proven` where its words alone are enough for a block."""
 
     message: int
     passage: int
@@ -54,6 +54,7 @@ class Hit:
     time: int
     score: float
     parts: Parts
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ def search(store: Store, request: Request, *, embedder: Embedder | None = None, 
     found = _look(store, request, embedder, Deadline.after(None))
     best = found.ranking.order[:limit].tolist()
     texts = {passage.number: passage for passage in texts_of(store, request, best)}
-    return [_hit(texts[number], texts[number].text, found.ranking) for number in best if number in texts]
+    return [_hit(texts[number], texts[number].text, found) for number in best if number in texts]
 
 
 def recall(
@@ -155,7 +156,8 @@ def _look(store: Store, request: Request, embedder: Embedder | None, deadline: D
         ranking = with_neighbours(ranking, signals, reach=request.neighbours)
     deadline.check()
     notes = tuple(note for note in (asked.note, missing) if note)
-    found = Found(signals, ranking, wanted_terms, {}, notes)
+    proven = gate.proven(signals, limit=request.order.recipe.best if request.order.fusion == "recipe" else 0)
+    found = Found(signals, ranking, proven, wanted_terms, {}, notes)
     return found if request.order.variety is None else _varied(store, request, found, request.order.variety)
 
 
@@ -237,9 +239,8 @@ def _compose(
     found: Found,
     silence: Recall,
 ) -> Recall:
-    """The block of what was chosen. What the cap cannot hold after all goes, least relevant first."""
-    columns, ranking = found.signals.columns, found.ranking
-    chosen = sorted(quotes, key=lambda quote: float(ranking.score(quote.passage)))
+    """The block of what was chosen, best first. What the cap cannot hold after all goes, from the end."""
+    columns, chosen = found.signals.columns, list(quotes)
     lines = [_line(hit) for hit in kept_facts]
     while True:
         details = {quote.passage: detail_of(found.texts[quote.passage], columns, text=quote.text) for quote in chosen}
@@ -248,10 +249,10 @@ def _compose(
         tokens = count_text(text)
         if tokens <= request.cap or not chosen:
             break
-        chosen = chosen[1:]
+        chosen.pop()
     if tokens > request.cap or not text:
         return replace(silence, reason=f"nothing fits into {request.cap} tokens")
-    hits = tuple(_hit(found.texts[number], details[number].text, found.ranking) for number in ordered)
+    hits = tuple(_hit(found.texts[number], details[number].text, found) for number in ordered)
     return replace(silence, block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits)
 
 
@@ -260,15 +261,16 @@ def _minute(detail: block.Detail) -> tuple[int, int]:
     return detail.time // 60_000, detail.session
 
 
-def _hit(passage: PassageText, text: str, ranking: Ranking) -> Hit:
+def _hit(passage: PassageText, text: str, found: Found) -> Hit:
     return Hit(
         message=passage.message,
         passage=passage.number,
         text=text,
         speaker=passage.speaker,
         time=passage.time,
-        score=float(ranking.score(passage.number)),
-        parts=ranking.parts(passage.number),
+        score=float(found.ranking.score(passage.number)),
+        parts=found.ranking.parts(passage.number),
+        proven=passage.number in found.proven,
     )
 
 

@@ -76,12 +76,14 @@ class Keywords:
         passages: BM25 of each passage.
         sessions: BM25 of each session, by scope number.
         share: How much of the question (by inverse document frequency) each passage holds, 0 to 1.
+        together: How much of it stands in one of its windows.
         terms: The postings of each term that was found, and its weight.
     """
 
     passages: Floats
     sessions: Floats
     share: Floats
+    together: Floats
     terms: list[tuple[Postings, float]]
 
     def windows(self, numbers: npt.NDArray[np.int64], columns: Columns) -> Floats:
@@ -113,12 +115,24 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     each = np.repeat(idf.astype(np.float32), counted)
     scores = each * _saturate(times, columns["length"].take(passages), corpus.average)
     share = np.bincount(passages, each, columns.passages) / (idf.sum() or 1)
+    together = _best_window([one for one, _ in seen], idf / (idf.sum() or 1), columns)
     return Keywords(
         passages=np.bincount(passages, scores, columns.passages).astype(np.float32),
         sessions=_sessions(passages, times, weights=weights, counted=counted, corpus=corpus),
         share=share.astype(np.float32),
+        together=together,
         terms=[(one, float(weight)) for (one, _), weight in zip(seen, idf, strict=True) if len(one.passages)],
     )
+
+
+def _best_window(postings: Sequence[Postings], idf: Doubles, columns: Columns) -> Floats:
+    """The weight of the terms that stand together in one window of each passage, that of its best."""
+    if not columns.passages:
+        return np.zeros(0, np.float32)
+    windows = np.concatenate([np.zeros(0, np.uint32), *(one.windows for one in postings)])
+    each = np.repeat(idf, [len(one.windows) for one in postings])
+    held = np.bincount(windows, each, columns.windows)
+    return np.maximum.reduceat(held, columns["first_window"]).astype(np.float32)
 
 
 def telling(sizes: Sequence[int]) -> list[int]:

@@ -30,6 +30,8 @@ SENTENCE: Final = 200
 """A longer sentence may be cut at a space."""
 CRUMB: Final = 40
 """A shorter sentence stays with the next."""
+BESIDE: Final = 200
+"""Characters on each side of the best window that are read for an excerpt, at least."""
 CHARACTERS: Final = 3
 """No token has more characters."""
 STEM: Final = 3
@@ -135,8 +137,7 @@ def _sentences(candidate: Candidate, weights: Mapping[str, float]) -> list[_Sent
     """The sentences around the best window, read only there: a long passage is not worth reading whole."""
     mentioned = _mentioned(frozenset(weights))
     scores = candidate.window_scores
-    best = int(scores.argmax())
-    first, last = max(0, best - 1), min(len(scores), best + 2)
+    first, last = _around(candidate.windows, int(scores.argmax()))
     found: list[_Sentence] = []
     window = first
     for start, stop in _cuts(candidate.text, candidate.windows[first][0], candidate.windows[last - 1][1]):
@@ -146,6 +147,16 @@ def _sentences(candidate: Candidate, weights: Mapping[str, float]) -> list[_Sent
         words = tuple(term for term in terms(said) if term in weights) if mentioned.search(said) else ()
         found.append(_Sentence(start, stop, words, float(scores[window])))
     return found
+
+
+def _around(windows: Sequence[Span], best: int) -> tuple[int, int]:
+    """The best window with those beside it: one on each side, more where they are short."""
+    first, last = best, best + 1
+    while first > 0 and windows[best][0] - windows[first][0] < BESIDE:
+        first -= 1
+    while last < len(windows) and windows[last - 1][1] - windows[best][1] < BESIDE:
+        last += 1
+    return first, last
 
 
 @lru_cache(maxsize=16)

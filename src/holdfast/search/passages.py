@@ -1,23 +1,29 @@
 """How a long text becomes passages to rank and windows to show.
 
-A window is what is worth quoting: a few sentences. A passage is what is ranked: most messages are one,
-a long tool output is several. Both cover the text from end to end, in order, without overlap.
+A window is what is worth quoting: a few sentences, or a few lines of a log, a table or code. A passage is what is
+ranked: most messages are one, a long tool output is several. Both cover the text from end to end, in order, without
+overlap.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from string import digits, punctuation, whitespace
 from typing import Final
 
 from holdfast.text import head
 
-__all__ = ["SENTENCE_END", "Passage", "passages", "windows"]
+__all__ = ["LINES", "SENTENCE_END", "Passage", "passages", "windows"]
 
 WHOLE: Final = 500
 """A text up to this long is one window."""
 WINDOW: Final = 400
 """Characters of a window, where sentences allow it."""
+LINES: Final = 200
+"""Characters of a window of lines: of logs, tables and code, where each line says something of its own."""
+DENSE: Final = 0.15
+"""Text of which so large a part, blanks aside, is digits and ASCII signs is a log, a table or code."""
 LONGEST_WINDOW: Final = 600
 """No window is longer; a longer sentence is cut at a space."""
 CRUMB: Final = 80
@@ -30,6 +36,11 @@ SENTENCE_END: Final = re.compile(
     r"""[.!?…。！？\n](?:(?<=[.!?…])["')\]”’」』]*\s+|(?<=[。！？])["')\]”’」』]*|(?<=\n)\n*)"""
 )
 """A sentence or a line ends where a match does."""
+
+_SIGNS: Final = (digits + punctuation).encode()
+_NO_SIGNS: Final = bytes(set(range(256)) - set(_SIGNS))
+_NO_CHARACTERS: Final = bytes([*whitespace.encode(), *range(0x80, 0xC0)])
+"""Blanks, and what follows the first byte of a character in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,7 @@ def windows(text: str) -> list[tuple[int, int]]:
     start = end = 0
     ends = [match.end() for match in SENTENCE_END.finditer(text)]
     for cut in (*ends, len(text)):
-        if cut - start > WINDOW and end > start:
+        if end > start and (cut - start > WINDOW or (cut - start > LINES and _is_dense(text[start:cut]))):
             found.append((start, end))
             start = end
         while cut - start > LONGEST_WINDOW:
@@ -72,6 +83,12 @@ def windows(text: str) -> list[tuple[int, int]]:
             start = stop
         end = cut
     return _without_crumb([*found, (start, end)] if end > start else found)
+
+
+def _is_dense(text: str) -> bool:
+    """Tell whether a text is read line by line, by its digits and signs."""
+    data = text.encode("utf-8", "surrogatepass")
+    return len(data.translate(None, _NO_SIGNS)) >= DENSE * len(data.translate(None, _NO_CHARACTERS))
 
 
 def _without_crumb(found: list[tuple[int, int]]) -> list[tuple[int, int]]:

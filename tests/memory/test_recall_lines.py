@@ -1,0 +1,94 @@
+"""One line in the middle of a log, a table or code is recalled by a plain question, with vectors as without."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import line_archives as lines
+from holdfast import Engine, transcripts
+from holdfast.messages import Message, Text, ToolResult
+from holdfast.settings import load
+from line_archives import CHINESE, ENGLISH, OFF_TOPIC, Planted
+from shared_data import SHARED, needs_shared
+
+PROVIDERS = ("auto", "none")
+"""The vectors that come with the extra `local`, and words alone."""
+
+
+@contextmanager
+def opened(home: Path, provider: str) -> Iterator[Engine]:
+    """The memory in a folder, by these vectors."""
+    settings = load(files=(), environ={}, embedding={"provider": provider}).settings
+    with Engine.open(home, settings=settings, background=False) as engine:
+        assert (engine.memory.embedder is None) == (provider == "none")
+        yield engine
+
+
+def archive(home: Path, texts: Sequence[str]) -> None:
+    """Archive messages, and give them their vectors."""
+    with opened(home, "auto") as engine:
+        engine.ingest([{"role": "user", "content": text} for text in texts], session="s")
+        engine.work()
+
+
+def missed(home: Path, provider: str, facts: Sequence[Planted]) -> list[str]:
+    """The questions whose answers are not in the block."""
+    with opened(home, provider) as engine:
+        return [fact.question for fact in facts if fact.answer not in engine.recall(fact.question, session="s").block]
+
+
+def injected(home: Path, provider: str) -> list[str]:
+    """The questions about something else that get a block."""
+    with opened(home, provider) as engine:
+        return [question for question in OFF_TOPIC if engine.recall(question, session="s").block]
+
+
+@pytest.mark.parametrize("kind", lines.KINDS)
+def test_a_line_among_50_messages_is_recalled(tmp_path: Path, kind: str) -> None:
+    """12 of 12 facts in 50 messages of 5,000 characters, and nothing for a question about something else."""
+    facts = CHINESE if kind == "chinese" else ENGLISH
+    archive(tmp_path, lines.outputs(kind, facts, count=50))
+    for provider in PROVIDERS:
+        assert (missed(tmp_path, provider, facts), injected(tmp_path, provider)) == ([], [])
+
+
+def test_a_line_among_5000_messages_is_recalled(tmp_path: Path) -> None:
+    """The same among 5,000 messages of all kinds, English and Chinese. Those without a fact are short."""
+    facts = (*ENGLISH, *CHINESE)
+    archive(tmp_path, lines.outputs("mixed", facts, count=5_000, around=800))
+    for provider in PROVIDERS:
+        assert (missed(tmp_path, provider, facts), injected(tmp_path, provider)) == ([], [])
+
+
+@needs_shared
+@pytest.mark.parametrize("path", ["pi/large-session.jsonl", "claude_code/cca-db68d083.jsonl"])
+def test_a_line_of_tool_output_in_a_real_session_is_recalled(tmp_path: Path, path: str) -> None:
+    """Facts that stand in the middle of what a tool gave back in a real session come back."""
+    facts = list(ENGLISH)
+    messages = [
+        planted(message, facts.pop().line) if facts and has_long_result(message) else message
+        for message in transcripts.read(SHARED / "transcripts" / path).messages
+    ]
+    assert not facts
+    with opened(tmp_path, "auto") as engine:
+        engine.ingest(messages, session="s")
+        engine.work()
+    for provider in PROVIDERS:
+        assert missed(tmp_path, provider, ENGLISH) == []
+
+
+def has_long_result(message: Message) -> bool:
+    """Tell whether a message holds what a tool gave back, and enough of it."""
+    return any(len(result.text) > 1_000 and len(result.content) == 1 for result in message.results)
+
+
+def planted(message: Message, line: str) -> Message:
+    """A message with one more line in the middle of what a tool gave back."""
+    (result,) = message.results
+    said = result.text.split("\n")
+    middle = len(said) // 2
+    text = "\n".join([*said[:middle], line, *said[middle:]])
+    return replace(message, parts=(ToolResult(call_id=result.call_id, content=(Text(text=text),)),))
