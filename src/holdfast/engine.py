@@ -71,7 +71,7 @@ class Engine(Asking):
         self._count = _counter(memory.settings)
         self._conversations: dict[Scope, Conversation] = {}
         self.auto = memory.settings.compaction.auto
-        self._due: dict[Scope, tuple[Conversation, Budget]] = {}
+        self._due: dict[Scope, tuple[Conversation, Budget, int]] = {}
         self._closing = Event()
         self._worker = Worker(self._work_alone) if background else None
         if self._worker is not None:
@@ -226,11 +226,10 @@ class Engine(Asking):
             InputError: `limit` or `reserve` is out of range.
         """
         turn = Turn()
-        talk = Conversation(
-            Scope(tenant=tenant, project=project, agent=agent, session=session)
-        )  # of which nothing is known, where memory cannot say
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
+        talk = Conversation(scope)  # of which nothing is known, where memory cannot say
         with turn.guard("session"):
-            talk = self._conversation(talk.scope)
+            talk = self._conversation(scope)
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
         limits = self._limits(limit, reserve, model=model, overhead=beside)
         with talk.lock:
@@ -366,12 +365,13 @@ class Engine(Asking):
         """
         limits = self._limits(limit, reserve)
         talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
-        if messages is not None:
-            talk.take(messages, memory=self.memory, count=self._count)
-        talk.learn_edits(self.memory)
         work = self._compactor(talk, limits)
-        if dry_run:
-            plan = work.plan(force=force)
+        with talk.lock:
+            if messages is not None:
+                talk.take(messages, memory=self.memory, count=self._count)
+            talk.learn_edits(self.memory)
+            plan = work.plan(force=force) if dry_run else None
+        if plan is not None:
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
         done = work.run(force=force, instructions=instructions, cancel=cancel, on_progress=on_progress)
         talk.told.clear()
@@ -379,35 +379,38 @@ class Engine(Asking):
         return done
 
     def _compact_if_due(self, talk: Conversation, limits: Budget, *, coming: int = 0) -> None:
-        """Compact a session near its limit, here or in the background.
-
-        What counts is the window as it is sent: one that trimming keeps small needs no summary.
-        """
+        """Compact a session near its limit, here or in the background."""
         auto = self.auto or ("background" if self.model else "off")
-        if auto == "off" or not self.settings.compaction.enabled or len(talk.history) < talk.compact_from:
-            return
-        used = tokens(talk.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
-        if not 0 < limits.flush_at <= used:
+        if auto == "off" or not self.settings.compaction.enabled:
             return
         if auto == "inline":
-            self._compact_alone(talk, limits)
-        else:
-            self._due[talk.scope] = (talk, limits)
+            self._compact_alone(talk, limits, coming)
+        elif self._is_near_limit(talk, limits, coming):
+            self._due[talk.scope] = (talk, limits, coming)
             self._nudge()
+
+    def _is_near_limit(self, talk: Conversation, limits: Budget, coming: int) -> bool:
+        """Whether a compaction is due by the window as it is sent: one that trimming keeps small needs no summary."""
+        if len(talk.history) < talk.compact_from:
+            return False
+        used = tokens(talk.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
+        return 0 < limits.flush_at <= used
 
     def _compact_next(self) -> bool:
         """Do a compaction that waits; whether there was one."""
         try:
-            _, (talk, limits) = self._due.popitem()
+            _, waiting = self._due.popitem()
         except KeyError:
             return False
-        self._compact_alone(talk, limits)
+        self._compact_alone(*waiting)
         return True
 
-    def _compact_alone(self, talk: Conversation, limits: Budget) -> None:
-        """Compact a session without a caller to raise to: what goes wrong is in the next report."""
+    def _compact_alone(self, talk: Conversation, limits: Budget, coming: int) -> None:
+        """Compact a session, if it is due now, without a caller to raise to: what goes wrong is in the next report."""
         work = self._compactor(talk, limits)
         with talk.lock:
+            if not self._is_near_limit(talk, limits, coming):
+                return
             talk.compact_from = len(talk.history) + _RETRY_AFTER
             if work.plan(force=True).outcome == "nothing":
                 return
@@ -448,16 +451,18 @@ class Engine(Asking):
         """What the next request of a session takes before anything new is cut from it: what is trimmed is left out."""
         limits = self._limits(limit, reserve)
         talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
-        if messages is not None:
-            talk.take(messages, memory=self.memory, count=self._count)
-        talk.learn_edits(self.memory)
-        return tokens(talk.replay(limit=limits.safe_limit)[0])
+        with talk.lock:
+            if messages is not None:
+                talk.take(messages, memory=self.memory, count=self._count)
+            talk.learn_edits(self.memory)
+            return tokens(talk.replay(limit=limits.safe_limit)[0])
 
     def edits(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> tuple[Edit, ...]:
         """Every change that was recorded for a session's windows, oldest first."""
         talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))
-        talk.learn_edits(self.memory)
-        return tuple(talk.edits)
+        with talk.lock:
+            talk.learn_edits(self.memory)
+            return tuple(talk.edits)
 
     def learn(self, *, session: str, tenant: str = "local", project: str = "", agent: str = "main") -> int:
         """Queue a session for the reading of facts, as when it ends; how many messages will be read.
@@ -510,8 +515,9 @@ class Engine(Asking):
     def _edit(self, scope: Scope, done: Pinned | Restored, ids: Sequence[int], *, reason: str) -> None:
         edit = Edit(change=done, ids=tuple(ids), reason=reason, tokens_before=0, tokens_after=0)
         talk = self._conversation(scope)
-        talk.learn_edits(self.memory)
-        talk.record([edit] if ids else (), memory=self.memory, time=self.memory.clock())
+        with talk.lock:
+            talk.learn_edits(self.memory)
+            talk.record([edit] if ids else (), memory=self.memory, time=self.memory.clock())
 
     def forget(
         self,
