@@ -50,7 +50,7 @@ def turns(count: int, *, language: str = "English") -> Iterator[tuple[dict[str, 
         yield said("user", fact + asked), said("assistant", answered)
 
 
-def talk_to(engine: Engine, count: int, *, ingest: bool = True, **named: Any) -> list[Window]:
+def talk_to(engine: Engine, count: int, *, ingest: bool = True, work: bool = False, **named: Any) -> list[Window]:
     """A conversation as a program has it: assemble, ask, keep the reply."""
     history: list[dict[str, str]] = []
     windows = []
@@ -62,6 +62,8 @@ def talk_to(engine: Engine, count: int, *, ingest: bool = True, **named: Any) ->
         history.append(answered)
         if ingest:
             engine.ingest([answered], session="s")
+        if work:
+            engine.work()
     return windows
 
 
@@ -105,11 +107,11 @@ class TestModes:
         with Engine.open(tmp_path / "a", settings=settings(auto="background"), background=False) as engine:
             talk_to(engine, 30)
             assert compactions(engine) == 0
-            engine.work()
-            assert compactions(engine) == 1
-        with Engine.open(tmp_path / "b", settings=settings(), background=False) as engine:
-            talk_to(engine, 30)
-            engine.work()
+        with Engine.open(tmp_path / "b", settings=settings(auto="background"), background=False) as engine:
+            talk_to(engine, 30, work=True)
+            assert compactions(engine) >= 1
+        with Engine.open(tmp_path / "c", settings=settings(), background=False) as engine:
+            talk_to(engine, 30, work=True)
             assert compactions(engine) == 0
 
     @pytest.mark.parametrize("off", [{"auto": "off"}, {"enabled": False}])

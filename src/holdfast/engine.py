@@ -82,7 +82,7 @@ class Engine(Asking):
         self._recent: dict[Scope, Conversation] = {}
         self._lock = Lock()
         self.auto = memory.settings.compaction.auto
-        self._due: dict[Scope, tuple[Conversation, Budget]] = {}
+        self._due: dict[Scope, tuple[Conversation, Budget, int]] = {}
         self._closing = Event()
         self._worker = Worker(self._work_alone) if background and not memory.store.readonly else None
         if self._worker is not None:
@@ -248,11 +248,10 @@ class Engine(Asking):
             InputError: `limit` or `reserve` is out of range.
         """
         turn = Turn()
-        talk = Conversation(
-            Scope(tenant=tenant, project=project, agent=agent, session=session)
-        )  # of which nothing is known, where memory cannot say
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
+        talk = Conversation(scope)  # of which nothing is known, where memory cannot say
         with turn.guard("session"):
-            talk = self._conversation(talk.scope)
+            talk = self._conversation(scope)
         beside = overhead + sum(count_json(tool, count=self._count) for tool in tools)
         limits = self._limits(limit, reserve, model=model, overhead=beside)
         with talk.lock:
@@ -446,35 +445,38 @@ class Engine(Asking):
         return self._scale(self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session)))
 
     def _compact_if_due(self, talk: Conversation, limits: Budget, *, coming: int = 0) -> None:
-        """Compact a session near its limit, here or in the background.
-
-        What counts is the window as it is sent: one that trimming keeps small needs no summary.
-        """
+        """Compact a session near its limit, here or in the background."""
         auto = self.auto or ("background" if self.model else "off")
-        if auto == "off" or not self.settings.compaction.enabled or len(talk.history) < talk.compact_from:
-            return
-        used = tokens(talk.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
-        if not 0 < limits.flush_at <= used:
+        if auto == "off" or not self.settings.compaction.enabled:
             return
         if auto == "inline":
-            self._compact_alone(talk, limits)
-        else:
-            self._due[talk.scope] = (talk, limits)
+            self._compact_alone(talk, limits, coming)
+        elif self._is_near_limit(talk, limits, coming):
+            self._due[talk.scope] = (talk, limits, coming)
             self._nudge()
+
+    def _is_near_limit(self, talk: Conversation, limits: Budget, coming: int) -> bool:
+        """Whether a compaction is due by the window as it is sent: one that trimming keeps small needs no summary."""
+        if len(talk.history) < talk.compact_from:
+            return False
+        used = tokens(talk.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
+        return 0 < limits.flush_at <= used
 
     def _compact_next(self) -> bool:
         """Do a compaction that waits; whether there was one."""
         try:
-            _, (talk, limits) = self._due.popitem()
+            _, waiting = self._due.popitem()
         except KeyError:
             return False
-        self._compact_alone(talk, limits)
+        self._compact_alone(*waiting)
         return True
 
-    def _compact_alone(self, talk: Conversation, limits: Budget) -> None:
-        """Compact a session without a caller to raise to: what goes wrong is in the next report."""
+    def _compact_alone(self, talk: Conversation, limits: Budget, coming: int) -> None:
+        """Compact a session, if it is due now, without a caller to raise to: what goes wrong is in the next report."""
         work = self._compactor(talk, limits)
         with talk.lock:
+            if not self._is_near_limit(talk, limits, coming):
+                return
             talk.compact_from = len(talk.history) + _RETRY_AFTER
             if work.plan(force=True).outcome == "nothing":
                 return
