@@ -2,73 +2,187 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from holdfast import Engine, Window
 from holdfast.context.verify import check
-from holdfast.settings import Embedding, Settings
-from waiting import UNHURRIED
+from holdfast.errors import FormatError
+from holdfast.settings import Embedding, Recall, Settings
+from shared_data import SHARED, needs_shared
 from wire_talk import TALKS, Talk
 
-QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 TURNS = 300
-LIMITS = (8_000, 32_000, 200_000)
+LONG_QUESTIONS = Recall(deadline_ms=60_000, query_messages=1, min_query_chars=24, neighbours=0)
+LIMITS = {8_000: Recall(enabled=False), 32_000: LONG_QUESTIONS, 200_000: Recall(enabled=False)}
+"""With recalled blocks at one of them, for one turn in ten: looking for them is most of what a request costs."""
+
+KINDS = ("trimmed", "pruned")
+
+Wire = Mapping[str, Any]
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def engine(limit: int, tmp_path: Path) -> Iterator[Engine]:
     """An engine over a memory of its own, by words alone, without a thread."""
-    with Engine.open(tmp_path / "memory", settings=QUIET, background=False) as opened:
+    settings = Settings(embedding=Embedding(provider="none"), recall=LIMITS[limit])
+    with Engine.open(tmp_path / "memory", settings=settings, background=False) as opened:
         yield opened
 
 
-def unedited(window: Window, pruned: set[int]) -> list[int]:
-    """The numbers of the messages in a window that no edit changed."""
-    return [item.id for item in window.items if item.id and not item.block and item.id not in pruned]
+def is_same(left: Wire, right: Wire) -> bool:
+    """Tell whether two messages are the same JSON, keys in the same order."""
+    return left is right or json.dumps(left) == json.dumps(right)
 
 
-def assert_untouched(window: Window, sent: list[dict[str, Any]], pruned: set[int]) -> None:
+def pieces(wires: Sequence[Wire]) -> Sequence[Wire]:
+    """The messages; Gemini's turns must alternate, so that what is left after a cut stands together: their parts."""
+    return [part for wire in wires for part in wire["parts"]] if "parts" in wires[0] else wires
+
+
+def assert_untouched(window: Window, sent: list[Wire], pruned: set[int], *, cut: bool) -> None:
     """Check that what no edit changed goes out as it came in, in its order."""
-    given = [json.dumps(sent[number - 1]) for number in unedited(window, pruned)]
-    rendered = iter([json.dumps(wire) for wire in window.render()])
-    missing = [wire for wire in given if wire not in rendered]  # each is looked for after the one before it
-    assert not missing
-
-
-def edited(engine: Engine) -> tuple[set[int], set[int]]:
-    """The messages that were shortened so far, and those that left."""
-    edits = engine.edits(session="s")
-    pruned = {number for edit in edits if edit.kind == "pruned" for number in edit.ids}
-    return pruned, {number for edit in edits if edit.kind == "trimmed" for number in edit.ids}
+    kept = [item.id for item in window.items if not item.block and item.id not in pruned]
+    given, rendered = [sent[number - 1] for number in kept], window.render()
+    if not cut:
+        assert window.report.repairs == ()
+        assert len(rendered) == len(sent)
+        assert all(is_same(rendered[number - 1], sent[number - 1]) for number in kept)
+        return
+    if window.provider == "anthropic":  # an instruction must stand before a reply, which the cut may have taken
+        given = [wire for wire in given if wire["role"] != "system"]
+    left = iter(pieces(rendered))
+    assert all(any(is_same(wire, other) for other in left) for wire in pieces(given))
 
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS.keys())
 def test_a_tool_loop_of_300_turns(talk: Talk, limit: int, engine: Engine) -> None:
     """Each request is valid and byte-identical where nothing was edited; all is archived once and can be found."""
-    sent: list[dict[str, Any]] = []
+    sent: list[Wire] = []
     words: dict[str, int] = {}
     for number, step in enumerate(talk.steps(TURNS)):
-        if number % 4 < 2 and step.replied:
+        if number % 4 < 2 and step.replied:  # all that was said before is archived
             engine.ingest(step.wires[: step.replied], session="s")
         words |= {found: len(sent) + place + 1 for found, place in (step.results or {}).items()}
         sent += step.wires
-        if number % 4 in {1, 2}:
+        if number % 4 in {1, 2}:  # one request a turn, after the question or after the results
             continue
         window = engine.assemble(sent, session="s", limit=limit)
-        pruned, trimmed = edited(engine)
-        assert window.provider == talk.format or number < 1
+        edits = engine.edits(session="s")
+        gone, pruned = ({number for edit in edits if edit.kind == kind for number in edit.ids} for kind in KINDS)
+        assert window.provider == talk.format or number == 0
         assert window.report.warnings == ()
-        assert {*range(1, len(sent) + 1)} - {item.id for item in window.items} <= trimmed
-        assert_untouched(window, sent, pruned)
+        assert {*range(1, len(sent) + 1)} - {item.id for item in window.items} <= gone
+        assert_untouched(window, sent, pruned, cut=bool(gone))
         if number % 20 == 0:
             assert not check(window.render(talk.format), talk.format)
     rows = engine.get(range(1, len(sent) + 9), session="s")
     assert [json.dumps(row.message.origin and row.message.origin.data) for row in rows] == list(map(json.dumps, sent))
-    for found in list(words)[:: 1 if limit == LIMITS[0] else 25]:
+    for found in list(words)[:: 1 if limit == 8_000 else 25]:
         assert words[found] in {hit.message for hit in engine.search(found, session="s", limit=3)}
+
+
+class TestFormats:
+    """What a window is made for, and what it carries."""
+
+    @pytest.fixture
+    def limit(self) -> int:
+        """A window in which all of this has room."""
+        return 32_000
+
+    CALLED: ClassVar[list[dict[str, Any]]] = [
+        {"role": "user", "content": "list"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Listing."},
+                {"type": "tool_use", "id": "t1", "name": "ls", "input": {}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "a.py b.py"}]},
+    ]
+
+    def test_a_system_message_first_stays_the_system_prompt(self, engine: Engine) -> None:
+        """However the blocks show later that the conversation is Anthropic's."""
+        prompt = {"role": "system", "content": "You are careful."}
+        engine.assemble([prompt, self.CALLED[0]], session="s")
+        for format_ in (None, "anthropic"):
+            window = engine.assemble([prompt, *self.CALLED], session=f"s{format_}", format=format_)
+            assert window.request() == {"system": "You are careful.", "messages": self.CALLED}
+
+    def test_a_request_of_gemini_has_its_system_instruction_beside_the_contents(self, engine: Engine) -> None:
+        """Also where the prompt came as a plain message."""
+        asked = {"role": "user", "parts": [{"text": "hi"}]}
+        window = engine.assemble([{"role": "system", "content": "You are careful."}, asked], session="s")
+        instruction = {"parts": [{"text": "You are careful."}]}
+        assert window.request("gemini") == {"systemInstruction": instruction, "contents": [asked]}
+
+    def test_a_block_that_is_not_understood_is_carried_and_reported(self, engine: Engine) -> None:
+        """In a message without any mark as well as beside known blocks, inside a result, and in an unknown item."""
+        novelty = {"type": "novelty", "data": [1, {"deep": "值"}]}
+        plain = {"role": "user", "content": [{"type": "text", "text": "see"}, novelty]}
+        inside = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [novelty]}]}
+        odd = {"type": "novelty_item", "id": "x"}
+        for number, sent in enumerate(([plain], [*self.CALLED[:2], inside], [self.CALLED[0], odd])):
+            window = engine.assemble(sent, session=f"s{number}")
+            assert window.render() == sent
+            assert "novelty" in " ".join(window.report.warnings)
+
+    def test_what_a_provider_has_no_place_for_is_reported(self, engine: Engine) -> None:
+        """A block of one provider cannot be sent to another: the report names it."""
+        cited = {"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "x"}}]}
+        window = engine.assemble(
+            [*self.CALLED, {"role": "assistant", "content": "ok"}, cited, self.CALLED[0]], session="s"
+        )
+        for provider in ("openai_chat", "openai_responses", "gemini"):
+            other = engine.assemble([*self.CALLED, cited], session=provider, provider=provider)
+            assert "left out document" in " ".join(other.report.repairs)
+        assert cited in window.render()
+
+    def test_every_method_takes_the_format_of_its_messages(self, engine: Engine) -> None:
+        """A named format is that of every message, marked or not."""
+        plain = [{"role": "user", "content": "hi"}]
+        assert engine.ingest(plain, session="s", format="pi") == [1]
+        assert engine.assemble(plain, session="s", format="anthropic").provider == "anthropic"
+        assert engine.size(plain, session="s", format="openai_responses") > 0
+        assert engine.compact(plain, session="s", format="gemini", dry_run=True).plan.outcome == "nothing"
+        for method in (engine.ingest, engine.assemble, engine.size, engine.compact):
+            with pytest.raises(FormatError, match="'bard' is not one of"):
+                method(plain, session="other", format="bard")  # type: ignore[operator]
+
+    def test_the_newest_mark_names_the_provider(self, engine: Engine) -> None:
+        """A client may change its model: what other formats wrote is rendered for the one that is asked now."""
+        result = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+        function = {"name": "ls", "arguments": "{}"}
+        called = {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        }
+        window = engine.assemble([*self.CALLED, called, result], session="s")
+        assert window.provider == "openai_chat"
+        assert window.render()[-2:] == [called, result]
+        assert not check(window.render(), "openai_chat")
+        assert window.render("anthropic")[:3] == self.CALLED
+
+
+@needs_shared
+@pytest.mark.parametrize("limit", [32_000])
+@pytest.mark.parametrize("path", sorted(SHARED.glob("transcripts/swarm/*.gz"))[:2], ids=lambda path: path.name[:30])
+def test_real_requests_grow_turn_by_turn(path: Path, limit: int, engine: Engine) -> None:
+    """The bodies of a real agent run, request by request: what no edit changed goes out as it came."""
+    with gzip.open(path, "rt") as file:
+        bodies = [json.loads(line)["messages"] for line in file if line.startswith("{")]
+    for body in bodies[:40]:
+        window = engine.assemble(body, session="s", limit=limit)
+        pruned = {number for edit in engine.edits(session="s") if edit.kind == "pruned" for number in edit.ids}
+        kept = [item.message for item in window.items if not item.block and item.id not in pruned]
+        rendered = set(map(json.dumps, window.render()))
+        assert {json.dumps(message.origin.data) for message in kept if message.origin} <= rendered
+        assert not check(window.render(), "openai_chat")

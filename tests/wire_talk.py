@@ -54,13 +54,15 @@ class Turn:
 
     @property
     def instructs(self) -> bool:
-        return self.number % 13 == 0
+        return self.number % 40 == 13
 
     def fails(self, index: int) -> bool:
         return self.number % 7 == 0 and index == 0
 
     def question(self) -> str:
-        return f"Question {self.number}: what does part {self.number} do? 第 {self.number} 部分做什么?"
+        if self.number % 10 == 0:
+            return f"What was it that {word(self.number - 9, 0)} found? 找到了什么?"
+        return f"step{self.number:03d}: 请继续{self.number:03d}"
 
     def output(self, index: int) -> str:
         lines = "\n".join(f"line {line} of part {self.number}: ok 正常" for line in range(4 + self.number % 9))

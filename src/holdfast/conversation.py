@@ -16,7 +16,6 @@ from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
 from holdfast.context.settled import Settled
 from holdfast.formats import Incoming
-from holdfast.formats.openai_responses import reasoned
 from holdfast.memory import archive
 from holdfast.memory.archive import Key
 from holdfast.memory.block import strip_message
@@ -217,11 +216,6 @@ class Conversation:
     def provider(self) -> str:
         """Whose form the newest message with a mark of one came in."""
         return formats.format_of([item.message for item in self.history])
-
-    @property
-    def reasoned(self) -> Mapping[str, str]:
-        """The reasoning item that each item of the history came after, by their ids."""
-        return reasoned(item.message for item in self.history)
 
     def question(self, *, most: int) -> tuple[str, ...]:
         """What the user asks, newest last: the newest message, and those before it while they say too little."""

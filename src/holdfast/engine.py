@@ -284,7 +284,8 @@ class Engine(Asking):
             items, new = self._manage(talk, limits, turn, now, facts)
             provider = provider or talk.provider
             with turn.step("verify"):
-                finished = talk.settled.finish(items, provider, reasoned=talk.reasoned)
+                reasoned = formats.reasoned(said(talk.history)) if provider == "openai_responses" else {}
+                finished = talk.settled.finish(items, provider, reasoned=reasoned)
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
         turn.warnings += (*self.warnings, *talk.notes)

@@ -114,7 +114,7 @@ def is_told(wire: Any) -> bool:
     if wire.get("role") in {"bashExecution", "branchSummary", "compactionSummary"}:
         return True
     answers = [part["functionResponse"]["response"] for part in wire.get("parts", ()) if "functionResponse" in part]
-    return any(len(answer) != 1 or not isinstance(next(iter(answer.values())), str) for answer in answers)
+    return any(len(answer) != 1 or not all(isinstance(value, str) for value in answer.values()) for answer in answers)
 
 
 class TestEdits:

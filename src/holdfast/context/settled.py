@@ -27,6 +27,8 @@ _Make: TypeAlias = Callable[[Sequence[Message]], Finished]
 _ENOUGH: Final = 24
 """Messages that are looked at again each time, before those that are in order are set apart."""
 _RESPONSES: Final = "openai_responses"
+_UNIQUE: Final = frozenset({"anthropic", _RESPONSES})
+"""Providers that want every id once."""
 _BEGUN: Final = "first-user"
 """What is noted where the user had to be made to speak first."""
 _ASKED: Final = Message(role="user", parts=(Text(text="?"),))
@@ -67,7 +69,7 @@ class Settled:
         if self.done is None:
             return None
         found = _alone(rest, make)
-        if found is None or not self.ids.isdisjoint(_ids([*rest, *found.messages])):
+        if found is None or not self.ids.isdisjoint(_ids([*rest, *found.messages], self.provider)):
             return None
         return replace(
             found,
@@ -83,7 +85,7 @@ class Settled:
         found = _closed(before, make, alone=self.done is not None) if stop else None
         if found is None or found.repairs or found.violations:
             return
-        ids = _ids([*before, *found.messages])
+        ids = _ids([*before, *found.messages], self.provider)
         if not self.ids.isdisjoint(ids):
             return
         self.ids |= ids
@@ -150,10 +152,13 @@ def _tried(messages: Sequence[Message], make: _Make) -> Finished | None:
         return None
 
 
-def _ids(messages: Iterable[Message]) -> set[str]:
-    """Everything by which one part of a conversation may name another, or be taken for it."""
+def _ids(messages: Iterable[Message], provider: str) -> set[str]:
+    """Everything by which one part of a conversation may name another, or be taken for it.
+
+    Where the ids of calls need not be unique, those that are answered are of no matter to what comes later.
+    """
     found: set[str] = set()
-    for message in messages:
+    for message in messages if provider in _UNIQUE else ():
         found.update(call.id for call in message.calls)
         found.update(result.call_id for result in message.results)
         for value in (message, *message.parts):

@@ -15,7 +15,7 @@ from holdfast.formats import plain
 from holdfast.formats.anthropic import ANTHROPIC, hints, read_content, render_content
 from holdfast.formats.gemini import GEMINI, read_parts, render_parts
 from holdfast.formats.openai_chat import OPENAI_CHAT
-from holdfast.formats.openai_responses import OPENAI_RESPONSES
+from holdfast.formats.openai_responses import OPENAI_RESPONSES, reasoned
 from holdfast.formats.pi import PI
 from holdfast.formats.sdk import Dumpable, Incoming, without_sdk
 from holdfast.formats.wire import Format, Json, child, kept, kind_of
@@ -32,6 +32,7 @@ __all__ = [
     "leading_system",
     "read",
     "read_request",
+    "reasoned",
     "render",
     "render_request",
 ]
@@ -95,16 +96,16 @@ def incoming(messages: Any) -> list[Message | Json]:
         raise FormatError("expected a list of messages, found an object: read_request reads bodies", where="messages")
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise FormatError(f"expected a list of messages, found {type(messages).__name__}", where="messages")
-    return [_message(item, f"messages[{index}]") for index, item in enumerate(without_sdk(messages))]
+    listed = without_sdk(messages)
+    for index, item in enumerate(listed):
+        if not (isinstance(item, dict) and "role" in item) and not isinstance(item, Message):
+            _check_message(item, f"messages[{index}]")
+    return listed
 
 
-def _message(item: Any, where: str) -> Message | Json:
-    if isinstance(item, Message):
-        return item
-    data = child(item, where)
-    if not any(key in data for key in ("role", "type", "parts")):
+def _check_message(item: Any, where: str) -> None:
+    if {"role", "type", "parts"}.isdisjoint(child(item, where)):
         raise FormatError("neither a role nor a type: this is not a message", where=where)
-    return data
 
 
 def read(messages: Iterable[Incoming], *, format: str | None = None) -> list[Message]:

@@ -32,17 +32,24 @@ _ADDED: Final = {
 
 
 def without_sdk(messages: Iterable[Any]) -> list[Any]:
-    """The messages without objects of an SDK; a reply of several items becomes as many messages."""
-    return [message for item in messages for message in _plain(item)]
+    """The messages without objects of an SDK; a reply of several items becomes as many messages.
+
+    A dict may hold objects too: a reply's content is often put into one as it is.
+    """
+    found: list[Any] = []
+    for item in messages:
+        if isinstance(item, dict):
+            held = {key: _blocks(item[key]) for key in _LISTS if key in item and _holds_objects(item[key])}
+            found.append({**item, **held} if held else item)
+        elif isinstance(item, Message | Mapping):
+            found.append(item)
+        else:
+            found += _plain(item)
+    return found
 
 
 def _plain(item: Any) -> Iterator[Any]:
-    if isinstance(item, Message):
-        yield item
-    elif isinstance(item, Mapping):
-        held = {key: _blocks(item[key]) for key in _LISTS if _holds_objects(item.get(key))}
-        yield {**item, **held} if held else item
-    elif not callable(getattr(item, "model_dump", None)):
+    if not callable(getattr(item, "model_dump", None)):
         yield item  # whoever reads it says what is wrong with it
     elif isinstance(output := getattr(item, "output", None), list) and hasattr(item, "parallel_tool_calls"):
         yield from map(_dump, output)
@@ -56,8 +63,12 @@ def _plain(item: Any) -> Iterator[Any]:
         yield _dump(item)
 
 
-def _holds_objects(value: Any) -> bool:
-    return isinstance(value, list) and any(hasattr(block, "model_dump") for block in value)
+def _holds_objects(blocks: Any) -> bool:
+    if isinstance(blocks, list):
+        for block in blocks:
+            if not isinstance(block, dict) and hasattr(block, "model_dump"):
+                return True
+    return False
 
 
 def _dump(item: Any) -> dict[str, Any]:

@@ -1,0 +1,149 @@
+"""What the SDKs return is taken as it is, and a reply is archived once however it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anthropic.types
+import pytest
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
+
+from holdfast import Engine
+from holdfast.formats import Incoming
+from holdfast.settings import Embedding, Settings
+
+CONTENT: list[dict[str, Any]] = [
+    {"type": "thinking", "thinking": "Which file?", "signature": "Sig="},
+    {"type": "text", "text": "Reading 文件.", "citations": None},
+    {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a.py", "limit": None}},
+]
+SENT_CONTENT: list[dict[str, Any]] = [CONTENT[0], {"type": "text", "text": "Reading 文件."}, CONTENT[2]]
+CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.py"}'}}
+ITEMS: list[dict[str, Any]] = [
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Reading 文件.", "annotations": []}],
+    },
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "read", "arguments": "{}", "status": "completed"},
+]
+
+
+def message() -> anthropic.types.Message:
+    """A reply of Anthropic's SDK."""
+    usage = {"input_tokens": 12, "output_tokens": 7}
+    made = {"id": "msg_01", "type": "message", "model": "m", "stop_reason": "tool_use", "stop_sequence": None}
+    return anthropic.types.Message.model_validate({**made, "role": "assistant", "content": CONTENT, "usage": usage})
+
+
+def completion() -> ChatCompletion:
+    """A reply of OpenAI's SDK for Chat Completions."""
+    said = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [CALL], "annotations": None}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": said}
+    made = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
+    return ChatCompletion.model_validate({**made, "choices": [choice]})
+
+
+def response() -> Response:
+    """A reply of OpenAI's SDK for Responses."""
+    made = {"id": "resp_1", "object": "response", "created_at": 1.0, "model": "m", "status": "completed", "tools": []}
+    return Response.model_validate({**made, "output": ITEMS, "parallel_tool_calls": True, "tool_choice": "auto"})
+
+
+RESULT = {
+    "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]},
+    "openai_chat": {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+    "openai_responses": {"type": "function_call_output", "call_id": "c1", "output": "ok"},
+}
+REPLIES: dict[str, tuple[str, list[Any], list[dict[str, Any]], list[list[Any]]]] = {
+    "Message": (
+        "anthropic",
+        [message()],
+        [{"role": "assistant", "content": SENT_CONTENT}],
+        [
+            [{"role": "assistant", "content": message().content}],
+            [{"role": "assistant", "content": CONTENT}],
+            [message().to_dict()],
+        ],
+    ),
+    "ChatCompletion": (
+        "openai_chat",
+        [completion()],
+        [{"role": "assistant", "tool_calls": [CALL]}],
+        [
+            [completion().choices[0].message],
+            [{"role": "assistant", "content": None, "tool_calls": completion().choices[0].message.tool_calls}],
+            [completion().choices[0].message.model_dump()],
+        ],
+    ),
+    "Response": (
+        "openai_responses",
+        [response()],
+        ITEMS,
+        [list(response().output), ITEMS, [{key: item[key] for key in item if key != "status"} for item in ITEMS]],
+    ),
+}
+"""By name: the format, the reply, what is sent back of it, and other ways in which a client may send it."""
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine over a memory of its own, by words alone."""
+    settings = Settings(embedding=Embedding(provider="none"))
+    with Engine.open(tmp_path, settings=settings, background=False) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_reply_is_archived_once_however_it_is_sent_back(name: str, engine: Engine) -> None:
+    """As the object, as its parts in a dict, or as plain dicts: what is sent is valid, and nothing is there twice."""
+    format_, reply, sent, others = REPLIES[name]
+    asked = {"role": "user", "content": "Read a.py"}
+    engine.assemble([asked], session="s")
+    engine.ingest(reply, session="s")
+    ways: Sequence[list[Incoming]] = [reply, *others]
+    for way in ways:
+        window = engine.assemble([asked, *way, RESULT[format_]], session="s")
+        assert window.provider == format_
+        assert window.report.warnings == ()
+        assert len(engine.get(range(1, 99), session="s")) == 1 + len(sent) + 1
+        if way is reply:
+            assert window.render() == [asked, *sent, RESULT[format_]]
+            assert window.report.repairs == ()
+
+
+def test_what_a_reply_cost_is_known_and_not_sent_back(engine: Engine) -> None:
+    """The envelope of a reply tells model, usage and why it stopped."""
+    engine.ingest([message()], session="s")
+    (row,) = engine.get([1], session="s")
+    assert (row.message.model, row.message.stop, row.message.id) == ("m", "tool_use", None)
+    assert row.message.usage is not None
+    assert row.message.usage.input == 12
+
+
+def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:
+    """An object of any SDK, such as one of Gemini's, whose names are spelled as its REST API spells them."""
+
+    class Content:
+        parts = None
+
+        def model_dump(self, **_: object) -> dict[str, Any]:
+            return {"role": "model", "parts": [{"text": "Hello"}]}
+
+    class Candidate:
+        content = Content()
+
+    class Reply(Content):
+        candidates = (Candidate(),)
+
+    asked = {"role": "user", "parts": [{"text": "Hi"}]}
+    for way in (Reply(), Content(), {"role": "model", "parts": [{"text": "Hello"}]}):
+        window = engine.assemble([asked, way, asked], session="s")
+        assert window.request("gemini")["contents"][1] == {"role": "model", "parts": [{"text": "Hello"}]}
+        assert [row.message.text for row in engine.get(range(1, 9), session="s")] == ["Hi", "Hello", "Hi"]

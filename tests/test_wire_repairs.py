@@ -1,0 +1,142 @@
+"""What a provider would refuse is mended and reported: reasoning apart from its reply, empty lists, half characters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine, formats
+from holdfast.context.verify import check
+from holdfast.settings import Embedding, Settings
+
+PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine over a memory of its own, by words alone."""
+    settings = Settings(embedding=Embedding(provider="none"))
+    with Engine.open(tmp_path, settings=settings, background=False) as opened:
+        yield opened
+
+
+def reasoned_talk(turns: int) -> list[dict[str, Any]]:
+    """A conversation in which every reply comes after its reasoning; some have two of both."""
+    sent: list[dict[str, Any]] = []
+    for turn in range(turns):
+        sent.append({"role": "user", "content": f"Question {turn}: " + f"词{turn} detail{turn} " * 40})
+        for step in range(1 + turn % 2):
+            name = f"{turn}_{step}"
+            text = {"type": "output_text", "text": f"Answer {name}: " + f"change{turn} " * 60, "annotations": []}
+            sent.append({"type": "reasoning", "id": f"rs_{name}", "summary": [], "encrypted_content": f"g{name}"})
+            sent.append({"type": "message", "id": f"msg_{name}", "role": "assistant", "content": [text]})
+    return sent
+
+
+def broken(window: list[Any], sent: list[dict[str, Any]]) -> list[Any]:
+    """The rules that a window breaks, knowing the whole conversation."""
+    return check(window, "openai_responses", reasoned=formats.reasoned(formats.read(sent)))
+
+
+class TestReasoning:
+    """An item and the reasoning that it came after are one unit."""
+
+    def test_every_cut_keeps_them_together(self, engine: Engine) -> None:
+        """Trimmed and compacted at fifty lengths: no reply is sent without its reasoning, and none without its id."""
+        sent = reasoned_talk(60)
+        compacted = 0
+        for turns in range(10, 60):
+            stop = next(place for place, item in enumerate(sent) if f"Question {turns}:" in str(item)) + 1
+            session = f"s{turns % 5}"
+            window = engine.assemble(sent[:stop], session=session, limit=9_000 + 100 * turns)
+            assert not broken(window.render(), sent)
+            assert window.report.repairs == ()
+            if engine.size(session=session) > 3_000:
+                engine.compact(session=session, limit=9_000)
+                compacted += 1
+            window = engine.assemble(sent[:stop], session=session, limit=9_000 + 100 * turns)
+            assert not broken(window.render(), sent)
+            assert window.report.repairs == ()
+        assert compacted > 20
+
+    def test_an_item_whose_reasoning_was_forgotten_is_sent_as_new(self, engine: Engine) -> None:
+        """Without the id by which the provider would look for the reasoning; the report says so."""
+        sent = reasoned_talk(4)
+        engine.assemble(sent, session="s")
+        engine.forget(session="s", ids=[2])
+        window = engine.assemble([*sent, {"role": "user", "content": "And now?"}], session="s")
+        assert not broken(window.render(), sent)
+        assert "msg_0_0" not in json.dumps(window.render())
+        assert "Answer 0_0" in json.dumps(window.render())
+        assert "reasoning-missing" in " ".join(window.report.repairs)
+
+    def test_the_checker_knows_the_rule(self) -> None:
+        """A window without the reasoning is refused, whatever else is in it."""
+        sent = reasoned_talk(2)
+        assert not broken(sent, sent)
+        without = [item for item in sent if item.get("id") != "rs_1_1"]
+        assert [violation.rule for violation in broken(without, sent)] == ["reasoning-missing"]
+
+
+class TestRepairs:
+    """What is mended on the way out; the archive has it as it came."""
+
+    def test_an_empty_list_of_calls_is_left_out(self, engine: Engine) -> None:
+        """Everything else of the message stays."""
+        said = {"role": "assistant", "content": "Done.", "tool_calls": [], "reasoning_content": "Hm."}
+        sent = [{"role": "user", "content": "Do it"}, said, {"role": "user", "content": "Thanks"}]
+        window = engine.assemble(sent, session="s")
+        assert window.render()[1] == {"role": "assistant", "content": "Done.", "reasoning_content": "Hm."}
+        assert "empty-calls" in " ".join(window.report.repairs)
+        (row,) = engine.get([2], session="s")
+        assert row.message.origin is not None
+        assert row.message.origin.data == said
+
+    @pytest.mark.parametrize("content", [[PIXEL], [{"type": "text", "text": "It broke."}, PIXEL]])
+    def test_a_picture_in_an_error_is_shown_behind_it(self, content: list[Any], engine: Engine) -> None:
+        """Anthropic takes nothing but text in a result that is an error."""
+        use = {"type": "tool_use", "id": "t1", "name": "shot", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": content, "is_error": True}
+        sent = [{"role": "user", "content": "Look"}, {"role": "assistant", "content": [use]}]
+        window = engine.assemble([*sent, {"role": "user", "content": [result]}], session="s")
+        first, second = window.render()[2]["content"]
+        assert (first["type"], first["is_error"], second) == ("tool_result", True, PIXEL)
+        assert "image" not in json.dumps(first)
+        assert window.report.repairs
+        assert not check(window.render(), "anthropic")
+
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            [{"role": "user", "content": "half \ud83d here"}],
+            [{"role": "user", "content": [{"type": "text", "text": "half \ud83d here", "cache_control": {"a": 1}}]}],
+            [
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {"x": "\udc00"}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "坏 \ud83d"}]},
+            ],
+            [{"role": "user", "parts": [{"text": "half \ud83d here"}]}],
+            [{"role": "user", "content": "go"}, {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+             {"type": "function_call_output", "call_id": "a", "output": "half \ud83d"}],
+        ],
+    )  # fmt: skip
+    def test_half_a_character_is_replaced(self, sent: list[dict[str, Any]], engine: Engine) -> None:
+        """What goes out can be written as UTF-8, the report says so, and the archive has what came."""
+        for _ in range(2):
+            window = engine.assemble(sent, session="s")
+            json.dumps(window.request(), ensure_ascii=False).encode()
+            json.dumps(window.render(), ensure_ascii=False).encode()
+            assert "\ufffd" in json.dumps(window.render(), ensure_ascii=False)
+            assert "surrogates" in " ".join(window.report.repairs)
+        rows = engine.get(range(1, 9), session="s")
+        assert [row.message.origin.data for row in rows if row.message.origin] == sent
+        engine.search("half \ud83d", session="s")
+
+    def test_two_halves_that_belong_together_become_one_character(self, engine: Engine) -> None:
+        """As a stream leaves them that was put together piece by piece."""
+        window = engine.assemble([{"role": "user", "content": "\ud83d" + "\ude00"}], session="s")
+        assert window.render() == [{"role": "user", "content": "😀"}]
