@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.bench.redaction_corpus import fill
 from holdfast.redact import JSON, Secret, find, redact, redact_value
+from holdfast.redact.commands import PATTERNS as COMMANDS
 from holdfast.redact.keyed import PATTERNS as KEYED
 from holdfast.redact.rules import ANYWHERE, TOKENS
 from shared_data import SHARED, needs_shared
@@ -42,7 +43,20 @@ PASSWORD = "hunter2"
         (f"as Bearer {KEY} please", "as Bearer [REDACTED] please"),
         ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [REDACTED]"),
         (f"req.setHeader('Authorization', 'Bearer {KEY}')", "req.setHeader('Authorization', 'Bearer [REDACTED]')"),
-        (f"Cookie: session={KEY}; theme=dark", "Cookie: [REDACTED]"),
+        (f"Cookie: session={KEY}; theme=dark", "Cookie: [REDACTED]; theme=dark"),
+        (f"Cookie: a=1; session={KEY}; theme=dark", "Cookie: a=1; [REDACTED]; theme=dark"),
+        (f"-----BEGIN PRIVATE KEY-----{KEY}{KEY}-----END PRIVATE KEY-----", "[REDACTED:private-key]"),
+        (f"mysql -uroot -p{PASSWORD} shop", "mysql -uroot -p[REDACTED] shop"),
+        (f"sshpass -p {PASSWORD} ssh a@b", "sshpass -p [REDACTED] ssh a@b"),
+        (f"docker login -u ci -p {PASSWORD} ghcr.io", "docker login -u ci -p [REDACTED] ghcr.io"),
+        (f"redis-cli -h c -a {PASSWORD} ping", "redis-cli -h c -a [REDACTED] ping"),
+        (f"aws configure set aws_secret_access_key {KEY}", "aws configure set aws_secret_access_key [REDACTED]"),
+        (f"jdbc:oracle:thin:scott/{PASSWORD}@//db:1521/X", "jdbc:oracle:thin:scott/[REDACTED]@//db:1521/X"),
+        (f"/bot1234567890:AA{KEY}_/getMe", "/bot[REDACTED:telegram-token]/getMe"),
+        (f"smtp_pass = {PASSWORD}", "smtp_pass = [REDACTED]"),
+        (f"echo {PASSWORD} | sudo -S true", "echo [REDACTED] | sudo -S true"),
+        (f"CREATE USER a IDENTIFIED BY '{PASSWORD}';", "CREATE USER a IDENTIFIED BY '[REDACTED]';"),
+        (f"пароль: {PASSWORD}", "пароль: [REDACTED]"),
         (f"apiKey: {KEY}", "apiKey: [REDACTED]"),
         (f'\\"api_key\\": \\"{KEY}\\"', '\\"api_key\\": \\"[REDACTED]\\"'),
         (f"token = {KEY}", "token = [REDACTED]"),
@@ -261,7 +275,7 @@ class TestValues:
 
 
 def _patterns() -> list[tuple[str, str]]:
-    return [(rule.name, rule.pattern) for rule in (*TOKENS, *ANYWHERE)] + list(KEYED.items())
+    return [(rule.name, rule.pattern) for rule in (*TOKENS, *ANYWHERE)] + [*KEYED.items(), *COMMANDS.items()]
 
 
 @pytest.mark.parametrize(("name", "pattern"), _patterns())

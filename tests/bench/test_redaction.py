@@ -11,8 +11,8 @@ MISSED = ("unnamed", "words")
 
 def test_every_rule_has_a_format_in_the_corpus() -> None:
     """No rule goes unmeasured, and no format is without a rule."""
-    addresses = {"url-password", "url-token"}
-    assert {rule for rule, _ in SHAPED} == {rule.name for rule in (*TOKENS, *ANYWHERE)} - addresses
+    in_lines = {"url-password", "url-token", "aws-signature", "credential", "pgpass", "putty-key", "twilio-auth-token"}
+    assert {rule for rule, _ in SHAPED} == {rule.name for rule in (*TOKENS, *ANYWHERE)} - in_lines
 
 
 def test_the_corpus_is_the_same_for_the_same_seed() -> None:
@@ -24,7 +24,8 @@ def test_the_corpus_is_the_same_for_the_same_seed() -> None:
 def test_redaction_masks_what_can_be_known_and_nothing_else() -> None:
     """Every format is masked, at least 99.5 % of what is named is, and nothing harmless is touched."""
     result = measure(seed=11, samples=10)
-    known = [score for group, score in result.groups.items() if group not in MISSED]
+    known = [score for group, score in result.groups.items() if group not in {*MISSED, "lines"}]
+    assert result.groups["lines"].recall >= 0.98
     assert sum(score.masked for score in known) >= 0.995 * sum(score.planted for score in known)
     assert all(result.groups[rule].recall == 1.0 for rule, _ in SHAPED)
     assert result.overall.precision == 1.0

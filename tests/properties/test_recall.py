@@ -65,7 +65,8 @@ def asked(folder: str, provider: str, said: Sequence[str], question: str, *, cap
     """What is recalled of some messages by these vectors."""
     chosen = load(files=(), environ={}, embedding={"provider": provider}, recall={"hard_cap_tokens": cap}).settings
     with Engine.open(folder, settings=chosen, background=False) as engine:
-        engine.ingest([{"role": "user", "content": text} for text in said], session="s")
+        if not engine.stats().messages:
+            engine.ingest([{"role": "user", "content": text} for text in said], session="s")
         engine.work()
         return engine.recall(question, session="s")
 

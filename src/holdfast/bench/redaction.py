@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from holdfast.bench.redaction_corpus import HARMLESS, NAMED, SHAPED, SURROUNDINGS, fill
+from holdfast.bench.redaction_lines import HARMLESS_LINES, SECRET_LINES
 from holdfast.redact import redact
 
 __all__ = ["Measurement", "Sample", "Score", "corpus", "measure", "six_patterns"]
@@ -108,6 +109,12 @@ def corpus(*, seed: int, samples: int) -> Iterator[Sample]:
             yield Sample(rule, surrounding.format(secret), secret)
         for kind, template in HARMLESS:
             yield Sample(f"{_HARMLESS}{kind}", fill(template, rng))
+        for line in SECRET_LINES:
+            before, secret, after = re.split("[«»]", fill(line.partition("|")[2].replace("⏎", "\n"), rng))
+            yield Sample("lines", f"{before}{secret}{after}", secret)
+        for line in HARMLESS_LINES:
+            kind, _, template = line.partition("|")
+            yield Sample(f"{_HARMLESS}{kind}", fill(template.replace("⏎", "\n"), rng))
 
 
 def six_patterns(text: str) -> str:
@@ -139,7 +146,7 @@ def _letters(text: str) -> str:
 def _telling(secret: str) -> str:
     """The part of an address or a token that must not be seen: a host, an id or a prefix may."""
     return re.sub(
-        r"^(?:https?://\S*?(?:sig=|services/|webhooks/[0-9]+/)|[0-9]+:(?=AA)|[^.]{14}\.atlasv1\.|.{5}(?=~))", "", secret
+        r"^(?:https?://\S*?(?:sig=|services/|webhooks/[0-9]+/)|[^.]{14}\.atlasv1\.|.{5}(?=~)|\$2b\$)", "", secret
     )
 
 

@@ -188,6 +188,10 @@ SHAPED: Final = (
     ("newrelic-key", "NRAK-<up:27>"),
     ("sentry-token", "sntryu_<hex:64>"),
     ("1password-token", "ops_eyJ<an:300>"),
+    ("artifactory-key", "AKCp<an:69>"),
+    ("readme-key", "rdme_<low:70>"),
+    ("mailchimp-key", "<hex:32>-us12"),
+    ("password-hash", "$2b$12$<an:53>"),
     ("age-key", "AGE-SECRET-KEY-1<bech:58>"),
     ("azure-sas", "https://a.blob.core.windows.net/c/f.txt?sv=2024-08-04&se=2026-01-01&sr=b&sp=r&sig=<b64:43>%3D"),
 )

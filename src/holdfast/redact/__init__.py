@@ -10,6 +10,7 @@ masks. What is masked and what is left alone, with figures, is in docs/security.
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from holdfast.redact.commands import secrets_in_commands
 from holdfast.redact.keyed import secret_of, secrets_after_words
 from holdfast.redact.rules import ANYWHERE, TOKENS, Secret
 from holdfast.redact.shaped import secrets_by_shape
@@ -38,7 +39,10 @@ def find(text: str) -> list[Secret]:
     if len(text) < _SHORTEST:
         return []
     plain = text.encode("ascii", "replace")  # one byte a character: positions stay
-    return _merged((*secrets_by_shape(text, plain), *secrets_after_words(text, plain.lower().decode())))
+    lowered = plain.lower().decode()
+    return _merged(
+        (*secrets_by_shape(text, plain), *secrets_after_words(text, lowered), *secrets_in_commands(text, lowered))
+    )
 
 
 def redact_value(value: JSON) -> JSON:

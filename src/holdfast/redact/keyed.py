@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final
 
-from holdfast.redact.looks import is_cookie, is_genuine, is_password, is_token
+from holdfast.redact.looks import is_cookie, is_genuine, is_password, is_random, is_token
 from holdfast.redact.patterns import compiled
 from holdfast.redact.rules import Secret
 
@@ -22,21 +22,26 @@ _NAMED: Final = rf",?(?:\s|\\[nrt]){{1,24}}+(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?[ 
 _BARE: Final = r"(?P<secret>[^\x00-\x20\x7f-\U0010ffff\"'`<>(){}\[\],;&|\\]{1,250}+)"
 _SHELL: Final = r"(?P<secret>[^\s\"'`;&|\\]{1,250}+)"
 _CJK_PASSWORDS: Final = ("密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호", "암호")
+_OTHER_PASSWORDS: Final = ("пароль", "contraseña", "hasło", "şifre", "mật khẩu")
 _CJK_TOKENS: Final = ("密钥", "密鑰", "令牌", "トークン", "シークレット", "토큰", "시크릿")
-_CJK_WORDS: Final = "|".join(_CJK_PASSWORDS + _CJK_TOKENS)
+_CJK_WORDS: Final = "|".join(_CJK_PASSWORDS + _OTHER_PASSWORDS + _CJK_TOKENS)
 
 PATTERNS: Final = {
     "name": (
-        r"(?i:passw(?:or)?d|passphrase|passwd|pass|pwd|secret|token|key|auth|cred(?:ential)?s?)"
-        r"(?i:[_-]?(?:[0-9]{1,4}|prod(?:uction)?|dev|test|staging|live|old|new|base|data|value|string|text))?"
+        r"(?i:passwor[dt]|passwd|passphrase|pass|pwd?|psk|api[_-]?hash|secret|token|key|auth|cred(?:ential)?s?)"
+        r"(?i: [0-9]{1,4}(?=[:=])|[_-]?(?:[0-9]{1,4}|prod(?:uction)?|dev|test|staging|live|old|new|base|data|value"
+        r"|string|text))?"
         r"(?![A-Za-z0-9_-])"
     ),
+    # before `pw`, which two letters at the end of a random id are too
+    "plain backwards": r"(?:[a-z]{0,12}|[A-Z]{0,12})(?![A-Za-z0-9])",
     "name backwards": r"[A-Za-z0-9_$.-]*+",
     "word backwards": r"[a-z]++[A-Z]?|[A-Z]++",
     # the word before `key` that makes it a secret
     "key of": (
         r"\w{0,40}api|access|secret|private|auth|sign|signing|encrypt|encryption|decryption|master|account|licen[cs]e|session"
-        r"|service|role|admin|storage|client|shared|subscription|webhook|deploy|app|anon|hmac|aes|jwt"
+        r"|service|role|admin|storage|client|(?:pre)?shared|subscription|webhook|deploy|app|anon|hmac|aes|jwt|unseal|pragma"
+        r"|functions?|global"
     ),
     # the word before that makes it none: a place in a list, a part of a vocabulary, something public
     "harmless": (
@@ -53,6 +58,18 @@ PATTERNS: Final = {
     "flag": rf"(?:=|[ \t]{{1,3}})[\"']?{_SHELL}",
     "bare": rf"(?:{_QUOTE}\]?)?(?:{_NAMED}|{_ASSIGN}){_BARE}(?![(\[])",
     "said": rf"[ \t]{{1,3}}(?:is|was|to|be|as|of)[ \t]{{1,3}}[\"'`“]?{_BARE}(?![(\[])",
+    # a value right behind the name: in SQL, in a command that sets it, in a login, in a sentence
+    "quoted behind": r"(?:[ \t]{1,3}|\([ \t]{0,3})(?P<quote>[\"'])(?P<secret>[^\s\"'\\]{1,250}+)(?=(?P=quote))",
+    "behind": rf"[ \t]{{1,3}}(?:--?[a-z-]{{1,20}}[ \t=]{{1,3}}|<<<[ \t]{{0,3}})?[\"']?{_BARE}(?![(\[])",
+    "pair": (
+        rf"(?:{_QUOTE}\]?)?[ \t]{{0,4}}[:=][ \t]{{0,4}}[(\[][ \t]{{0,4}}[\"'][^\"'\n]{{0,64}}[\"'],[ \t]{{0,4}}"
+        r"(?P<quote>[\"'])(?P<secret>[^\s\"'\\]{1,250}+)(?=(?P=quote))"
+    ),
+    "random behind": (
+        r"[ \t]{1,3}[\"'`]?(?=[^\s\"'`]{0,60}?[0-9])(?=[^\s\"'`]{0,60}?[A-Z])(?=[^\s\"'`]{0,60}?[a-z])"
+        r"(?P<secret>[A-Za-z0-9_.~+/=!#%^*?@-]{10,250}+)(?![A-Za-z0-9(\[:])"
+    ),
+    "setting backwards": r"[^\n]{0,80}?(?<![a-z])(?:tes|xtes|gifnoc|tup)(?![a-z])",
     "argument": rf"{_QUOTE},[ \t]{{0,4}}(?P<quote>{_QUOTE})(?P<secret>[^\s\"'`\\]{{1,250}}+)(?=(?P=quote))",
     "login": r"\s{1,8}(?P<secret>\S{3,250}+)",
     "blob": (
@@ -70,22 +87,24 @@ PATTERNS: Final = {
     "bearer": r"(?i:bearer)[ \t]{1,4}(?P<secret>[A-Za-z0-9_.~+/=-]{16,}+)",
     "cookie": (
         rf"(?i:cookie)(?:{_QUOTE})?[ \t]{{0,4}}[:=][ \t]{{0,4}}(?:{_QUOTE})?"
-        r"(?P<secret>[\w.-]{1,64}=[^\s;\"'\\]{12,250}+(?:; ?[^\s;\"'\\]{1,250}+){0,32}+)"
+        r"(?P<secret>[\w.-]{1,64}=[^\s;\"'\\]{0,250}+(?:; ?[^\s;\"'\\]{1,250}+){0,32}+)"
     ),
+    "one cookie": r"[^; ][^;]{0,400}+",
     "curl": (
         r"curl(?=[ \t])(?:[^\n]|(?<=\\)\n){0,400}?[ \t](?:-u|--user)[ \t=]{1,4}[\"']?[^\s:\"'$<]{0,64}:[\"']?"
         r"(?P<secret>[^\s\"'\\<>]{3,250}+)"
     ),
     # --- prose
     "cjk": (
-        rf"(?P<word>{_CJK_WORDS})(?:{_QUOTE})?[ \t]{{0,4}}(?:是|为|為|は|을|를|는|은|[:：=＝])?[ \t]{{0,4}}[\"'`「『“]?"
+        rf"(?P<word>{_CJK_WORDS})(?:{_QUOTE})?[ \t]{{0,4}}"
+        r"(?:设置为|设为|改为|改成|更新为|設定為|設為|改為|是|为|為|は|을|를|는|은|[:：=＝])?[ \t]{0,4}[\"'`「『“]?"
         r"(?P<secret>[!#-&*+./-9=?@-Z^_a-z~-]{4,}+)"
     ),
 }
 """Every pattern of this module, by what it reads."""
 
-_WORDS: Final = ("pass", "pwd", "secret", "token", "key", "auth", "cred")
-_PASSWORDS: Final = ("pass", "pwd", *_CJK_PASSWORDS)
+_WORDS: Final = ("pass", "pw", "psk", "api_hash", "secret", "token", "key", "auth", "cred")
+_PASSWORDS: Final = ("pass", "pw", "psk", *_OTHER_PASSWORDS, *_CJK_PASSWORDS)
 _HEADERS: Final[dict[str, tuple[str, Callable[[str], bool]]]] = {
     "authorization": ("authorization", is_token),
     "bearer": ("authorization", is_token),
@@ -163,20 +182,30 @@ def _after_name(text: str, start: int, _: str) -> Secret | None:
         return None
     for notation, literal in _notations(text, word):
         match = _pattern(notation).match(text, word.end())
-        kind = "pass" if notation == "environment" else word.group()
-        if match and (found := _value(match, word=kind, literal=literal)):
+        kind = "passwd" if notation == "environment" or _is_part(text, word) else word.group()
+        if match is None or (notation == "random behind" and not is_random(match["secret"])):
+            continue
+        if found := _value(match, word=kind, literal=literal):
             return found
     return _blob(text, word)
 
 
+def _is_part(text: str, word: re.Match[str]) -> bool:
+    """Whether `pass` is the end of a longer name; by itself it is a verb, or a count of tests."""
+    before = text[max(0, word.start() - 1) : word.start()]
+    return word.group().lower() == "pass" and (before.isalpha() or before in {"_", "."})
+
+
 def _names_a_secret(text: str, word: re.Match[str]) -> bool:
     """True unless the word before says otherwise; a key must be said to be one of something secret."""
-    before = text[max(0, word.start() - _LOOK_BACK) : word.start()].rstrip("_. -")[::-1]
-    match = _pattern("word backwards").match(before)
+    behind = text[max(0, word.start() - _LOOK_BACK) : word.start()]
+    match = _pattern("word backwards").match(behind.rstrip("_. -")[::-1])
     last = match.group()[::-1].lower() if match else ""
+    if word.group()[:2].lower() == "pw" and not _pattern("plain backwards").match(behind[::-1]):
+        return False
     if word.group()[:3].lower() == "key":
         return _pattern("key of").fullmatch(last) is not None
-    return _pattern("harmless").fullmatch(last) is None
+    return _pattern("harmless").fullmatch(last) is None or (last == "key" and _kind(word.group()) == "password")
 
 
 def _notations(text: str, word: re.Match[str]) -> Iterator[tuple[str, bool]]:
@@ -189,7 +218,7 @@ def _notations(text: str, word: re.Match[str]) -> Iterator[tuple[str, bool]]:
     name = f"{before[len(before) - length :]}{word.group()}"
     if name.isupper():
         yield "environment", True
-    if name.startswith("--"):
+    if name.startswith("-"):
         yield "flag", False
     yield "bare", name.isupper() and name != word.group()
     yield "said", False
@@ -197,11 +226,18 @@ def _notations(text: str, word: re.Match[str]) -> Iterator[tuple[str, bool]]:
         yield "argument", False
     if "login " in before:
         yield "login", False
+    yield "quoted behind", False
+    yield "pair", False
+    if _pattern("setting backwards").match(before[::-1].lower()):
+        yield "behind", False
+    yield "random behind", False
 
 
 def _value(match: re.Match[str], *, word: str, literal: bool) -> Secret | None:
     secret = match["secret"] if "quote" in match.groupdict() else _bare(match["secret"])
     start = match.start("secret")
+    if secret.startswith("//"):  # the name was the scheme of an address
+        return None
     return Secret(_kind(word), start, start + len(secret)) if _is_secret(word, secret, literal=literal) else None
 
 
@@ -227,11 +263,18 @@ def _in_header(text: str, start: int, header: str) -> Secret | None:
     if match is None:
         return None
     rule, is_secret = _HEADERS[header]
-    return Secret(rule, *match.span("secret")) if is_secret(match["secret"]) else None
+    if not is_secret(match["secret"]):
+        return None
+    start, end = match.span("secret")
+    if header == "cookie":  # from the first of the cookies that is a token to the last one
+        pairs = list(_pattern("one cookie").finditer(text, start, end))
+        tokens = [pair for pair in pairs if is_cookie(pair.group())]
+        start, end = tokens[0].start(), tokens[-1].end()
+    return Secret(rule, start, end)
 
 
 def _is_secret(word: str, value: str, *, literal: bool) -> bool:
-    if word.lower() == "pass" and not literal:  # as a plain word it is a verb, or a count of tests
+    if word.lower() == "pass" and not literal and not is_random(value):  # a verb, or a count of tests
         return False
     return is_password(value, literal=literal) if _kind(word) == "password" else is_token(value, literal=literal)
 

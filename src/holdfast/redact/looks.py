@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.redact.patterns import compiled
 
-__all__ = ["PATTERNS", "is_cookie", "is_genuine", "is_password", "is_token"]
+__all__ = ["PATTERNS", "is_cookie", "is_genuine", "is_password", "is_random", "is_token"]
 
 PATTERNS: Final = {
     # what stands where a secret would: a type, a label, something to be filled in
@@ -32,6 +32,8 @@ PATTERNS: Final = {
     "filler": r"(?i)your[-_]|example|placeholder|redacted|x{6}|\*{3}|\.{3}",
     "algorithm": r"(?i)(?:sha|md|utf|base|argon|hs|rs|es|ps|aes|rsa|ed|x|int|uint|v)[-_]?\d{1,5}",
     "address": r"[A-Za-z][A-Za-z0-9+.-]{1,20}://",
+    "random": r"(?=.{0,99}?[0-9])(?=.{0,99}?[A-Z])(?=.{0,99}?[a-z]).{8}",
+    "word": r"(?=.{0,250}?[-_.]).{0,250}?[a-z]{5}|.{0,250}?[a-z]{8}",
     "digits": r"[0-9][^0-9]*+[0-9]",
     "runs": r"[0-9]++|[A-Z]++|[^0-9A-Z]++",
     # words of a name, path or slug: word, Word, WORD, aName, APIName, each with a short number behind
@@ -73,6 +75,11 @@ def is_token(value: str, *, literal: bool = True) -> bool:
     if len(value) < shortest or value.isdigit() or not value.isascii() or _is_words(value):
         return False
     return (literal or _is_mixed(value)) and not _is_placeholder(value)
+
+
+def is_random(value: str) -> bool:
+    """True if a value has digits, capitals and small letters and no words: where nothing else shows that it is one."""
+    return _pattern("random").match(value) is not None and _pattern("word").match(value) is None
 
 
 def is_cookie(value: str) -> bool:

@@ -11,6 +11,7 @@ then part of a match and never read again. That, and bounds everywhere else, is 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from holdfast.redact.looks import is_genuine, is_password
@@ -172,8 +173,10 @@ TOKENS: Final = (
     _token("posthog-key", "phx_", r"phx_[A-Za-z0-9_-]{40,}+"),
     _token("grafana-token", "glsa_ glc_eyJ", r"(?:glsa_[A-Za-z0-9]{32}_[0-9a-f]{8,}+|glc_eyJ[A-Za-z0-9+/=]{32,}+)"),
     _token("newrelic-key", "NRAK-", r"NRAK-[A-Z0-9]{27,}+"),
-    _token("sentry-token", "sntrys_ sntryu_", r"(?:sntryu_[0-9a-f]{64,}+|sntrys_eyJ[A-Za-z0-9+/=_]{40,}+)"),
+    _token("sentry-token", "sntrys_ sntryu_", r"(?:sntryu_[0-9a-f]{64,}+|sntrys_[A-Za-z0-9+/=_]{40,}+)"),
     _token("1password-token", "ops_eyJ", r"ops_eyJ[A-Za-z0-9+/=_-]{100,}+"),
+    _token("artifactory-key", "AKCp", r"AKCp[A-Za-z0-9]{69,}+"),
+    _token("readme-key", "rdme_", r"rdme_[a-z0-9]{60,}+"),
     _token("age-key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{58,}+"),
 )
 """Tokens of plain characters, each with a run of 20 of them somewhere: to be looked for in such runs only."""
@@ -187,13 +190,39 @@ ANYWHERE: Final = (
     Rule(
         "private-key",
         ("PRIVATE KEY",),
-        rf"-----BEGIN {_PEM_LABEL}(?={_PEM_GAP}(?:{_PEM_HEADER}|[A-Za-z0-9+/=]{{16}}))"
-        rf"(?:{_PEM_GAP}{_PEM_HEADER}){{0,8}}+(?:{_PEM_GAP}[A-Za-z0-9+/=]{{24,100000}}+){{0,4000}}+"
+        rf"-----BEGIN {_PEM_LABEL}(?=(?:{_PEM_GAP})?(?:{_PEM_HEADER}|[A-Za-z0-9+/=]{{16}}))"
+        rf"(?:{_PEM_GAP}{_PEM_HEADER}){{0,8}}+(?:[A-Za-z0-9+/=]{{24,100000}}+)?"
+        rf"(?:{_PEM_GAP}[A-Za-z0-9+/=]{{24,100000}}+){{0,4000}}+"
         rf"(?:(?:{_PEM_GAP}[A-Za-z0-9+/=]{{1,100}}+){{0,2}}+(?:{_PEM_GAP})?-----END {_PEM_LABEL})?",
     ),
     Rule("webhook-secret", ("whsec_",), r"whsec_[A-Za-z0-9+/=_-]{24,}+"),
     Rule("azure-sas", ("sig=",), r"sig=(?<=[?&]sig=)([A-Za-z0-9%/+=_-]{40,}+)"),
-    Rule("telegram-token", (":AA",), r":(AA(?<=[0-9]{8}:AA)[A-Za-z0-9_-]{32,}+)"),
+    Rule("telegram-token", (":AA",), r"(?<![0-9])[0-9]{8,12}:AA[A-Za-z0-9_-]{32,}+"),
+    Rule(
+        "password-hash",
+        ("$",),
+        r"\$(?:apr1|[156y]|2[abxy]|argon2[a-z]{1,2}|pbkdf2[a-z0-9-]{0,20})\$([./A-Za-z0-9$=,+-]{22,}+)",
+    ),
+    Rule("twilio-auth-token", ("AC",), r"AC[0-9a-f]{32}[\"'],[ \t]{0,4}[\"']([0-9a-f]{32})(?=[\"'])"),
+    Rule(
+        "credential",
+        ("redential", "getConnection("),
+        r"(?:[Cc]redentials?|getConnection)\([^()\n]{1,160}?,[ \t]{0,4}[\"']([^\s\"'\\]{4,128}+)(?=[\"'][ \t]{0,4}\))",
+        accepts=partial(is_password, literal=False),
+    ),
+    Rule("mailchimp-key", ("-us",), r"(?<![0-9a-f])[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"),
+    Rule("aws-signature", ("ignature=",), r"(?<=[?&, ])(?:X-Amz-)?Signature=([0-9a-f]{64})(?![0-9A-Za-z])"),
+    Rule(
+        "putty-key",
+        ("Private-Lines:",),
+        r"Private-Lines: ?[0-9]{1,4}\s{1,2}([A-Za-z0-9+/=]{1,76}+(?:\s{1,2}[A-Za-z0-9+/=]{20,76}+){0,200}+)",
+    ),
+    Rule(
+        "pgpass",
+        (":5432:", ":*:"),
+        r"(?m:^)[^\s:\"'/]{1,100}+:(?:5432|\*):[^\s:]{1,64}+:[^\s:]{1,64}+:([^\s:\"']{4,128}+)(?m:$)",
+        accepts=is_password,
+    ),
     # Up to the last `@` before the path: people do write an unescaped one inside a password.
     Rule(
         "url-password",

@@ -24,7 +24,7 @@ _ENCODED: Final = r"%(?:3D|20|26|22|0A|3A|2C)"
 def secrets_by_shape(text: str, plain: bytes) -> Iterator[Secret]:
     """The secrets that their own format gives away. `plain` is the text, one byte a character."""
     for rule in ANYWHERE:
-        if rule.marks[0] in text:
+        if any(mark in text for mark in rule.marks):
             for match in rule.regex.finditer(text):
                 yield from _accepted(rule, match)
     starts, runs = _runs(text, plain.translate(_KINDS))
