@@ -166,7 +166,7 @@ class TestBatches:
 
     def test_groups_are_bounded_in_tokens(self) -> None:
         """Texts that are long together go in different groups; one that is too long goes alone."""
-        texts = ["a" * 30, "b" * 30, "c" * 3000, "d"]
+        texts = ["a few plain words in a row", "a few other words in a row", "many words " * 300, "d"]
         assert [len(group) for group in batches(texts, size=9, tokens=25)] == [2, 1, 1]
 
     def test_no_texts_make_no_group(self) -> None:
