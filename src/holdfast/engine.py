@@ -225,7 +225,7 @@ class Engine(Asking):
             provider: Whose rules the window must keep; that of the messages unless given.
             tools: The definitions of tools that go into the request beside the messages, to be counted.
             overhead: Tokens of whatever else does.
-            facts: Facts from elsewhere that may be recalled beside the session's own.
+            facts: Facts that the caller has chosen for this question; they go into the block first.
             tenant: Whose memory it is, where several share one; with `project` and `agent`.
             project: See `tenant`.
             agent: See `tenant`.

@@ -36,7 +36,7 @@ class Ask:
         cancel: When set, it is called off.
         on_text: Called with each piece of the answer.
         before_compact: Called before a compaction that an overflow makes necessary.
-        facts: Facts from elsewhere that may be recalled.
+        facts: Facts that the caller has chosen for this question.
         project: Which project the session belongs to.
         agent: Which agent.
     """

@@ -79,7 +79,7 @@ def _memory_tools(settings: Settings, notes: Notes | None, memories: Memories) -
         return ()
     searched = notes is not None and settings.memory_search.enabled and settings.workspace.access != "none"
     return (
-        *(note_tools(notes) if notes is not None and searched else ()),
+        *(note_tools(notes, memories) if notes is not None and searched else ()),
         *(memory_tools(memories) if settings.long_term.enabled else ()),
     )
 
