@@ -36,6 +36,7 @@ class Ask:
         cancel: When set, it is called off.
         on_text: Called with each piece of the answer.
         before_compact: Called before a compaction that an overflow makes necessary.
+        on_compact: Called with each such compaction once it is recorded.
         facts: Facts that the caller has chosen for this question.
         project: Which project the session belongs to.
         agent: Which agent.
@@ -49,6 +50,7 @@ class Ask:
     cancel: Event | None = None
     on_text: Callable[[str], None] | None = None
     before_compact: Callable[[], object] | None = None
+    on_compact: Callable[[Compaction], object] | None = None
     facts: Sequence[FactRow] = ()
     project: str = ""
     agent: str = "main"
@@ -168,6 +170,8 @@ def _compacted(engine: Engine, request: Ask, limit: int) -> list[Compaction]:
         )
     except (CompactionError, StorageError):
         return []
+    if request.on_compact is not None:
+        request.on_compact(done)
     return [done]
 
 

@@ -129,8 +129,6 @@ class Agent(Talk):
         reply, self.window = answer.reply, answer.window
         self.keep(replace(reply.message, usage=reply.usage, model=reply.message.model or self.model.name), reply=True)
         self._counted(reply)
-        for done in answer.compactions:
-            self.compacted(done)
         return replace(
             turn,
             text=reply.text,
@@ -161,6 +159,7 @@ class Agent(Talk):
             cancel=self.cancel,
             on_text=show,
             before_compact=self.flush,
+            on_compact=self.compacted,
             facts=self._memories(),
             agent=self.agent,
         )
