@@ -111,6 +111,12 @@ class Memory:
             self._marks = open_marks(self.store)
         return self._marks
 
+    @property
+    def home(self) -> Path:
+        """The folder that the store is in, or is."""
+        path = self.store.path
+        return path if path.is_dir() else path.parent
+
     # --- writing ---------------------------------------------------------------
 
     def ingest(self, messages: Iterable[Message], *, scope: Scope) -> list[int]:
