@@ -109,12 +109,14 @@ class Talk:
         view: View | None = None,
     ) -> Self:
         """Go on with a conversation, or begin one. An engine without a model of its own is lent this one."""
-        workspace.prepare(root, engine.settings)
+        prepared = workspace.prepare(root, engine.settings)
         engine.model = engine.model or model
         engine.auto = "off"  # the agent flushes and compacts itself
         opened = sessions.open(key, engine.settings, cwd=str(root))
         agent = cls(engine=engine, model=model, sessions=sessions, opened=opened, root=root, notes=notes)
         agent.confirm, agent.view = confirm, view or Quiet()
+        for problem in prepared.problems:
+            agent.view.notice(f"The workspace {problem}. Notes before compactions cannot be written there.")
         agent.take_up(opened)
         agent.end(opened.before)
         return agent
@@ -410,7 +412,7 @@ class Talk:
             write_notes(window.messages, prompt, model=self.scribe or self.model, tools=tools, cancel=self.cancel)
         except ModelCancelledError:
             pass  # the user's word, no fault of the model's
-        except (ModelError, WindowError) as error:
+        except (ModelError, StorageError, WindowError) as error:
             self._notes_failed(str(error), now)
         else:
             self.update(lambda entry: entry.flushed(now=now, cycle=compactions))
@@ -422,3 +424,5 @@ class Talk:
         self.update(lambda entry: entry.flush_failed(error, now=now, most=most))
         if self.opened.entry.is_flushed:
             self.view.notice(f"Writing notes failed {most} times; this compaction goes on without them. ({error})")
+        else:
+            self.view.notice(f"Notes could not be written before the compaction: {error}")

@@ -1,0 +1,180 @@
+"""What the agent of `holdfast chat` does with its files, its settings and its replies."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from desk import Desk, talker
+from holdfast.cli import main
+from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
+from holdfast.models.base import Prompt
+from holdfast.models.steps import Answer
+
+FLUSH = "Pre-compaction memory flush"
+
+
+class TestOverflow:
+    """A compaction that an overflow made necessary."""
+
+    def test_a_compaction_is_recorded_though_the_retry_fails(self, tmp_path: Path) -> None:
+        """Engine, sessions.json and transcript agree at once, and the next compaction has its own flush."""
+        flushes: list[str] = []
+        failing = [True]
+
+        def answer(prompt: Prompt) -> Answer:
+            last = prompt.messages[-1].text
+            if FLUSH in last:
+                flushes.append(last)
+                return "NO_REPLY"
+            if not prompt.tools:
+                return "## Goal\nTalk about modules.\n"
+            if "Overflow" in last and failing[0]:
+                if any("Talk about modules" in message.text for message in prompt.messages):
+                    return ModelBusyError("busy", model="m")
+                return ModelOverflowError("prompt is too long", model="m", status=400)
+            return "filler words " * 300
+
+        desk = Desk(tmp_path)
+        agent = desk.agent(answer)
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        with pytest.raises(ModelError):
+            agent.say("Overflow now.")
+        compacted = [edit for edit in agent.engine.edits(session=agent.session) if edit.kind == "compacted"]
+        stored = json.loads((agent.sessions.folder / "sessions.json").read_text())[agent.opened.key]
+        entries = [json.loads(line) for line in agent.opened.session.file.read_text().splitlines()]
+        assert len(compacted) == stored["compactionCount"] == sum(e["type"] == "compaction" for e in entries) == 1
+        failing[0] = False
+        for number in range(8):
+            agent.say(f"Later {number}. " + "more words " * 300)
+        agent.compact()
+        assert len(flushes) == 2
+
+
+class Shell:
+    """`holdfast chat` in a home of its own, with settings files."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, heard: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.patch, self.heard = folder, patch, heard
+
+    def openclaw(self, **defaults: Any) -> None:
+        """Write an openclaw.json with these defaults of agents."""
+        place = self.folder / ".openclaw" / "openclaw.json"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(json.dumps({"agents": {"defaults": defaults}}))
+
+    def toml(self, text: str) -> None:
+        """Write the user's holdfast.toml."""
+        place = self.folder / ".config" / "holdfast" / "holdfast.toml"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def chat(self, said: str, *steps: Any, window: int = 200_000) -> tuple[int, str, str]:
+        """Say lines to a scripted model; the exit code, stdout and stderr."""
+        script = self.folder / "script.jsonl"
+        lines = [json.dumps({"text": step} if isinstance(step, str) else step) for step in steps]
+        script.write_text("\n".join(lines), "utf-8")
+        self.patch.setattr(sys, "stdin", io.StringIO(said))
+        with pytest.raises(SystemExit) as left:
+            main(["chat", "--plain", "--model", f"scripted:{script}", "--context-tokens", str(window)])
+        shown = self.heard.readouterr()
+        return int(left.value.code or 0), shown.out, shown.err
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """A home of its own."""
+    for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "ANTHROPIC_", "OPENAI_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
+    monkeypatch.setenv("HOLDFAST_SESSION__RESET__MODE", "never")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return Shell(tmp_path, monkeypatch, capsys)
+
+
+class TestPlace:
+    """Where memory rests."""
+
+    def test_archive_path_is_honoured(self, shell: Shell) -> None:
+        """Memory and sessions are where `archive.path` says."""
+        shell.toml(f'[archive]\npath = "{shell.folder / "mine"}"\n')
+        assert shell.chat("Hello.\n", "Hi.")[:2] == (0, "Hi.\n")
+        assert (shell.folder / "mine" / "holdfast.db").exists()
+        assert list((shell.folder / "mine" / "agents" / "main" / "sessions").glob("*.jsonl"))
+        assert not (shell.folder / "home").exists()
+
+    def test_storage_path_is_honoured(self, shell: Shell) -> None:
+        """`memoryContext.storagePath` of openclaw.json says the same."""
+        shell.openclaw(memoryContext={"storagePath": str(shell.folder / "mine")}, skipBootstrap=True)
+        assert shell.chat("Hello.\n", "Hi.")[:2] == (0, "Hi.\n")
+        assert (shell.folder / "mine" / "holdfast.db").exists()
+
+    def test_an_address_is_an_error(self, shell: Shell) -> None:
+        """An address makes no folder of that name, and its password is not shown."""
+        shell.toml('[archive]\npath = "postgresql://me:hunter2@db/memory"\n')
+        code, _, told = shell.chat("Hello.\n", "Hi.")
+        assert code == 1
+        assert "name a folder or a .db file" in told
+        assert "hunter2" not in told
+        assert list((shell.folder / "here").iterdir()) == []
+
+
+class TestWorkspace:
+    """The folder of the agent."""
+
+    def test_a_workspace_that_is_named_is_made(self, shell: Shell) -> None:
+        """`agents.defaults.workspace`: the folder and its files are there after the first run."""
+        place = shell.folder / "a" / "workspace"
+        shell.openclaw(workspace=str(place))
+        assert shell.chat("Hello.\n", "Hi.")[0] == 0
+        assert {"AGENTS.md", "SOUL.md", "BOOTSTRAP.md", "memory"} <= {path.name for path in place.iterdir()}
+        assert list((shell.folder / "here").iterdir()) == []
+
+    def test_skip_bootstrap_makes_the_folder_alone(self, shell: Shell) -> None:
+        """`skipBootstrap: true` writes no files."""
+        place = shell.folder / "workspace"
+        shell.openclaw(workspace=str(place), skipBootstrap=True)
+        assert shell.chat("Hello.\n", "Hi.")[0] == 0
+        assert list(place.iterdir()) == []
+
+    def test_skip_bootstrap_false_is_honoured(self, shell: Shell) -> None:
+        """An explicit `skipBootstrap: false` writes the files into the working directory; without it none are."""
+        assert shell.chat("Hello.\n", "Hi.")[0] == 0
+        assert list((shell.folder / "here").iterdir()) == []
+        shell.openclaw(skipBootstrap=False)
+        assert shell.chat("Hello.\n", "Hi.")[0] == 0
+        assert (shell.folder / "here" / "AGENTS.md").exists()
+
+    def test_notes_that_cannot_be_written_are_reported_and_not_done(self, tmp_path: Path) -> None:
+        """The user is told, sessions.json has the failure, and the flush stays due."""
+        desk = Desk(tmp_path)
+        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        (agent.root / "memory").write_text("in the way")
+        agent.flush()
+        assert any("Notes could not be written" in notice for notice in desk.view.notices)
+        assert agent.opened.entry.memory_flush_failure_count == 1
+        assert not agent.opened.entry.is_flushed
+        (agent.root / "memory").unlink()
+        agent.flush()
+        assert agent.opened.entry.is_flushed
+        assert list((agent.root / "memory").glob("*.md"))
+
+    def test_a_workspace_that_cannot_be_made_is_reported(self, shell: Shell) -> None:
+        """The user is told at the start."""
+        (shell.folder / "file").write_text("in the way")
+        shell.openclaw(workspace=str(shell.folder / "file" / "workspace"))
+        code, _, told = shell.chat("Hello.\n", "Hi.")
+        assert code == 0
+        assert "cannot be written" in told
