@@ -178,3 +178,54 @@ class TestWorkspace:
         code, _, told = shell.chat("Hello.\n", "Hi.")
         assert code == 0
         assert "cannot be written" in told
+
+
+class TestMemoryCommand:
+    """`/memory`."""
+
+    @pytest.mark.parametrize(
+        ("fact", "note", "said", "query"),
+        [
+            (
+                "The staging port is 6543.",
+                "The staging port was 5432 in May.",
+                "Is the staging port open today?",
+                "staging port",
+            ),
+            ("测试端口是 6543。", "五月的测试端口是 5432。", "今天测试端口开了吗?", "测试端口"),
+        ],
+    )
+    def test_search_says_where_it_found_what(
+        self,
+        shell: Shell,
+        fact: str,
+        note: str,
+        said: str,
+        query: str,
+    ) -> None:
+        """Facts, notes and the archive are searched, each under its name."""
+        (shell.folder / "here" / "memory").mkdir()
+        (shell.folder / "here" / "memory" / "2026-05-01.md").write_text(f"# May\n\n{note}\n", "utf-8")
+        code, shown, _ = shell.chat(f"/memory add {fact}\n{said}\n/memory search {query}\n", "Yes.")
+        assert code == 0
+        found = shown.partition("Facts:")[2]
+        facts, _, rest = found.partition("Notes:")
+        notes, _, archive = rest.partition("Archive:")
+        assert fact in facts
+        assert "memory/2026-05-01.md#L" in notes
+        assert note in notes
+        assert said in archive
+
+    def test_search_without_a_hit(self, shell: Shell) -> None:
+        """Where nothing is found, nothing is listed."""
+        assert "Nothing found." in shell.chat("/memory search zanzibar\n", "Yes.")[1]
+
+    def test_show_lists_files_and_facts(self, shell: Shell) -> None:
+        """The memory files of the workspace, and the facts with their ids."""
+        assert "No memory files yet.\nNo facts yet." in shell.chat("/memory show\n", "Yes.")[1]
+        (shell.folder / "here" / "memory").mkdir()
+        (shell.folder / "here" / "memory" / "2026-05-01.md").write_text("May.\n")
+        (shell.folder / "here" / "MEMORY.md").write_text("Long.\n")
+        _, shown, _ = shell.chat("/memory add The port is 6543.\n/memory show\n", "Yes.")
+        for words in ("- MEMORY.md: 6 bytes", "- memory/2026-05-01.md: 5 bytes", "[decision] The port is 6543."):
+            assert words in shown

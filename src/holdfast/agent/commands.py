@@ -9,7 +9,9 @@ from typing import Final
 
 from holdfast.agent import workspace
 from holdfast.agent.loop import Agent
+from holdfast.agent.tools.notes import citation
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
+from holdfast.memory.facts import find
 from holdfast.report import ContextReport
 from holdfast.settings import LongTermEmbedding
 from holdfast.store.base import FactRow
@@ -236,8 +238,7 @@ def _memory(agent: Agent, what: str) -> Done:
     verb, _, rest = what.partition(" ")
     match verb:
         case "" | "show":
-            facts = _facts(agent)
-            return Done("\n".join(f"[{fact.type}] {fact.content}  ({fact.id})" for fact in facts) or "No facts yet.")
+            return Done("\n".join(_shown(agent)))
         case "add" if rest:
             fact = agent.engine.remember(rest, session=agent.session, agent=agent.agent)
             return Done(f"Remembered: {fact.content}  ({fact.id})")
@@ -247,6 +248,22 @@ def _memory(agent: Agent, what: str) -> Done:
             return Done("\n".join(_found(agent, rest)) or "Nothing found.")
         case _:
             return Done("Use: /memory show, /memory add TEXT, /memory forget ID, or /memory search WORDS.")
+
+
+def _shown(agent: Agent) -> Iterator[str]:
+    """The memory files of the workspace, newest note first, and the facts."""
+    notes = sorted((agent.root / "memory").glob("**/*.md"), reverse=True)
+    files = [path for path in (*(agent.root / name for name in workspace.MEMORY[:1]), *notes) if path.is_file()]
+    yield "Files:" if files else "No memory files yet."
+    for path in files:
+        yield f"- {path.relative_to(agent.root)}: {path.stat().st_size:,} bytes"
+    facts = _facts(agent)
+    yield "Facts:" if facts else "No facts yet."
+    yield from map(_fact_line, facts)
+
+
+def _fact_line(fact: FactRow) -> str:
+    return f"- [{fact.type}] {fact.content}  ({fact.id})"
 
 
 def _facts(agent: Agent) -> list[FactRow]:
@@ -269,10 +286,33 @@ def _forgotten(agent: Agent, wanted: str) -> str:
 
 
 def _found(agent: Agent, query: str) -> Iterator[str]:
+    """What facts, notes and the archive say, each under its heading."""
+    sources = {"Facts": _found_facts, "Notes": _found_notes, "Archive": _found_messages}
+    for name, search in sources.items():
+        lines = list(search(agent, query))
+        if lines:
+            yield f"{name}:"
+            yield from lines
+
+
+def _found_facts(agent: Agent, query: str) -> Iterator[str]:
+    return (_fact_line(hit.fact) for hit in find(_facts(agent), query, limit=_FOUND))
+
+
+def _found_notes(agent: Agent, query: str) -> Iterator[str]:
+    if agent.notes is not None and agent.settings.workspace.access != "none":
+        found = agent.notes.search(query, max_results=_FOUND)
+        yield from (f"- {citation(hit.path, hit.start, hit.end)}: {_cut(hit.snippet)}" for hit in found.hits)
+
+
+def _found_messages(agent: Agent, query: str) -> Iterator[str]:
     for hit in agent.engine.search(query, session=agent.session, limit=_FOUND, agent=agent.agent):
-        words = " ".join(hit.text.split())
-        cut = words if len(words) <= _LONGEST_LINE else words[:_LONGEST_LINE] + "…"
-        yield f"{hit.message}  {hit.score:.2f}  {hit.speaker}: {cut}"
+        yield f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {_cut(hit.text)}"
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _LONGEST_LINE else words[:_LONGEST_LINE] + "…"
 
 
 COMMANDS: Final[dict[str, Command]] = {
