@@ -229,3 +229,26 @@ class TestMemoryCommand:
         _, shown, _ = shell.chat("/memory add The port is 6543.\n/memory show\n", "Yes.")
         for words in ("- MEMORY.md: 6 bytes", "- memory/2026-05-01.md: 5 bytes", "[decision] The port is 6543."):
             assert words in shown
+
+
+class TestSilence:
+    """What a model says when it has nothing to say."""
+
+    @pytest.mark.parametrize(
+        ("pieces", "shown"),
+        [
+            (["NO_", "REPLY"], ""),
+            (["HEARTBEAT", "_OK"], ""),
+            (['{"action": ', '"NO_REPLY"}'], ""),
+            (["I saved it.\n", "\nNO_RE", "PLY"], "I saved it.\n"),
+            (["All is well. ", "HEARTBEAT_OK"], "All is well.\n"),
+            (["已保存。\n", "NO_REPLY", "\n"], "已保存。\n"),
+            (["NO_REPLY", " is what I say when there is nothing."], "NO_REPLY is what I say when there is nothing.\n"),
+            (["NO_REPLY_ON", " is a flag."], "NO_REPLY_ON is a flag.\n"),
+            (["HEARTBEAT_OK", "AY?"], "HEARTBEAT_OKAY?\n"),
+            (['{"action": ', '"deploy"}'], '{"action": "deploy"}\n'),
+        ],
+    )
+    def test_nothing_of_it_is_streamed_and_no_answer_is_lost(self, shell: Shell, pieces: list[str], shown: str) -> None:
+        """On the last line, inside of JSON, in pieces: a user sees the answer alone."""
+        assert shell.chat("Hello.\n", {"pieces": pieces, "text": "".join(pieces)})[:2] == (0, shown)

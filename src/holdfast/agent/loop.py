@@ -18,14 +18,12 @@ from holdfast.recovery import Answer, Ask, ask
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_text
 
-__all__ = ["HEARTBEAT", "Agent", "Turn"]
+__all__ = ["Agent", "Turn"]
 
 _MOST_STEPS: Final = 100
 """How often a model may call tools before the user is asked again."""
 _LONGEST_REPLY: Final = 8_192
 _TIMEOUT: Final = 600.0
-HEARTBEAT: Final = "HEARTBEAT_OK"
-"""What an agent says to a heartbeat when there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ class Agent(Talk):
                 self.memories.capture([text])
         if self.notes is not None:
             self.notes.poll()
-        return replace(turn, text=_shown(turn.text, heartbeat=heartbeat))
+        return replace(turn, text=flush.spoken(turn.text))
 
     def _record_input(self, text: str, *, heartbeat: bool) -> None:
         """Write what was said to the transcript and the archive.
@@ -144,8 +142,13 @@ class Agent(Talk):
         said: list[str] = []
 
         def show(piece: str) -> None:
-            if piece == ANEW:
+            nonlocal held
+            if piece == ANEW:  # what the reply that broke off had left to show is said again
                 said.clear()
+                if held.is_open:
+                    self.view.text(ANEW)
+                held = flush.Held()
+                return
             said.append(piece)
             if shown := held.feed(piece):
                 self.view.text(shown)
@@ -166,7 +169,7 @@ class Agent(Talk):
         try:
             answer = ask(self.engine, self.messages(), request, model=self.model)
         except ModelCancelledError:
-            self._broke_off("".join(said).removeprefix(ANEW))
+            self._broke_off("".join(said))
             return None
         if shown := held.end():
             self.view.text(shown)
@@ -202,12 +205,6 @@ class Agent(Talk):
                 cost=spent,
             )
         )
-
-
-def _shown(text: str, *, heartbeat: bool) -> str:
-    """What of an answer is for the user."""
-    words = flush.spoken(text)
-    return "" if heartbeat and words.strip().strip(".*`") == HEARTBEAT else words
 
 
 def _added(one: Usage, other: Usage | None) -> Usage:
