@@ -1,9 +1,11 @@
-"""Facts belong to an agent and its project: every session of it recalls them."""
+"""What the engine promises: facts in every session of their agent and project, notes that name tools that exist."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -18,8 +20,8 @@ from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Said, Scripted
 from holdfast.models.steps import Answer
-from holdfast.settings import Archive, Embedding, LongTerm
-from talk import reply, user
+from holdfast.settings import Archive, Embedding, LongTerm, Pruning
+from talk import answer, call, reply, results, user
 
 PORT = "The staging database listens on port 6543."
 ZH = "测试数据库的端口是 6543。"
@@ -160,3 +162,46 @@ class TestChat:
         run(agent, "/new")
         agent.say("How is the weather?")
         assert "Whiskers" not in "\n".join(m.text for m in agent.model.prompts[-1].messages)
+
+
+OFFERED = [
+    (),
+    ({"name": "bash", "input_schema": {"type": "object"}},),
+    ({"name": "archive_get", "input_schema": {"type": "object"}},),
+    ({"type": "function", "function": {"name": "mcp__holdfast__archive_get", "parameters": {"type": "object"}}},),
+]
+
+
+@pytest.mark.parametrize("tools", OFFERED)
+@pytest.mark.parametrize("mode", ["aggressive", "adaptive"])
+def test_a_pruned_result_names_a_tool_only_where_there_is_one(
+    tmp_path: Path, mode: Literal["aggressive", "adaptive"], tools: Sequence[Mapping[str, Any]]
+) -> None:
+    """Cleared or shortened, the note names `archive_get` where the request has it, as the host calls it."""
+    settings = msgspec.structs.replace(BASE, pruning=Pruning(mode=mode, min_prunable_tool_chars=0))
+    names = [tool.get("function", tool)["name"] for tool in tools]
+    said = [user("Run them all.")]
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        for number in range(12):
+            said += [reply("", call(f"c{number}")), results(answer(f"c{number}", f"line {number} of output\n" * 600))]
+            window = engine.assemble([*said, reply("Next.")], session="s", limit=60_000, tools=tools)
+    shown = "\n".join(result.text for message in window.messages for result in message.results)
+    assert "holdfast id" in shown
+    assert ("brings it back" in shown) is any(name.endswith("archive_get") for name in names)
+    assert ("mcp__holdfast__archive_get brings" in shown) is ("mcp__holdfast__archive_get" in names)
+
+
+def test_the_agent_has_the_tool_that_its_window_names(tmp_path: Path) -> None:
+    """In chat a cleared result names `archive_get`, and the tool shows it whole."""
+    settings = msgspec.structs.replace(BASE, pruning=Pruning(mode="aggressive", keep_last_assistants=1))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "big.txt").write_text("a line of the file\n" * 300)
+    read = Said(calls=(ToolCall(id="r", name="read", arguments={"path": "big.txt"}),))
+    agent = Desk(tmp_path, settings=settings).agent([read, "Read.", "Fine.", "Good."])
+    for words in ("Read it.", "And?", "So?"):
+        agent.say(words)
+    shown = "\n".join(r.text for m in agent.seen().messages for r in m.results)
+    number = shown.partition("holdfast id ")[2].partition(":")[0]
+    assert "archive_get brings it back" in shown
+    found = agent.tools.run(ToolCall(id="g", name="archive_get", arguments={"id": int(number)})).text
+    assert "a line of the file" in found

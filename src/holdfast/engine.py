@@ -51,6 +51,8 @@ MAX_TRIES: Final = 8
 """How often a window is planned again because another process has recorded an edit meanwhile."""
 MAX_PAUSE: Final = 10**15
 """Milliseconds between two requests, whatever the clock says; more would not fit a duration."""
+ARCHIVE_TOOL: Final = "archive_get"
+"""The tool that shows archived messages; hosts may put a prefix before its name."""
 _RETRY_AFTER: Final = 8
 """Messages after which a compaction that failed is tried again without being asked for."""
 _EMBED_STEP: Final = 64
@@ -223,7 +225,8 @@ class Engine(Asking):
             reserve: Tokens kept for the reply; by the settings, and at most a quarter of the window, unless given.
             model: The model that will be asked.
             provider: Whose rules the window must keep; that of the messages unless given.
-            tools: The definitions of tools that go into the request beside the messages, to be counted.
+            tools: The definitions of tools that go into the request beside the messages, to be counted. Where one is
+                `archive_get`, pruned results name it.
             overhead: Tokens of whatever else does.
             facts: Facts that the caller has chosen for this question; they go into the block first.
             tenant: Whose memory it is, where several share one; with `project` and `agent`.
@@ -235,7 +238,7 @@ class Engine(Asking):
             InvalidWindowError: The window breaks a rule of the provider that no repair could mend.
             InputError: `limit` or `reserve` is out of range.
         """
-        turn = Turn()
+        turn = Turn(tool=next((name for name in map(_tool_name, tools) if name.endswith(ARCHIVE_TOOL)), ""))
         talk = Conversation(
             Scope(tenant=tenant, project=project, agent=agent, session=session)
         )  # of which nothing is known, where memory cannot say
@@ -320,6 +323,7 @@ class Engine(Asking):
                 query=" ".join(query),
                 scores=lambda: self._scores(query, talk, turn),
                 idle=idle,
+                tool=turn.tool,
                 count=self._count,
             )
         items, new = planned.items, planned.edits
@@ -582,6 +586,12 @@ class Engine(Asking):
                 self._conversations.pop(scope, None)
                 self._recent.pop(scope, None)
         return forgotten
+
+
+def _tool_name(tool: Mapping[str, Any]) -> str:
+    """The name in a tool's definition, which some providers wrap in `function`."""
+    function = tool.get("function")
+    return str((function if isinstance(function, Mapping) else tool).get("name", ""))
 
 
 def _counter(settings: Settings) -> TokenCounter:

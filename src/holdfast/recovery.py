@@ -15,7 +15,7 @@ from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.overflow import is_silent_overflow
 from holdfast.store.base import FactRow
 
-__all__ = ["Answer", "Ask", "ask"]
+__all__ = ["Answer", "Ask", "ask", "definition"]
 
 _MOST: Final = 3
 """How often an overflow is answered by a smaller request."""
@@ -129,7 +129,7 @@ def _assembled(engine: Engine, messages: Sequence[Incoming], request: Ask, *, li
         session=request.session,
         limit=limit,
         provider=model.provider,
-        tools=[_definition(tool) for tool in request.tools],
+        tools=[definition(tool) for tool in request.tools],
         facts=request.facts,
         project=request.project,
         agent=request.agent,
@@ -148,7 +148,8 @@ def _too_small(error: WindowTooSmallError, model: Model) -> ModelOverflowError:
     return ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed)
 
 
-def _definition(tool: Tool) -> dict[str, Any]:
+def definition(tool: Tool) -> dict[str, Any]:
+    """A tool as a request has it."""
     return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
 
 

@@ -41,6 +41,7 @@ from holdfast.errors import (
 from holdfast.memory.block import strip_message
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
+from holdfast.recovery import definition
 from holdfast.redact import redact_value
 from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
@@ -181,7 +182,7 @@ class Talk:
             session=self.session,
             limit=self.limit,
             provider=self.model.provider,
-            overhead=self.limits.overhead,
+            tools=[definition(tool) for tool in self.tools.tools()],
             agent=self.agent,
         )
 
