@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from desk import Desk, talker
+from holdfast.agent.commands import run, short
 from holdfast.cli import main
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
+from holdfast.messages import Usage
 from holdfast.models.base import Prompt
+from holdfast.models.scripted import Said
 from holdfast.models.steps import Answer
 
 FLUSH = "Pre-compaction memory flush"
@@ -165,11 +168,11 @@ class TestWorkspace:
         agent.flush()
         assert any("Notes could not be written" in notice for notice in desk.view.notices)
         assert agent.opened.entry.memory_flush_failure_count == 1
-        assert not agent.opened.entry.is_flushed
+        assert agent.opened.entry.memory_flush_compaction_count is None
         (agent.root / "memory").unlink()
         agent.flush()
-        assert agent.opened.entry.is_flushed
         assert list((agent.root / "memory").glob("*.md"))
+        assert agent.opened.entry.to_json()["memoryFlushCompactionCount"] == 0
 
     def test_a_workspace_that_cannot_be_made_is_reported(self, shell: Shell) -> None:
         """The user is told at the start."""
@@ -252,3 +255,38 @@ class TestSilence:
     def test_nothing_of_it_is_streamed_and_no_answer_is_lost(self, shell: Shell, pieces: list[str], shown: str) -> None:
         """On the last line, inside of JSON, in pieces: a user sees the answer alone."""
         assert shell.chat("Hello.\n", {"pieces": pieces, "text": "".join(pieces)})[:2] == (0, shown)
+
+
+class TestStatus:
+    """`/status`."""
+
+    def test_every_model_call_is_counted_by_its_purpose(self, tmp_path: Path) -> None:
+        """What the lines of `/status` add up to is what the provider counted, in this process and after it."""
+        counted: dict[str, list[int]] = {}
+
+        def answer(prompt: Prompt) -> Answer:
+            last = prompt.messages[-1]
+            flushing = any(FLUSH in message.text for message in prompt.messages[-3:])
+            purpose = "flush" if flushing else "conversation" if prompt.tools else "extraction" if prompt.schema else ""
+            figures = counted.setdefault(purpose or "summaries", [0, 0, 0])
+            figures[0], figures[1], figures[2] = figures[0] + 1, figures[1] + 1_000, figures[2] + 10
+            text = {"flush": "NO_REPLY", "extraction": '{"facts": []}', "": "## Goal\nTalk.\n"}.get(purpose)
+            return Said(text=text or f"{last.text[:9]} filler words " * 200, usage=Usage(input=1_000, output=10))
+
+        desk = Desk(tmp_path)
+        agent = desk.agent(answer)
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        agent.compact()
+        agent.engine.learn(session=agent.session)
+        agent.engine.work()
+        shown = run(agent, "/status").text
+        assert set(counted) == {"conversation", "summaries", "flush", "extraction"}
+        for purpose, (calls, sent, came) in counted.items():
+            assert f"- {purpose}: {short(sent)} in / {short(came)} out in {calls} call" in shown
+        total = [sum(column) for column in zip(*counted.values(), strict=True)]
+        assert f"Tokens: {short(total[1])} in / {short(total[2])} out in {total[0]} calls" in shown
+        agent.close()
+        again = desk.agent(answer)
+        assert f"Tokens: {short(total[1])} in / {short(total[2])} out in {total[0]} calls" in run(again, "/status").text
+        again.close()

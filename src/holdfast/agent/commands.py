@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from holdfast.agent import workspace
 from holdfast.agent.loop import Agent
+from holdfast.agent.sessions import SessionEntry
+from holdfast.agent.tally import Purpose, Spent
 from holdfast.agent.tools.notes import citation
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
@@ -106,6 +108,7 @@ def _fullness(agent: Agent) -> str:
 
 
 def _status(agent: Agent, _: str) -> Done:
+    agent.count_calls()
     entry, stats = agent.opened.entry, agent.engine.stats()
     cached = f" · cache {short(entry.cache_read)} read / {short(entry.cache_write)} written" if entry.cache_read else ""
     cost = f" · ${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else ""
@@ -113,12 +116,28 @@ def _status(agent: Agent, _: str) -> Done:
     lines = [
         f"Model: {agent.model.name} · window {short(agent.limit)}",
         f"{_fullness(agent)} · compactions {entry.compaction_count}",
-        f"Tokens: {short(entry.input_tokens)} in / {short(entry.output_tokens)} out{cached}{cost}",
+        *_spent(entry, f"{cached}{cost}"),
         f"Session: {agent.opened.key} · {lasted} · {len(agent.history):,} messages · {agent.opened.session.file.name}",
         f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}",
         *_long_term(agent),
     ]
     return Done("\n".join(lines))
+
+
+def _spent(entry: SessionEntry, more: str) -> Iterator[str]:
+    """What all model calls of the session took together, and for each purpose."""
+    talk = entry.spent("conversation")
+    sent = entry.input_tokens + entry.cache_read + entry.cache_write
+    spent = {"conversation": Spent(calls=talk.calls, input=sent, output=entry.output_tokens)}
+    spent |= {purpose: entry.spent(purpose) for purpose in get_args(Purpose)}
+    whole = sum(spent.values(), start=Spent())
+    yield f"Tokens: {_counted(whole)}{more}"
+    yield from (f"- {purpose}: {_counted(part)}" for purpose, part in spent.items() if part != Spent())
+
+
+def _counted(spent: Spent) -> str:
+    calls = f"{spent.calls} call" + ("s" if spent.calls != 1 else "")
+    return f"{short(spent.input)} in / {short(spent.output)} out in {calls}"
 
 
 def _long_term(agent: Agent) -> list[str]:

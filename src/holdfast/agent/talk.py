@@ -22,6 +22,7 @@ from holdfast.agent.notes import Notes
 from holdfast.agent.session_file import Ended
 from holdfast.agent.sessions import Opened, Sessions
 from holdfast.agent.silent import write_notes
+from holdfast.agent.tally import Counted, Tally
 from holdfast.agent.tools import Confirm, Toolbox, agent_tools, flush_tools, tool_tokens
 from holdfast.agent.view import Quiet, View
 from holdfast.compaction import flush
@@ -73,6 +74,7 @@ class Talk:
         window: What the model saw last.
         cancel: Set to break off whatever is going on.
         memories: What the agent keeps for every conversation.
+        tally: What model calls beside the conversation took, until it is written to `sessions.json`.
     """
 
     engine: Engine
@@ -89,6 +91,7 @@ class Talk:
     cancel: Event = field(default_factory=Event)
     scribe: Model | None = None
     memories: Memories = field(init=False)
+    tally: Tally = field(default_factory=Tally)
     _system: Message | None = None
     _overhead: int = 0
     _read_only_told: bool = False
@@ -111,11 +114,13 @@ class Talk:
     ) -> Self:
         """Go on with a conversation, or begin one. An engine without a model of its own is lent this one."""
         prepared = workspace.prepare(root, engine.settings)
-        engine.model = engine.model or model
+        writer, tally = engine.model or model, Tally()
+        engine.model = Counted(writer, "summaries", tally)
+        engine.reader = Counted(engine.reader or writer, "extraction", tally)
         engine.auto = "off"  # the agent flushes and compacts itself
         opened = sessions.open(key, engine.settings, cwd=str(root))
         agent = cls(engine=engine, model=model, sessions=sessions, opened=opened, root=root, notes=notes)
-        agent.confirm, agent.view = confirm, view or Quiet()
+        agent.confirm, agent.view, agent.tally = confirm, view or Quiet(), tally
         for problem in prepared.problems:
             agent.view.notice(f"The workspace {problem}. Notes before compactions cannot be written there.")
         agent.take_up(opened)
@@ -128,6 +133,7 @@ class Talk:
         if self.notes is not None:
             self.notes.close()
         self.engine.close()
+        self.count_calls()
 
     # --- what it is made of --------------------------------------------------------
 
@@ -248,7 +254,7 @@ class Talk:
         bounds, mask = workspace.bounds_of(self.root, self.settings), self.settings.archive.redaction
         self.view.working("naming the conversation")
         try:
-            session_file.write(ended, bounds=bounds, model=self.scribe or self.model, mask=mask, cancel=self.cancel)
+            session_file.write(ended, bounds=bounds, model=self._scribe(), mask=mask, cancel=self.cancel)
         except (InputError, StorageError) as error:
             self.view.notice(f"No note of the last conversation was left: {error}. All of it is in {ended.file}.")
         finally:
@@ -297,8 +303,23 @@ class Talk:
             self.view.notice(f"Memory is in trouble, and this goes on without it: {error}")
 
     def update(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
-        """Change what is known of the conversation."""
-        self.opened = replace(self.opened, entry=self.sessions.update(self.opened.key, change))
+        """Change what is known of the conversation, and write down what model calls beside it took."""
+        taken = self.tally.take()
+
+        def changed(entry: SessionEntry) -> SessionEntry:
+            for purpose, spent in taken.items():
+                entry = entry.called(purpose, spent)
+            return change(entry)
+
+        self.opened = replace(self.opened, entry=self.sessions.update(self.opened.key, changed))
+
+    def count_calls(self) -> None:
+        """Write down what model calls beside the conversation took since the last change."""
+        if not self.tally.is_empty:
+            self.update(lambda entry: entry)
+
+    def _scribe(self) -> Model:
+        return Counted(self.scribe or self.model, "flush", self.tally)
 
     # --- room ----------------------------------------------------------------------
 
@@ -410,7 +431,7 @@ class Talk:
         self.view.working("writing notes")
         try:
             window = self._assembled()
-            write_notes(window.messages, prompt, model=self.scribe or self.model, tools=tools, cancel=self.cancel)
+            write_notes(window.messages, prompt, model=self._scribe(), tools=tools, cancel=self.cancel)
         except ModelCancelledError:
             pass  # the user's word, no fault of the model's
         except (ModelError, StorageError, WindowError) as error:
