@@ -20,8 +20,9 @@ from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Said, Scripted
 from holdfast.models.steps import Answer
-from holdfast.settings import Archive, Embedding, LongTerm, Pruning
+from holdfast.settings import Archive, Embedding, LongTerm, Pruning, load
 from talk import answer, call, reply, results, user
+from waiting import UNHURRIED
 
 PORT = "The staging database listens on port 6543."
 ZH = "测试数据库的端口是 6543。"
@@ -205,3 +206,16 @@ def test_the_agent_has_the_tool_that_its_window_names(tmp_path: Path) -> None:
     assert "archive_get brings it back" in shown
     found = agent.tools.run(ToolCall(id="g", name="archive_get", arguments={"id": int(number)})).text
     assert "a line of the file" in found
+
+
+def test_no_memory_plugin_means_no_recall(tmp_path: Path) -> None:
+    """`plugins.slots.memory: "none"` of openclaw.json turns recall off, and the report says why."""
+    file = tmp_path / "openclaw.json"
+    for slot, recalled in (("memory-core", True), ("none", False)):
+        file.write_text(json.dumps({"plugins": {"slots": {"memory": slot}}}))
+        known = load(files=[file], environ={}, embedding={"provider": "none"}).settings
+        known = msgspec.structs.replace(known, recall=UNHURRIED)
+        with Engine.open(tmp_path / slot, settings=known, background=False) as engine:
+            engine.remember(PORT, session="s1")
+            window = engine.assemble([user("On which port does the staging database listen?")], session="s2")
+        assert (PORT in str([message.text for message in window.messages])) is recalled
