@@ -278,6 +278,9 @@ class TestStatus:
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         agent.compact()
+        stored = json.loads((agent.sessions.folder / "sessions.json").read_text())[agent.opened.key]
+        assert "inputTokens" not in stored  # cleared with the compaction, as hosts that read the file expect
+        assert "outputTokens" not in stored
         agent.engine.learn(session=agent.session)
         agent.engine.work()
         shown = run(agent, "/status").text

@@ -126,10 +126,7 @@ def _status(agent: Agent, _: str) -> Done:
 
 def _spent(entry: SessionEntry, more: str) -> Iterator[str]:
     """What all model calls of the session took together, and for each purpose."""
-    talk = entry.spent("conversation")
-    sent = entry.input_tokens + entry.cache_read + entry.cache_write
-    spent = {"conversation": Spent(calls=talk.calls, input=sent, output=entry.output_tokens)}
-    spent |= {purpose: entry.spent(purpose) for purpose in get_args(Purpose)}
+    spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
     whole = sum(spent.values(), start=Spent())
     yield f"Tokens: {_counted(whole)}{more}"
     yield from (f"- {purpose}: {_counted(part)}" for purpose, part in spent.items() if part != Spent())

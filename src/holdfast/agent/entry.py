@@ -31,8 +31,8 @@ class SessionEntry:
         session_file: The transcript's file, in the same folder.
         session_started_at: When it began.
         last_interaction_at: When the user last said something; heartbeats do not count.
-        input_tokens: What was sent so far, without what the provider had cached.
-        output_tokens: What came back.
+        input_tokens: What was sent since the last compaction, without what the provider had cached.
+        output_tokens: What came back since then.
         cache_read: What the provider had cached.
         cache_write: What it cached anew.
         total_tokens: What was in the window after the last reply.
@@ -47,7 +47,7 @@ class SessionEntry:
         model: Who answered last.
         model_provider: At which provider.
         estimated_cost_usd: What it has cost so far, calls beside the conversation included.
-        model_calls: What these took, by purpose: `calls`, `input` and `output`; of the conversation, its `calls`.
+        model_calls: What all calls took, by purpose: `calls`, `input`, cached or not, and `output`.
         other: Fields that others wrote; they stay as they are.
     """
 
@@ -129,7 +129,10 @@ class SessionEntry:
             model=model,
             model_provider=provider,
             estimated_cost_usd=self.estimated_cost_usd + cost,
-        ).called("conversation", Spent(calls=1))
+        ).called(
+            "conversation",
+            Spent(calls=1, input=spent.input + spent.cache_read + spent.cache_write, output=spent.output),
+        )
 
     def spent(self, purpose: str) -> Spent:
         """What the calls for a purpose took; a figure that is not a number counts as none."""
@@ -149,6 +152,8 @@ class SessionEntry:
         return replace(
             self,
             updated_at=now,
+            input_tokens=0,
+            output_tokens=0,
             compaction_count=self.compaction_count + 1,
             total_tokens=tokens_after,
             total_tokens_fresh=True,
