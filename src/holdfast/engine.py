@@ -53,6 +53,8 @@ MAX_TRIES: Final = 8
 """How often a window is planned again because another process has recorded an edit meanwhile."""
 MAX_PAUSE: Final = 10**15
 """Milliseconds between two requests, whatever the clock says; more would not fit a duration."""
+ARCHIVE_TOOL: Final = "archive_get"
+"""The tool that shows archived messages; hosts may put a prefix before its name."""
 _RETRY_AFTER: Final = 8
 """Messages after which a compaction that failed is tried again without being asked for."""
 _EMBED_STEP: Final = 64
@@ -235,9 +237,10 @@ class Engine(Asking):
             model: The model that will be asked.
             provider: Whose rules the window must keep; unless given, the format of the newest message that has
                 a mark of one, and `openai_chat` where none has.
-            tools: The definitions of tools that go into the request beside the messages, to be counted.
+            tools: The definitions of tools that go into the request beside the messages, to be counted. Where one is
+                `archive_get`, pruned results name it.
             overhead: Tokens of whatever else does.
-            facts: Facts from elsewhere that may be recalled beside the session's own.
+            facts: Facts that the caller has chosen for this question; they go into the block first.
             tenant: Whose memory it is, where several share one; with `project` and `agent`.
             project: See `tenant`.
             agent: See `tenant`.
@@ -247,7 +250,7 @@ class Engine(Asking):
             InvalidWindowError: The window breaks a rule of the provider that no repair could mend.
             InputError: `limit` or `reserve` is out of range.
         """
-        turn = Turn()
+        turn = Turn(tool=next((name for name in map(_tool_name, tools) if name.endswith(ARCHIVE_TOOL)), ""))
         scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
         talk = Conversation(scope)  # of which nothing is known, where memory cannot say
         with turn.guard("session"):
@@ -335,6 +338,7 @@ class Engine(Asking):
                 query=" ".join(query),
                 scores=lambda: self._scores(query, talk, turn),
                 idle=idle,
+                tool=turn.tool,
                 count=self._count,
             )
         items, new = planned.items, planned.edits
@@ -612,6 +616,12 @@ class Engine(Asking):
                 self._conversations.pop(scope, None)
                 self._recent.pop(scope, None)
         return forgotten
+
+
+def _tool_name(tool: Mapping[str, Any]) -> str:
+    """The name in a tool's definition, which some providers wrap in `function`."""
+    function = tool.get("function")
+    return str((function if isinstance(function, Mapping) else tool).get("name", ""))
 
 
 def _counter(settings: Settings, model: Model | None) -> TokenCounter:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from threading import Event
 from typing import Final
 
+from holdfast.memory import facts
 from holdfast.memory.extract import Extraction, extract
 from holdfast.memory.memory import Memory
 from holdfast.models.base import Model
@@ -76,7 +77,7 @@ def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -
         read,
         scope=job.scope,
         model=model if tries < _TRIES else None,
-        known=memory.store.fetch(Select(kind="fact", scope=job.scope)),
+        known=facts.known(memory.store, job.scope),
         settings=memory.settings,
         now=memory.clock(),
         marks=memory.marks,

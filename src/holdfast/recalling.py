@@ -34,8 +34,9 @@ class Recalling:
     def edits(self, asked: Request, items: tuple[Item, ...], limits: Budget) -> tuple[Edit, ...]:
         """The edits that place what memory says beyond what is seen; earlier blocks give way where there is no room."""
         recall = self.memory.settings.recall
-        if not recall.automatic:
-            self.turn.recall = Recall(reason="recall.automatic is off")
+        if not recall.automatic or self.memory.settings.slots.memory == "none":
+            switch = "slots.memory is none" if recall.automatic else "recall.automatic is off"
+            self.turn.recall = Recall(reason=switch)
             return ()
         room = allowance(items, limits, position=recall.position) if any(asked.texts) else 0
         room_made = cleared(items, limits, position=recall.position) if any(asked.texts) else ()

@@ -15,7 +15,7 @@ from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.overflow import is_silent_overflow
 from holdfast.store.base import FactRow
 
-__all__ = ["Answer", "Ask", "ask"]
+__all__ = ["Answer", "Ask", "ask", "definition"]
 
 _MOST: Final = 3
 """How often an overflow is answered by a smaller request."""
@@ -36,7 +36,8 @@ class Ask:
         cancel: When set, it is called off.
         on_text: Called with each piece of the answer.
         before_compact: Called before a compaction that an overflow makes necessary.
-        facts: Facts from elsewhere that may be recalled.
+        on_compact: Called with each such compaction once it is recorded.
+        facts: Facts that the caller has chosen for this question.
         project: Which project the session belongs to.
         agent: Which agent.
     """
@@ -49,6 +50,7 @@ class Ask:
     cancel: Event | None = None
     on_text: Callable[[str], None] | None = None
     before_compact: Callable[[], object] | None = None
+    on_compact: Callable[[Compaction], object] | None = None
     facts: Sequence[FactRow] = ()
     project: str = ""
     agent: str = "main"
@@ -127,7 +129,7 @@ def _assembled(engine: Engine, messages: Sequence[Incoming], request: Ask, *, li
         session=request.session,
         limit=limit,
         provider=model.provider,
-        tools=[_definition(tool) for tool in request.tools],
+        tools=[definition(tool) for tool in request.tools],
         facts=request.facts,
         project=request.project,
         agent=request.agent,
@@ -146,7 +148,8 @@ def _too_small(error: WindowTooSmallError, model: Model) -> ModelOverflowError:
     return ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed)
 
 
-def _definition(tool: Tool) -> dict[str, Any]:
+def definition(tool: Tool) -> dict[str, Any]:
+    """A tool as a request has it."""
     return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
 
 
@@ -168,6 +171,8 @@ def _compacted(engine: Engine, request: Ask, limit: int) -> list[Compaction]:
         )
     except (CompactionError, StorageError):
         return []
+    if request.on_compact is not None:
+        request.on_compact(done)
     return [done]
 
 

@@ -27,11 +27,13 @@ class Turn:
         milliseconds: How long each step took.
         warnings: What went wrong and was passed over.
         recall: What memory said.
+        tool: The name of the tool that shows archived messages, where the model has one.
     """
 
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
+    tool: str = ""
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

@@ -77,12 +77,12 @@ class TestMemory:
     def test_facts_are_added_shown_and_forgotten(self, desk: Desk) -> None:
         """By the ids that are shown."""
         agent = desk.agent(["Hello!"])
-        assert run(agent, "/memory").text == "No facts yet."
+        assert run(agent, "/memory").text == "No memory files yet.\nNo facts yet."
         added = run(agent, "/memory add Deploys are on Fridays.").text
         assert "Deploys are on Fridays." in run(agent, "/memory show").text
         name = added.rsplit("(", 1)[1].rstrip(")")
         assert run(agent, f"/memory forget {name}").text == "Forgotten: 1."
-        assert run(agent, "/memory show").text == "No facts yet."
+        assert run(agent, "/memory show").text == "No memory files yet.\nNo facts yet."
         assert "Nothing is called" in run(agent, f"/memory forget {name}").text
         assert "Use: /memory" in run(agent, "/memory add").text
 
@@ -92,7 +92,7 @@ class TestMemory:
         agent.say("The vault word is zanzibar. " + "And more words. " * 40)
         run(agent, "/new")
         agent.say("Hi.")
-        number = run(agent, "/memory search vault word").text.split()[0]
+        number = run(agent, "/memory search vault word").text.split()[2]
         assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
         assert not any(b"zanzibar" in file.read_bytes() for file in desk.folder.rglob("*") if file.is_file())
 
@@ -102,7 +102,7 @@ class TestMemory:
         agent.say("The vault word is zanzibar. " + "And more words. " * 40)
         line = run(agent, "/memory search vault word").text
         assert "zanzibar" in line
-        number = line.split()[0]
+        number = line.split()[2]
         assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
         assert run(agent, "/memory search vault word").text == "Nothing found."
         assert agent.say("Go on.").text == "Fine."

@@ -48,9 +48,10 @@ class TestFirstRun:
 
     @pytest.mark.parametrize("off", [{"skip_bootstrap": True}, {"access": "ro"}, {"access": "none"}])
     def test_nothing_is_written_without_leave(self, tmp_path: Path, off: dict[str, object]) -> None:
-        """Switched off, or without write access, the folder stays as it is."""
+        """Switched off, only the folder is made; without write access, not even that."""
         assert prepare(tmp_path / "ws", settings(**off)).written == ()
-        assert not (tmp_path / "ws").exists()
+        assert not list((tmp_path / "ws").glob("*"))
+        assert (tmp_path / "ws").exists() is ("skip_bootstrap" in off)
 
     def test_a_folder_that_cannot_be_written_is_no_error(self, tmp_path: Path) -> None:
         """The problem is reported and the agent goes on."""

@@ -90,7 +90,7 @@ class TestPlan:
         shown = next(
             message for message in messages(planned.items) if message.results and message.results[0].call_id == "x"
         )
-        assert "archive_get brings it back" in shown.results[0].text
+        assert "holdfast id" in shown.results[0].text
 
     def test_a_result_is_cleared_only_where_shortening_it_and_the_reply_is_not_enough(self) -> None:
         """An agent that cannot see what it asked for asks again."""

@@ -146,10 +146,7 @@ class TestSoft:
         assert ids(edits) == [3, 5, 7, 9]
         text = texts(messages(apply(window, edits)))[2]
         assert text.startswith("line of output\n")
-        assert text.endswith(
-            "[Tool result trimmed: kept the beginning and the end of 15000 characters. "
-            "holdfast id 3: archive_get brings it back]"
-        )
+        assert text.endswith("[Tool result trimmed: kept the beginning and the end of 15000 characters. holdfast id 3]")
         assert len(text) <= 4_000
 
     def test_trouble_in_the_middle_is_kept(self) -> None:
@@ -206,7 +203,7 @@ class TestHard:
         """The placeholder, and the number in the archive."""
         window = session()
         text = texts(messages(apply(window, run(window, mode="aggressive"))))[2]
-        assert text == "[Old tool result content cleared] (holdfast id 3: archive_get brings it back)"
+        assert text == "[Old tool result content cleared] (holdfast id 3)"
         other = run(session(), mode="aggressive", hard_clear=HardClear(placeholder="[gone]"))
         assert isinstance(other[0].change, Pruned)
         assert other[0].change.note.startswith("[gone] (holdfast id 3")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from holdfast.agent import workspace
 from holdfast.agent.loop import Agent
+from holdfast.agent.sessions import SessionEntry
+from holdfast.agent.tally import Purpose, Spent
+from holdfast.agent.tools.notes import citation
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
+from holdfast.memory.facts import find
 from holdfast.report import ContextReport
 from holdfast.settings import LongTermEmbedding
 from holdfast.store.base import FactRow
@@ -104,6 +108,7 @@ def _fullness(agent: Agent) -> str:
 
 
 def _status(agent: Agent, _: str) -> Done:
+    agent.count_calls()
     entry, stats = agent.opened.entry, agent.engine.stats()
     cached = f" · cache {short(entry.cache_read)} read / {short(entry.cache_write)} written" if entry.cache_read else ""
     cost = f" · ${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else ""
@@ -111,12 +116,25 @@ def _status(agent: Agent, _: str) -> Done:
     lines = [
         f"Model: {agent.model.name} · window {short(agent.limit)}",
         f"{_fullness(agent)} · compactions {entry.compaction_count}",
-        f"Tokens: {short(entry.input_tokens)} in / {short(entry.output_tokens)} out{cached}{cost}",
+        *_spent(entry, f"{cached}{cost}"),
         f"Session: {agent.opened.key} · {lasted} · {len(agent.history):,} messages · {agent.opened.session.file.name}",
         f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}",
         *_long_term(agent),
     ]
     return Done("\n".join(lines))
+
+
+def _spent(entry: SessionEntry, more: str) -> Iterator[str]:
+    """What all model calls of the session took together, and for each purpose."""
+    spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
+    whole = sum(spent.values(), start=Spent())
+    yield f"Tokens: {_counted(whole)}{more}"
+    yield from (f"- {purpose}: {_counted(part)}" for purpose, part in spent.items() if part != Spent())
+
+
+def _counted(spent: Spent) -> str:
+    calls = f"{spent.calls} call" + ("s" if spent.calls != 1 else "")
+    return f"{short(spent.input)} in / {short(spent.output)} out in {calls}"
 
 
 def _long_term(agent: Agent) -> list[str]:
@@ -236,8 +254,7 @@ def _memory(agent: Agent, what: str) -> Done:
     verb, _, rest = what.partition(" ")
     match verb:
         case "" | "show":
-            facts = _facts(agent)
-            return Done("\n".join(f"[{fact.type}] {fact.content}  ({fact.id})" for fact in facts) or "No facts yet.")
+            return Done("\n".join(_shown(agent)))
         case "add" if rest:
             fact = agent.engine.remember(rest, session=agent.session, agent=agent.agent)
             return Done(f"Remembered: {fact.content}  ({fact.id})")
@@ -247,6 +264,22 @@ def _memory(agent: Agent, what: str) -> Done:
             return Done("\n".join(_found(agent, rest)) or "Nothing found.")
         case _:
             return Done("Use: /memory show, /memory add TEXT, /memory forget ID, or /memory search WORDS.")
+
+
+def _shown(agent: Agent) -> Iterator[str]:
+    """The memory files of the workspace, newest note first, and the facts."""
+    notes = sorted((agent.root / "memory").glob("**/*.md"), reverse=True)
+    files = [path for path in (*(agent.root / name for name in workspace.MEMORY[:1]), *notes) if path.is_file()]
+    yield "Files:" if files else "No memory files yet."
+    for path in files:
+        yield f"- {path.relative_to(agent.root)}: {path.stat().st_size:,} bytes"
+    facts = _facts(agent)
+    yield "Facts:" if facts else "No facts yet."
+    yield from map(_fact_line, facts)
+
+
+def _fact_line(fact: FactRow) -> str:
+    return f"- [{fact.type}] {fact.content}  ({fact.id})"
 
 
 def _facts(agent: Agent) -> list[FactRow]:
@@ -269,10 +302,33 @@ def _forgotten(agent: Agent, wanted: str) -> str:
 
 
 def _found(agent: Agent, query: str) -> Iterator[str]:
+    """What facts, notes and the archive say, each under its heading."""
+    sources = {"Facts": _found_facts, "Notes": _found_notes, "Archive": _found_messages}
+    for name, search in sources.items():
+        lines = list(search(agent, query))
+        if lines:
+            yield f"{name}:"
+            yield from lines
+
+
+def _found_facts(agent: Agent, query: str) -> Iterator[str]:
+    return (_fact_line(hit.fact) for hit in find(_facts(agent), query, limit=_FOUND))
+
+
+def _found_notes(agent: Agent, query: str) -> Iterator[str]:
+    if agent.notes is not None and agent.settings.workspace.access != "none":
+        found = agent.notes.search(query, max_results=_FOUND)
+        yield from (f"- {citation(hit.path, hit.start, hit.end)}: {_cut(hit.snippet)}" for hit in found.hits)
+
+
+def _found_messages(agent: Agent, query: str) -> Iterator[str]:
     for hit in agent.engine.search(query, session=agent.session, limit=_FOUND, agent=agent.agent):
-        words = " ".join(hit.text.split())
-        cut = words if len(words) <= _LONGEST_LINE else words[:_LONGEST_LINE] + "…"
-        yield f"{hit.message}  {hit.score:.2f}  {hit.speaker}: {cut}"
+        yield f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {_cut(hit.text)}"
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _LONGEST_LINE else words[:_LONGEST_LINE] + "…"
 
 
 COMMANDS: Final[dict[str, Command]] = {

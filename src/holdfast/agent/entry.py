@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
 from holdfast.agent.days import local_time
+from holdfast.agent.tally import Spent
 from holdfast.messages import Usage
 from holdfast.settings import Settings
 from holdfast.text import head
@@ -30,8 +31,8 @@ class SessionEntry:
         session_file: The transcript's file, in the same folder.
         session_started_at: When it began.
         last_interaction_at: When the user last said something; heartbeats do not count.
-        input_tokens: What was sent so far, without what the provider had cached.
-        output_tokens: What came back.
+        input_tokens: What was sent since the last compaction, without what the provider had cached.
+        output_tokens: What came back since then.
         cache_read: What the provider had cached.
         cache_write: What it cached anew.
         total_tokens: What was in the window after the last reply.
@@ -45,7 +46,8 @@ class SessionEntry:
         memory_flush_last_failure_error: Why.
         model: Who answered last.
         model_provider: At which provider.
-        estimated_cost_usd: What it has cost so far.
+        estimated_cost_usd: What it has cost so far, calls beside the conversation included.
+        model_calls: What all calls took, by purpose: `calls`, `input`, cached or not, and `output`.
         other: Fields that others wrote; they stay as they are.
     """
 
@@ -70,6 +72,7 @@ class SessionEntry:
     model: str = ""
     model_provider: str = ""
     estimated_cost_usd: float = 0.0
+    model_calls: Mapping[str, Any] = field(default_factory=dict)
     other: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -126,13 +129,31 @@ class SessionEntry:
             model=model,
             model_provider=provider,
             estimated_cost_usd=self.estimated_cost_usd + cost,
+        ).called(
+            "conversation",
+            Spent(calls=1, input=spent.input + spent.cache_read + spent.cache_write, output=spent.output),
         )
+
+    def spent(self, purpose: str) -> Spent:
+        """What the calls for a purpose took; a figure that is not a number counts as none."""
+        known = self.model_calls.get(purpose)
+        figures = known if isinstance(known, Mapping) else {}
+        numbers = {name: figures.get(name) for name in ("calls", "input", "output")}
+        return Spent(**{name: number for name, number in numbers.items() if type(number) is int})
+
+    def called(self, purpose: str, spent: Spent) -> SessionEntry:
+        """A model was asked for a purpose."""
+        both = self.spent(purpose) + spent
+        calls = {**self.model_calls, purpose: {"calls": both.calls, "input": both.input, "output": both.output}}
+        return replace(self, model_calls=calls, estimated_cost_usd=self.estimated_cost_usd + spent.cost)
 
     def compacted(self, tokens_after: int, *, now: int) -> SessionEntry:
         """The history was compacted."""
         return replace(
             self,
             updated_at=now,
+            input_tokens=0,
+            output_tokens=0,
             compaction_count=self.compaction_count + 1,
             total_tokens=tokens_after,
             total_tokens_fresh=True,
@@ -176,13 +197,15 @@ def _camel(name: str) -> str:
 
 
 _KEYS: Final = {each.name: _camel(each.name) for each in fields(SessionEntry) if each.name != "other"}
-_DEFAULTS: Final = {_KEYS[each.name]: each.default for each in fields(SessionEntry) if each.name != "other"}
+_DEFAULTS: Final = {key: getattr(SessionEntry(), name) for name, key in _KEYS.items()}
 _ALWAYS: Final = frozenset({"sessionId", "updatedAt", "compactionCount"})
 _TYPES: Final = {each.name: str(each.type).partition(" ")[0] for each in fields(SessionEntry)}
 
 
 def _fits(name: str, value: object) -> bool:
     kind = _TYPES[name]
+    if kind.startswith("Mapping"):
+        return isinstance(value, Mapping)
     if kind == "bool":
         return isinstance(value, bool)
     if kind == "str":

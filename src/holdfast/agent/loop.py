@@ -18,14 +18,12 @@ from holdfast.recovery import Answer, Ask, ask
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_text
 
-__all__ = ["HEARTBEAT", "Agent", "Turn"]
+__all__ = ["Agent", "Turn"]
 
 _MOST_STEPS: Final = 100
 """How often a model may call tools before the user is asked again."""
 _LONGEST_REPLY: Final = 8_192
 _TIMEOUT: Final = 600.0
-HEARTBEAT: Final = "HEARTBEAT_OK"
-"""What an agent says to a heartbeat when there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ class Agent(Talk):
                 self.memories.capture([text])
         if self.notes is not None:
             self.notes.poll()
-        return replace(turn, text=_shown(turn.text, heartbeat=heartbeat))
+        return replace(turn, text=flush.spoken(turn.text))
 
     def _record_input(self, text: str, *, heartbeat: bool) -> None:
         """Write what was said to the transcript and the archive.
@@ -129,8 +127,6 @@ class Agent(Talk):
         reply, self.window = answer.reply, answer.window
         self.keep(replace(reply.message, usage=reply.usage, model=reply.message.model or self.model.name), reply=True)
         self._counted(reply)
-        for done in answer.compactions:
-            self.compacted(done)
         return replace(
             turn,
             text=reply.text,
@@ -146,8 +142,13 @@ class Agent(Talk):
         said: list[str] = []
 
         def show(piece: str) -> None:
-            if piece == ANEW:
+            nonlocal held
+            if piece == ANEW:  # what the reply that broke off had left to show is said again
                 said.clear()
+                if held.is_open:
+                    self.view.text(ANEW)
+                held = flush.Held()
+                return
             said.append(piece)
             if shown := held.feed(piece):
                 self.view.text(shown)
@@ -161,13 +162,14 @@ class Agent(Talk):
             cancel=self.cancel,
             on_text=show,
             before_compact=self.flush,
+            on_compact=self.compacted,
             facts=self._memories(),
             agent=self.agent,
         )
         try:
             answer = ask(self.engine, self.messages(), request, model=self.model)
         except ModelCancelledError:
-            self._broke_off("".join(said).removeprefix(ANEW))
+            self._broke_off("".join(said))
             return None
         if shown := held.end():
             self.view.text(shown)
@@ -203,12 +205,6 @@ class Agent(Talk):
                 cost=spent,
             )
         )
-
-
-def _shown(text: str, *, heartbeat: bool) -> str:
-    """What of an answer is for the user."""
-    words = flush.spoken(text)
-    return "" if heartbeat and words.strip().strip(".*`") == HEARTBEAT else words
 
 
 def _added(one: Usage, other: Usage | None) -> Usage:

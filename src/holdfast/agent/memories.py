@@ -19,6 +19,7 @@ from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
 from holdfast.memory.block import strip_text
+from holdfast.memory.facts import FactHit
 from holdfast.memory.home import open_home, store_file
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
@@ -30,7 +31,6 @@ __all__ = ["Memories", "Remembered", "wanted"]
 RECALLED: Final = 3
 LEAST_RECALLED: Final = 0.3
 SHORTEST_PROMPT: Final = 5
-_DETAILS: Final = "memory"
 _TYPES: Final[Mapping[Category, FactType]] = {"decision": "decision"}
 _WORD: Final = re.compile(r"\w+")
 
@@ -141,7 +141,7 @@ class Memories:
 
     def all(self) -> list[Remembered]:
         """Every memory, oldest first."""
-        select = Select(kind="record", scope=self.scope, name=_DETAILS)
+        select = Select(kind="record", scope=self.scope, name=facts.LONG_TERM)
         details = {record.key: record.data for record in self.memory.store.fetch(select)}
         return [_remembered(row, details.get(row.id, {})) for row in self.rows()]
 
@@ -160,7 +160,7 @@ class Memories:
             return twin, False
         row = memory.remember(text, scope=self.scope, type=_TYPES.get(category, "config"), subject=category)
         details = {"category": category, "importance": importance}
-        memory.store.add([Record(scope=self.scope, kind=_DETAILS, key=row.id, data=details, time=row.time)])
+        memory.store.add([Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)])
         return _remembered(row, details), True
 
     def recall(self, query: str, *, limit: int = 5, least: float = 0.1) -> list[Remembered]:
@@ -180,6 +180,10 @@ class Memories:
             if score >= least
         ]
         return sorted(found, key=lambda each: (-each.score, -each.time))[:limit]
+
+    def facts(self, query: str, *, limit: int = 5) -> list[FactHit]:
+        """The facts of the agent, learned in any session, that have to do with a question, best first."""
+        return facts.find(facts.current(facts.known(self.engine.memory.store, self.scope)), query, limit=limit)
 
     def _scores(self, query: str, known: Sequence[Remembered]) -> list[float]:
         """By words and by vectors, the better of the two."""
@@ -203,7 +207,7 @@ class Memories:
         if self.apart:
             self._forget_quotes(memory_id)
         gone = self.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
-        self.memory.store.remove(Select(kind="record", scope=self.scope, name=_DETAILS, keys=(memory_id,)))
+        self.memory.store.remove(Select(kind="record", scope=self.scope, name=facts.LONG_TERM, keys=(memory_id,)))
         return gone > 0
 
     def _forget_quotes(self, memory_id: str) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event
 from typing import Final
 
 from holdfast.agent.tools import Toolbox
 from holdfast.compaction.flush import FlushPrompt
 from holdfast.context.finish import finish
-from holdfast.errors import ModelRefusedError
-from holdfast.messages import Message, Text
+from holdfast.errors import ModelRefusedError, StorageError
+from holdfast.messages import Message, Text, ToolResult
 from holdfast.models.base import Model, Prompt
 
 __all__ = ["write_notes"]
@@ -21,33 +21,29 @@ _LONGEST: Final = 2_048
 _TIMEOUT: Final = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What came of it: how often tools ran, and how many tokens the provider counted."""
-
-    steps: int
-    calls: int
-
-
 def write_notes(
     window: Sequence[Message], prompt: FlushPrompt, *, model: Model, tools: Toolbox, cancel: Event | None = None
-) -> Written:
+) -> None:
     """Let the model write its notes. What is said in this turn is kept nowhere but in the notes.
 
     Raises:
         ModelError: It could not.
+        StorageError: It called `write`, and nothing could be written.
     """
     said = _prompted(window, prompt)
-    calls = 0
-    for step in range(1, _MOST_STEPS + 1):
+    results: list[ToolResult] = []
+    for _ in range(_MOST_STEPS):
         ready = finish(said, model.provider).messages
         asked = Prompt(messages=ready, tools=tools.tools(), max_tokens=_LONGEST)
         reply = model.ask(asked, timeout=_TIMEOUT, cancel=cancel)
         if not reply.message.calls:
-            return Written(steps=step, calls=calls)
-        results = tools.run_all(reply.message.calls, cancel=cancel)
-        calls += len(results)
-        said += [reply.message, Message(role="tool", parts=tuple(results))]
+            writes = [result for result in results if result.name == "write"]
+            if writes and all(result.is_error for result in writes):
+                raise StorageError(writes[-1].text, path=prompt.path)
+            return
+        answers = tools.run_all(reply.message.calls, cancel=cancel)
+        results += answers
+        said += [reply.message, Message(role="tool", parts=tuple(answers))]
     raise ModelRefusedError(f"the notes were not done after {_MOST_STEPS} steps", model=model.name)
 
 

@@ -22,6 +22,7 @@ from holdfast.agent.notes import Notes
 from holdfast.agent.session_file import Ended
 from holdfast.agent.sessions import Opened, Sessions
 from holdfast.agent.silent import write_notes
+from holdfast.agent.tally import Counted, Tally
 from holdfast.agent.tools import Confirm, Toolbox, agent_tools, flush_tools, tool_tokens
 from holdfast.agent.view import Quiet, View
 from holdfast.compaction import flush
@@ -41,6 +42,7 @@ from holdfast.errors import (
 from holdfast.memory.block import strip_message
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
+from holdfast.recovery import definition
 from holdfast.redact import redact_value
 from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
@@ -72,6 +74,7 @@ class Talk:
         window: What the model saw last.
         cancel: Set to break off whatever is going on.
         memories: What the agent keeps for every conversation.
+        tally: What model calls beside the conversation took, until it is written to `sessions.json`.
     """
 
     engine: Engine
@@ -88,6 +91,7 @@ class Talk:
     cancel: Event = field(default_factory=Event)
     scribe: Model | None = None
     memories: Memories = field(init=False)
+    tally: Tally = field(default_factory=Tally)
     _system: Message | None = None
     _overhead: int = 0
     _read_only_told: bool = False
@@ -109,12 +113,16 @@ class Talk:
         view: View | None = None,
     ) -> Self:
         """Go on with a conversation, or begin one. An engine without a model of its own is lent this one."""
-        workspace.prepare(root, engine.settings)
-        engine.model = engine.model or model
+        prepared = workspace.prepare(root, engine.settings)
+        writer, tally = engine.model or model, Tally()
+        engine.model = Counted(writer, "summaries", tally)
+        engine.reader = Counted(engine.reader or writer, "extraction", tally)
         engine.auto = "off"  # the agent flushes and compacts itself
         opened = sessions.open(key, engine.settings, cwd=str(root))
         agent = cls(engine=engine, model=model, sessions=sessions, opened=opened, root=root, notes=notes)
-        agent.confirm, agent.view = confirm, view or Quiet()
+        agent.confirm, agent.view, agent.tally = confirm, view or Quiet(), tally
+        for problem in prepared.problems:
+            agent.view.notice(f"The workspace {problem}. Notes before compactions cannot be written there.")
         agent.take_up(opened)
         agent.end(opened.before)
         return agent
@@ -125,6 +133,7 @@ class Talk:
         if self.notes is not None:
             self.notes.close()
         self.engine.close()
+        self.count_calls()
 
     # --- what it is made of --------------------------------------------------------
 
@@ -180,7 +189,7 @@ class Talk:
             session=self.session,
             limit=self.limit,
             provider=self.model.provider,
-            overhead=self.limits.overhead,
+            tools=[definition(tool) for tool in self.tools.tools()],
             agent=self.agent,
         )
 
@@ -246,7 +255,7 @@ class Talk:
         bounds, mask = workspace.bounds_of(self.root, self.settings), self.settings.archive.redaction
         self.view.working("naming the conversation")
         try:
-            session_file.write(ended, bounds=bounds, model=self.scribe or self.model, mask=mask, cancel=self.cancel)
+            session_file.write(ended, bounds=bounds, model=self._scribe(), mask=mask, cancel=self.cancel)
         except (InputError, StorageError) as error:
             self.view.notice(f"No note of the last conversation was left: {error}. All of it is in {ended.file}.")
         finally:
@@ -295,8 +304,23 @@ class Talk:
             self.view.notice(f"Memory is in trouble, and this goes on without it: {error}")
 
     def update(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
-        """Change what is known of the conversation."""
-        self.opened = replace(self.opened, entry=self.sessions.update(self.opened.key, change))
+        """Change what is known of the conversation, and write down what model calls beside it took."""
+        taken = self.tally.take()
+
+        def changed(entry: SessionEntry) -> SessionEntry:
+            for purpose, spent in taken.items():
+                entry = entry.called(purpose, spent)
+            return change(entry)
+
+        self.opened = replace(self.opened, entry=self.sessions.update(self.opened.key, changed))
+
+    def count_calls(self) -> None:
+        """Write down what model calls beside the conversation took since the last change."""
+        if not self.tally.is_empty:
+            self.update(lambda entry: entry)
+
+    def _scribe(self) -> Model:
+        return Counted(self.scribe or self.model, "flush", self.tally)
 
     # --- room ----------------------------------------------------------------------
 
@@ -408,10 +432,10 @@ class Talk:
         self.view.working("writing notes")
         try:
             window = self._assembled()
-            write_notes(window.messages, prompt, model=self.scribe or self.model, tools=tools, cancel=self.cancel)
+            write_notes(window.messages, prompt, model=self._scribe(), tools=tools, cancel=self.cancel)
         except ModelCancelledError:
             pass  # the user's word, no fault of the model's
-        except (ModelError, WindowError) as error:
+        except (ModelError, StorageError, WindowError) as error:
             self._notes_failed(str(error), now)
         else:
             self.update(lambda entry: entry.flushed(now=now, cycle=compactions))
@@ -423,3 +447,5 @@ class Talk:
         self.update(lambda entry: entry.flush_failed(error, now=now, most=most))
         if self.opened.entry.is_flushed:
             self.view.notice(f"Writing notes failed {most} times; this compaction goes on without them. ({error})")
+        else:
+            self.view.notice(f"Notes could not be written before the compaction: {error}")

@@ -73,14 +73,18 @@ def prepare(root: Path, settings: Settings) -> Prepared:
     """Make the folder and its files where they are missing. What is there is never written over.
 
     `BOOTSTRAP.md` comes only with a folder that holds none of the others. A folder that cannot be written is left
-    alone, and so is everything with `workspace.skip_bootstrap` or without `workspace.access = "rw"`.
+    alone, and so is everything without `workspace.access = "rw"`; with `workspace.skip_bootstrap` only the folder is
+    made.
     """
-    if settings.workspace.skip_bootstrap or settings.workspace.access != "rw":
+    if settings.workspace.access != "rw":
         return Prepared()
     is_new = not any((root / name).exists() for name in (*FILES, *MEMORY))
     written: list[str] = []
     try:
-        (root / "memory").mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True)
+        if settings.workspace.skip_bootstrap:
+            return Prepared()
+        (root / "memory").mkdir(exist_ok=True)
         written += (name for name in ((*FILES, FIRST_RUN) if is_new else FILES) if _write_new(root / name))
     except OSError as error:
         return Prepared(written=tuple(written), problems=(f"{root}: cannot be written: {error.strerror}",))

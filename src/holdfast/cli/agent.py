@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what takes time to load is loaded while the user types
     from holdfast.agent.loop import Agent
     from holdfast.agent.tools import Action, Confirm
     from holdfast.agent.view import View
+    from holdfast.settings import Loaded, Settings
 
 __all__ = ["Options", "close", "interruptible", "open_agent"]
 
@@ -66,24 +67,22 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     from holdfast.agent.loop import Agent  # noqa: PLC0415 - as above
     from holdfast.agent.notes import Notes  # noqa: PLC0415 - as above
     from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415 - as above
-    from holdfast.cli.opening import load_settings  # noqa: PLC0415 - as above
+    from holdfast.cli.opening import load  # noqa: PLC0415 - as above
     from holdfast.engine import Engine  # noqa: PLC0415 - as above
-    from holdfast.memory.memory import default_path  # noqa: PLC0415 - as above
     from holdfast.models import open_model  # noqa: PLC0415 - as above
 
-    known = load_settings(warn=view.notice, **_overrides(options))
+    known = _settings(options, load(warn=view.notice, **_overrides(options)))
     model = open_model(model_name(options, known.agent.model), settings=known)
     flush_model = known.compaction.memory_flush.model
     scribe = open_model(flush_model, settings=known) if flush_model else None
-    home = (options.home or default_path()).expanduser()
     root = (options.workspace or Path(known.workspace.path or ".")).expanduser().resolve()
+    engine = Engine.open(options.home, settings=known)
     sessions = Sessions(
-        home=home,
+        home=engine.memory.home,
         clock=lambda: time.time_ns() // 1_000_000,
         new_id=lambda: str(uuid.uuid4()),
         agent=options.agent,
     )
-    engine = Engine.open(home, settings=known)
     notes = Notes(root, known, sessions.notes_file, sessions=sessions.folder)
     agent = Agent.open(
         engine,
@@ -104,12 +103,19 @@ def _allow_unguarded(action: Action) -> bool:
 
 
 def _overrides(options: Options) -> dict[str, Any]:
-    """What the command line says about settings. A folder that nobody named gets no files that nobody asked for."""
-    named = options.workspace is not None or options.init
-    return {
-        **({"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}),
-        **({} if named else {"workspace": {"skip_bootstrap": True}}),
-    }
+    """What the command line says about settings."""
+    return {"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}
+
+
+def _settings(options: Options, loaded: Loaded) -> Settings:
+    """Return the settings. A working directory that nobody named gets no files that nobody asked for."""
+    import msgspec  # noqa: PLC0415 - loaded beside the first screen
+
+    known = loaded.settings
+    asked = loaded.origins["workspace.skip_bootstrap"] != "default"
+    if options.workspace or options.init or known.workspace.path or asked:
+        return known
+    return msgspec.structs.replace(known, workspace=msgspec.structs.replace(known.workspace, skip_bootstrap=True))
 
 
 @contextmanager

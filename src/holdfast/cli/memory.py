@@ -216,8 +216,7 @@ def _forget_in_files(
 
     ids = None if numbers is None else tuple(numbers)
     rows = memory.store.fetch(Select(kind="message", scope=scope, across=across, ids=ids))
-    home = memory.store.path.parent
-    Sessions(home=home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent).forget(rows, facts=facts)
+    Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent).forget(rows, facts=facts)
 
 
 def _named(ids: tuple[str, ...], known: list[str]) -> tuple[list[int], list[str]]:

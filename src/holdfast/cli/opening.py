@@ -14,7 +14,7 @@ from holdfast.errors import InputError
 from holdfast.memory.memory import Memory, store_file
 from holdfast.store.base import Scope
 
-__all__ = ["load_settings", "no_transcript", "open_memory", "opens_memory", "scope_of", "store_of"]
+__all__ = ["load", "load_settings", "no_transcript", "open_memory", "opens_memory", "scope_of", "store_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,10 +51,15 @@ def store_of(home: Path | None) -> Path:
 
 def load_settings(*, warn: Callable[[str], None] | None = None, **overrides: Any) -> configuration.Settings:
     """Load the settings from the usual places. What was refused is said on stderr, or to `warn`."""
+    return load(warn=warn or _warn, **overrides).settings
+
+
+def load(*, warn: Callable[[str], None], **overrides: Any) -> configuration.Loaded:
+    """Load the settings from the usual places, with where each came from. What was refused is said to `warn`."""
     loaded = configuration.load(files=configuration.default_files(), **overrides)
     for warning in loaded.warnings:
-        (warn or _warn)(warning)
-    return loaded.settings
+        warn(warning)
+    return loaded
 
 
 def _warn(text: str) -> None:

@@ -15,14 +15,33 @@ from holdfast.context.budget import Budget
 from holdfast.prompts import load
 from holdfast.settings import Settings
 
-__all__ = ["NO_REPLY", "Cycle", "FlushPrompt", "Held", "due", "is_silent", "prompt", "spoken"]
+__all__ = ["HEARTBEAT_OK", "NO_REPLY", "Cycle", "FlushPrompt", "Held", "due", "is_silent", "prompt", "spoken"]
 
 NO_REPLY: Final = "NO_REPLY"
 """What a model says when it has nothing to say."""
 
 Verdict: TypeAlias = Literal["due", "early", "done", "off", "read-only", "heartbeat", "failed"]
-_SILENT: Final = re.compile(r"\W*(?:NO_REPLY\W*)+", re.IGNORECASE)
-_TRAILING: Final = re.compile(r"(?:[\s*_`\"'(\[]*\bNO_REPLY\b\W*)+\Z")
+HEARTBEAT_OK: Final = "HEARTBEAT_OK"
+"""What a model says to a heartbeat when there is nothing to do."""
+MAX_HELD: Final = 400
+"""Characters of a reply that are held back at most."""
+_MARK: Final = f"(?:{NO_REPLY}|{HEARTBEAT_OK})"
+_OPENING: Final = r"[\s*_`\"'(\[]*"
+_ALONE: Final = r"(?<![A-Za-z0-9_])"
+_SILENT: Final = re.compile(rf"\W*(?:{_MARK}\W*)+", re.IGNORECASE)
+_TRAILING: Final = re.compile(rf"(?:{_OPENING}{_ALONE}{_MARK}(?![A-Za-z0-9_])\W*)+\Z")
+_FENCED: Final = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
+
+
+def _beginnings(word: str) -> str:
+    return "|".join(re.escape(word[:length]) for length in range(len(word), 0, -1))
+
+
+_MAY_END: Final = re.compile(
+    rf"(?:{_OPENING}{_ALONE}{_MARK}\W*)*(?:{_OPENING}(?:{_ALONE}(?:{_beginnings(NO_REPLY)}|{_beginnings(HEARTBEAT_OK)}))?)?\Z",
+    re.IGNORECASE,
+)
+"""The end of a text that may become marks at its end once more follows."""
 _DATE: Final = "YYYY-MM-DD"
 _LAST_RESORT: Final = "If no user-visible reply is needed, start with NO_REPLY."
 
@@ -108,20 +127,19 @@ def _quiet(text: str) -> str:
 
 
 def is_silent(text: str) -> bool:
-    """Tell whether a text says nothing but that there is nothing to say."""
-    words = text.strip()
-    return bool(_SILENT.fullmatch(words)) or _silent_json(words)
+    """Tell whether a text says nothing but that there is nothing to say, be it inside of JSON."""
+    return bool(_SILENT.fullmatch(text.strip())) or _silent_json(text)
 
 
 def _silent_json(text: str) -> bool:
-    if not text.startswith(("{", '"')):
-        return False
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(_FENCED.sub(r"\1", text.strip()))
     except ValueError:
         return False
-    said = value.get("action") if isinstance(value, dict) else value
-    return isinstance(said, str) and said.strip().upper() == NO_REPLY
+    if isinstance(value, dict):
+        value = value.get("action") if "action" in value else [*value.values()]
+    said = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return isinstance(said, str) and bool(_SILENT.fullmatch(said.strip()))
 
 
 def spoken(text: str) -> str:
@@ -131,29 +149,35 @@ def spoken(text: str) -> str:
 
 @dataclass(slots=True)
 class Held:
-    """A stream of text, held back while it may still turn out to be silence."""
+    """A stream of text, of which that is held back that may still turn out to be silence, or a mark at its end.
 
+    `is_open` once something was shown.
+    """
+
+    is_open: bool = False
     _waiting: str = ""
-    _open: bool = False
 
     def feed(self, piece: str) -> str:
         """What may be shown now."""
-        if self._open:
-            return piece
         self._waiting += piece
-        if _may_be_silent(self._waiting):
+        if not self.is_open and _may_be_json(self._waiting):
             return ""
-        self._open, shown, self._waiting = True, self._waiting, ""
+        found = _MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
+        cut = found.start() if found else len(self._waiting)
+        shown, self._waiting = self._waiting[:cut], self._waiting[cut:]
+        self.is_open = self.is_open or bool(shown)
         return shown
 
     def end(self) -> str:
         """What was held back and is to be shown after all, now that nothing follows."""
-        shown = "" if is_silent(self._waiting) else self._waiting
-        self._waiting = ""
+        shown, self._waiting = _TRAILING.sub("", self._waiting) if self.is_open else spoken(self._waiting), ""
         return shown
 
 
-def _may_be_silent(text: str) -> bool:
-    """Tell whether silence may come of a text that goes on."""
-    words = text.strip().strip("*`\"'{[(").upper()
-    return NO_REPLY.startswith(words[: len(NO_REPLY)]) and bool(_SILENT.fullmatch(words) or len(words) <= len(NO_REPLY))
+def _may_be_json(text: str) -> bool:
+    """Tell whether an object that says nothing may come of a text that goes on."""
+    return len(text) < MAX_HELD and text.lstrip().removeprefix("```").removeprefix("json").lstrip()[:1] in {
+        "",
+        "{",
+        "[",
+    }

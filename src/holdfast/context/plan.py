@@ -49,6 +49,7 @@ def plan(
     query: str = "",
     scores: Scores = _no_scores,
     idle: timedelta | None = None,
+    tool: str = "",
     count: TokenCounter = count_text,
 ) -> Plan:
     """Replay the recorded edits and decide on new ones.
@@ -65,6 +66,7 @@ def plan(
         query=query,
         scores=scores,
         idle=idle,
+        tool=tool,
         count=count,
     )
 
@@ -78,24 +80,28 @@ def decide(
     query: str = "",
     scores: Scores = _no_scores,
     idle: timedelta | None = None,
+    tool: str = "",
     count: TokenCounter = count_text,
 ) -> Plan:
     """Decide on what is new about a window in which the standing edits are replayed.
 
     `scores` are asked for only where something has to go. Where what is protected does not fit, the longest
-    tool results shrink, whatever their age, and then the room for the reply, before the request is given up.
+    tool results shrink, whatever their age, and then the room for the reply, before the request is given up. `tool` is
+    the name of the tool that shows archived messages, where the model has one.
 
     Raises:
         WindowTooSmallError: What is protected does not fit even so.
     """
     planned = Plan(items)
-    prunes = prune(planned.items, standing, pruning=settings.pruning, window=budget.window, idle=idle, count=count)
+    prunes = prune(
+        planned.items, standing, pruning=settings.pruning, window=budget.window, idle=idle, tool=tool, count=count
+    )
     planned = planned.then(prunes)
     if not overflows(planned.items, budget, settings=settings.trim):
         return planned
     known = scores() if len(query.strip()) >= settings.trim.min_query_chars else {}
     cut = partial(trim, budget=budget, settings=settings.trim, query=query, scores=known)
-    shrink = partial(relieve, pruning=settings.pruning, limit=budget.safe_limit, count=count)
+    shrink = partial(relieve, pruning=settings.pruning, limit=budget.safe_limit, tool=tool, count=count)
     return _fitted(planned, standing, cut=cut, shrink=shrink, settings=settings)
 
 

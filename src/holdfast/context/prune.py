@@ -35,20 +35,23 @@ def prune(
     pruning: Pruning,
     window: int,
     idle: timedelta | None = None,
+    tool: str = "",
     count: TokenCounter = count_text,
 ) -> tuple[Edit, ...]:
     """What to shorten or clear now. `edits` are those applied already; `idle` is the time since the last request.
+
+    `tool` is the name of the tool that shows archived messages, where the model has one.
 
     With `cache-ttl` nothing happens while the provider's cache is warm. With `adaptive` a round must save
     enough to be worth the cache that it breaks.
     """
     if not _is_due(pruning, idle):
         return ()
-    tool = _Shears(pruning, count)
-    found = tool.candidates(items, edits, within=_range(items, pruning.keep_last_assistants))
+    shears = _Shears(pruning, count, tool)
+    found = shears.candidates(items, edits, within=_range(items, pruning.keep_last_assistants))
     if pruning.mode == "aggressive":
-        return _recorded(filter(None, map(tool.clear, found)), "aggressive")
-    steps = _adaptive(found, tool, total=tokens(items), window=window)
+        return _recorded(filter(None, map(shears.clear, found)), "aggressive")
+    steps = _adaptive(found, shears, total=tokens(items), window=window)
     least = 0 if pruning.mode == "cache-ttl" else STEP * window
     return _recorded(steps, pruning.mode) if sum(step.saved for step in steps) >= least else ()
 
@@ -68,17 +71,18 @@ def relieve(
     pruning: Pruning,
     clear: bool = False,
     limit: int | None = None,
+    tool: str = "",
     count: TokenCounter = count_text,
 ) -> tuple[Edit, ...]:
     """Shorten or clear tool results of any age, the largest first, until `excess` tokens are saved, or all that can be.
 
     For when what must stay does not fit into `limit`. Better half an answer than no request.
     """
-    tool = _Shears(pruning, count)
-    found = tool.candidates(items, edits, within=range(len(items)))
+    shears = _Shears(pruning, count, tool)
+    found = shears.candidates(items, edits, within=range(len(items)))
     found.sort(key=lambda one: one.tokens, reverse=True)
     steps: list[_Step] = []
-    for step in filter(None, map(tool.clear if clear else tool.soften, found)):
+    for step in filter(None, map(shears.clear if clear else shears.soften, found)):
         if excess <= 0:
             break
         excess -= step.saved
@@ -142,6 +146,7 @@ class _Shears:
 
     pruning: Pruning
     count: TokenCounter
+    tool: str
 
     def candidates(self, items: Sequence[Item], edits: Iterable[Edit], *, within: range) -> list[_Candidate]:
         """The results within a range that may shrink, oldest first."""
@@ -166,27 +171,26 @@ class _Shears:
         if one.shortened or (len(text) <= soft.max_chars and not images):
             return None
         pictures = f" {images} image(s) removed." if images else ""
-        note = (
-            f"[Tool result trimmed: kept the beginning and the end of {len(text)} characters.{pictures} {_back(one)}]"
-        )
+        said = f"kept the beginning and the end of {len(text)} characters.{pictures}"
+        note = f"[Tool result trimmed: {said} {self._back(one)}]"
         limit = max(0, soft.max_chars - len(note) - 2)
         keep = excerpt(text, first=soft.head_chars, last=soft.tail_chars, limit=limit)
         return self._step(one, Pruned(part=one.part, keep=keep, note=note))
 
     def clear(self, one: _Candidate) -> _Step | None:
         """Leave nothing but the way back."""
-        note = f"{self.pruning.hard_clear.placeholder} ({_back(one)})"
+        note = f"{self.pruning.hard_clear.placeholder} ({self._back(one)})"
         return self._step(one, Pruned(part=one.part, note=note))
+
+    def _back(self, one: _Candidate) -> str:
+        """Where the whole result is; a tool is named only where the model has it."""
+        return f"holdfast id {one.item.id}" + (f": {self.tool} brings it back" if self.tool else "")
 
     def _step(self, one: _Candidate, change: Pruned) -> _Step | None:
         """The step, where it saves anything."""
         after = shorten(one.item.message, change).parts[one.part]
         saved = one.tokens - count_part(after, count=self.count)
         return _Step(one, change, saved) if saved > 0 else None
-
-
-def _back(one: _Candidate) -> str:
-    return f"holdfast id {one.item.id}: archive_get brings it back"
 
 
 def _allows(tools: ToolFilter) -> Callable[[str], bool]:

@@ -16,7 +16,10 @@ from holdfast.memory.claims import is_asked
 from holdfast.store.base import FactRow, Scope, Select, Store
 from holdfast.text import terms
 
-__all__ = ["FactHit", "as_of", "current", "find", "history", "retire", "supersede"]
+__all__ = ["LONG_TERM", "FactHit", "as_of", "current", "find", "history", "known", "retire", "supersede"]
+
+LONG_TERM: Final = "memory"
+"""The kind of the record that marks a fact as a long-term memory; `long_term` decides whether it is recalled."""
 
 _MOST_TERMS_FOR_ALL: Final = 2
 _MOST_TERMS_FOR_HALF: Final = 8
@@ -40,6 +43,17 @@ def current(rows: Iterable[FactRow]) -> list[FactRow]:
 def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
     """The facts that held at a moment (Unix milliseconds)."""
     return current(row for row in rows if row.time <= time)
+
+
+def known(store: Store, scope: Scope) -> list[FactRow]:
+    """Every version of every fact of an agent and project, in whatever session it was learned, oldest first.
+
+    Long-term memories are not among them.
+    """
+    own = replace(scope, session="")
+    memories = {record.key for record in store.fetch(Select(kind="record", scope=own, name=LONG_TERM))}
+    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=True))
+    return [row for row in rows if row.id not in memories]
 
 
 def history(store: Store, fact_id: str, *, scope: Scope, across: bool = False) -> list[FactRow]:

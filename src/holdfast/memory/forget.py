@@ -25,7 +25,6 @@ FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and th
 """What is left of a summary."""
 _WORDS: Final = ("text", "summary")
 _OWN: Final[tuple[Kind, ...]] = ("record", "job")
-_WORDED: Final[tuple[Kind, ...]] = ("fact", "message")
 _EDIT: Final = "edit"
 
 
@@ -37,29 +36,39 @@ def forget(
     fact_ids: Sequence[str] | None = None,
     across: bool = False,
 ) -> int:
-    """Forget messages and facts; with neither named, all of the scope's session. How many there were is returned."""
-    if ids is None and fact_ids is None:
+    """Forget messages and facts; with neither named, all of the scope's session. How many there were is returned.
+
+    Facts belong to the agent and project: those that rest on a forgotten message, and blocks that quote a forgotten
+    fact, are found in every session.
+    """
+    whole = ids is None and fact_ids is None
+    known: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=True))
+    here = known if across else [row for row in known if row.scope == scope]
+    gone, wanted = frozenset(ids or ()), set(fact_ids or ()) & {row.id for row in here}
+    if whole:
+        rested_on = tuple(sorted({number for row in known for number in row.evidence}))
+        said = store.fetch(Select(kind="message", scope=scope, across=across, ids=rested_on)) if rested_on else []
+        gone, wanted = frozenset(row.id for row in said), {row.id for row in here}
+    facts = _facts(known, gone, wanted)
+    _clean(store, gone, facts, scope=scope, across=across or bool(facts))
+    keys = tuple(sorted({fact.id for fact in facts}))
+    found = store.remove(Select(kind="fact", scope=scope, across=True, keys=keys)) if keys else 0
+    if whole:
         for kind in _OWN:
             store.remove(Select(kind=kind, scope=scope, across=across))
-        return sum(store.remove(Select(kind=kind, scope=scope, across=across)) for kind in _WORDED)
-    gone = frozenset(ids or ())
-    facts = _facts(store, gone, fact_ids or (), scope=scope, across=across)
-    _clean(store, gone, facts, scope=scope, across=across)
-    keys = tuple(sorted({fact.id for fact in facts}))
-    found = store.remove(Select(kind="fact", scope=scope, across=across, keys=keys)) if keys else 0
-    if gone:
+        found += store.remove(Select(kind="message", scope=scope, across=across))
+    elif gone:
         found += store.remove(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone))))
     return found
 
 
-def _facts(store: Store, gone: AbstractSet[int], wanted: Sequence[str], *, scope: Scope, across: bool) -> list[FactRow]:
+def _facts(known: Sequence[FactRow], gone: AbstractSet[int], wanted: AbstractSet[str]) -> list[FactRow]:
     """The facts that go, every version of them: those named, and those that rest on forgotten messages."""
-    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=across))
     keys = set(wanted)
-    while earlier := {row.id for row in rows if row.superseded_by in keys} - keys:
+    while earlier := {row.id for row in known if row.superseded_by in keys} - keys:
         keys |= earlier
-    keys |= {row.id for row in rows if not gone.isdisjoint(row.evidence)}
-    return [row for row in rows if row.id in keys]
+    keys |= {row.id for row in known if not gone.isdisjoint(row.evidence)}
+    return [row for row in known if row.id in keys]
 
 
 def _clean(store: Store, gone: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope, across: bool) -> None:

@@ -71,9 +71,16 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     A memory-context folder is itself what is opened.
 
     Raises:
-        StorageError: A relative path leads out of the working directory by a link that the user has not trusted.
+        StorageError: The path is an address, such as `postgresql://…`; or it is relative and leads out of the working
+            directory by a link that the user has not trusted.
     """
-    place = Path(path or settings.archive.path or default_path()).expanduser()
+    asked = str(path or settings.archive.path or default_path())
+    if "://" in asked:
+        raise StorageError(
+            "this is an address, and memory rests in files: name a folder or a .db file on this machine",
+            path=asked.partition("://")[0] + "://…",  # an address may hold a password
+        )
+    place = Path(asked).expanduser()
     check_links(place)
     file = place if place.suffix == ".db" else place / STORE_NAME
     return place if is_folder(place) and not file.exists() else file

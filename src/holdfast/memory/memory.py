@@ -111,6 +111,12 @@ class Memory:
             self._marks = open_marks(self.store)
         return self._marks
 
+    @property
+    def home(self) -> Path:
+        """The folder that the store is in, or is."""
+        path = self.store.path
+        return path if path.is_dir() else path.parent
+
     # --- writing ---------------------------------------------------------------
 
     def ingest(self, messages: Iterable[Message], *, scope: Scope) -> list[int]:
@@ -153,8 +159,11 @@ class Memory:
             raise InputError("there is nothing to remember: say it in a sentence")
         if type not in get_args(FactType):
             raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
-        known = self.facts(scope=scope)
-        twin = next((fact for fact in known if fact.content.casefold() == words.casefold() and fact.type == type), None)
+        own = {row.id: row for row in self.facts(scope=scope)}
+        known = own | {row.id: row for row in facts.current(facts.known(self.store, scope))}
+        seen = known if scope.session else own  # what is kept for no session is not replaced by a session's
+        same = (row for row in seen.values() if row.content.casefold() == words.casefold() and row.type == type)
+        twin = next(same, None)
         if twin is not None:
             return twin
         fact = FactRow(
@@ -167,7 +176,7 @@ class Memory:
             slot=slot,
             pinned=pinned,
         )
-        old = [other for other in known if slot and (other.subject, other.slot) == (subject, slot)]
+        old = [other for other in known.values() if slot and (other.subject, other.slot) == (subject, slot)]
         self.store.add([fact, *(facts.supersede(other, fact)[1] for other in old)])
         return fact
 

@@ -28,7 +28,7 @@ from holdfast.search.fuse import Parts, Signals, rank
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import Quote, pack
 from holdfast.search.trust import vector_trust
-from holdfast.store.base import Evidence, PassageText, Question, Select, Store
+from holdfast.store.base import Evidence, PassageText, Question, Store
 from holdfast.tokens import count_text
 
 __all__ = ["Hit", "Recall", "Request", "order_of", "question", "recall", "request_of", "search"]
@@ -109,9 +109,10 @@ def recall(
 
 def _recall(store: Store, request: Request, marks: Marks, embedder: Embedder | None, deadline: Deadline) -> Recall:
     found = _look(store, request, embedder, deadline)
-    rows = store.fetch(Select(kind="fact", scope=request.scope, across=request.across))
-    known = [*facts.current(rows), *request.facts]
-    chosen_facts = facts.find(known, " ".join(request.texts), limit=request.max_facts) if known else []
+    given = [FactHit(fact=fact, score=1.0) for fact in request.facts]
+    rows = [row for row in facts.known(store, request.scope) if row.id not in {fact.id for fact in request.facts}]
+    chosen_facts = [*given, *facts.find(facts.current(rows), " ".join(request.texts), limit=request.max_facts)]
+    chosen_facts = chosen_facts[: request.max_facts]
     silence = Recall(relevance=gate.relevance(found.signals), least=_least(request, found.signals), notes=found.notes)
     passed = silence.relevance >= (silence.least if request.gate is None else request.gate)
     passed = passed and len(found.ranking.order) > 0

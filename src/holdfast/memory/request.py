@@ -54,7 +54,7 @@ class Request:
     Attributes:
         texts: The last things the user said, newest last; the newest weighs most.
         scope: Whose memory is asked.
-        across: Whether the agent's other sessions may be seen.
+        across: Whether passages of the agent's other sessions may be seen; facts always are.
         cap: The most tokens the whole block may have, tags and headers included.
         now: The moment of the question, in Unix milliseconds, for "two weeks ago".
         in_window: Archived messages that the model sees anyway.
@@ -67,7 +67,7 @@ class Request:
         order: How passages are ordered.
         bounds: How much of the archive is searched.
         seconds: After so long there is no block; None to wait for it.
-        facts: Facts from elsewhere that may be in the block beside those of the scope.
+        facts: Facts that the caller has chosen for this question; they come before those that are found by words.
     """
 
     texts: Sequence[str]

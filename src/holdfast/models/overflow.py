@@ -31,7 +31,14 @@ def _any(*patterns: str) -> re.Pattern[str]:
 _OVERFLOW: Final = _any(
     # said about the prompt
     r"prompt (?:is )?too long",
-    r"input is too long for (?:the )?requested model",
+    r"input is too long for (?:the )?(?:requested )?model",
+    r"input is too large to process",
+    r"too many input tokens",
+    r"expected maxLength: [\d,]+, actual: [\d,]+",
+    r"(?:prompt|tokens)\b.{0,30}\bexceeds? (?:the )?max(?:imum)? (?:input )?length",
+    r"tokens in request more than max tokens allowed",
+    r"must have less than [\d,]+ tokens",
+    r"exceed max message tokens",
     r"input token count.{0,80}exceeds the maximum",
     r"maximum prompt length is [\d,]+",
     r"decoder prompt .{0,40}longer than the maximum model length",
@@ -46,6 +53,10 @@ _OVERFLOW: Final = _any(
     r"too large for model with [\d,]+ maximum context length",
     r"exceeds? (?:the )?(?:model'?s? )?(?:maximum )?context (?:window|length)",
     r"exceeds? the model's maximum context",
+    r"exceeded (?:the )?max(?:imum)? context length",
+    r"longer than the model'?s context length",
+    r"context size (?:has been|was) exceeded",
+    r"but the configured context size is [\d,]+",
     r"exceeds? the available context size",
     r"exceeds? (?:the )?context limit",
     r"greater than the context length",
@@ -60,6 +71,7 @@ _OVERFLOW: Final = _any(
     r"exceeded model token limit|model token limit",
     r"too many tokens",
     r"token limit exceeded",
+    r"size limit exceeded by [\d,]+ tokens",
     r"invalid_argument.{0,200}maximum number of tokens",
     # said about the size of the body
     r"request_too_large",
@@ -80,6 +92,7 @@ _SOMETHING_ELSE: Final = _any(
     r"too many requests",
     r"throttl",
     r"please wait before",
+    r"service unavailable",
     r"quota",
     r"billing|credit balance|insufficient (?:funds|credits?|balance)",
     # a model that is too small for its host, or wants to think
@@ -93,7 +106,7 @@ _SOMETHING_ELSE: Final = _any(
 _TOO_LARGE: Final = _any(r"too large|no body")
 _BARE: Final = re.compile(r"\s*4(?:00|13)\s*(?:status code)?\s*\(no body\)", re.IGNORECASE)
 _QUOTED: Final = re.compile(
-    r"""(?P<said>["']message["']\s*:\s*)?(?<!\w)"""
+    r"""(?P<said>["'](?:message|type|code)["']\s*:\s*)?(?<!\w)"""
     r"""(?:"[^"\n]{1,2000}"|'[^'\n]{1,2000}'(?!\w)|`[^`\n]{1,2000}`|“[^”]{1,2000}”|「[^」]{1,2000}」)""",
     re.IGNORECASE,
 )
@@ -119,7 +132,7 @@ def is_overflow(text: str, *, status: int | None = None) -> bool:
 
 
 def _unquoted(text: str) -> str:
-    """The text without what it quotes; a `message` inside of an error inside of an error is no quotation."""
+    """The text without what it quotes; a `message`, `type` or `code` inside of an error is no quotation."""
     return _QUOTED.sub(lambda found: found[0] if found["said"] else " ", text)
 
 
@@ -155,6 +168,9 @@ _BOTH: Final = tuple(  # what was requested comes first
         rf"request \({_N} tokens\) exceeds .{{0,60}}\({_N} tokens\)",
         rf"prompt contains {_N} tokens.{{0,120}}model with {_N}",
         rf"\(length {_N}\).{{0,60}}length of {_N}",
+        rf"\({_N} tokens\) is longer than .{{0,60}}\({_N} tokens\)",
+        rf"prompt length \({_N}\) exceeds .{{0,60}}\({_N}\)",
+        rf"prompt has {_N} tokens?, but .{{0,60}}is {_N}",
         rf"n_prompt_tokens\W{{1,4}}{_N}.{{0,40}}n_ctx\W{{1,4}}{_N}",
     )
 )
@@ -167,6 +183,8 @@ _LIMITS: Final = tuple(
         rf"model with {_N} maximum context length",
         rf"token limit:? {_N}",
         rf"cannot exceed {_N}",
+        rf"max input tokens: {_N}",
+        rf"must have less than {_N} tokens",
         rf"must be <= {_N}",
         rf"exceeds the limit of {_N}",
         rf"input length should be \[\d+, ?{_N}\]",
@@ -179,6 +197,8 @@ _REQUESTS: Final = tuple(
         rf"resulted in {_N} tokens",
         rf"request (?:contains|has) {_N}",
         rf"given: {_N}",
+        rf"request input token count: {_N}",
+        rf"- received {_N}",
     )
 )
 

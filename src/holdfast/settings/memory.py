@@ -91,7 +91,7 @@ class Archive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: Annotated[
         str | None,
         setting(
-            "Folder, file or `postgresql://` address; unset, `$HOLDFAST_HOME` or the platform's data folder.",
+            "A folder or a `.db` file; unset, `$HOLDFAST_HOME` or the platform's data folder.",
             openclaw=_in_memory_context("storagePath"),
         ),
     ] = None
@@ -100,7 +100,10 @@ class Archive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = True
     cross_session: Annotated[
         bool,
-        setting("Search all sessions of the scope, not this one alone.", openclaw=_in_memory_context("crossSession")),
+        setting(
+            "Recall passages of all sessions of the agent, not of this one alone.",
+            openclaw=_in_memory_context("crossSession"),
+        ),
     ] = False
     max_segments: Annotated[
         Positive | None,

@@ -78,7 +78,7 @@ class Slots(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str,
         setting(
             "The memory tools that the agent gets: `memory-core` searches notes, `memory-lancedb` keeps memories, "
-            "`memory-context` recalls alone, `none` and names of other plugins offer nothing."
+            "`memory-context` recalls alone, names of other plugins offer nothing, `none` turns recall off too."
         ),
     ] = "memory-core"
     context_engine: Annotated[str, setting("What assembles the window in a host that asks.")] = "legacy"

@@ -16,6 +16,7 @@ from holdfast.agent.tools.offer import Action, Answer, Arguments, Confirm, Offer
 from holdfast.agent.tools.toolbox import Keep, Toolbox, called_off
 from holdfast.engine import Engine
 from holdfast.models.base import Tool
+from holdfast.recovery import definition
 from holdfast.settings import Settings
 from holdfast.tokens import count_json
 
@@ -79,7 +80,7 @@ def _memory_tools(settings: Settings, notes: Notes | None, memories: Memories) -
         return ()
     searched = notes is not None and settings.memory_search.enabled and settings.workspace.access != "none"
     return (
-        *(note_tools(notes) if notes is not None and searched else ()),
+        *(note_tools(notes, memories) if notes is not None and searched else ()),
         *(memory_tools(memories) if settings.long_term.enabled else ()),
     )
 
@@ -91,4 +92,4 @@ def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
 
 def tool_tokens(tool: Tool) -> int:
     """What a tool takes of every request."""
-    return count_json({"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)})
+    return count_json(definition(tool))

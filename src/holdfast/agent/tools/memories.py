@@ -48,7 +48,7 @@ def memory_tools(memories: Memories) -> tuple[Offer, ...]:
     return (
         offer(
             "memory_recall",
-            "Search long-term memories: preferences, decisions, people, facts that were kept in any session.",
+            "Search long-term memories and facts: preferences, decisions, people, what was learned in any session.",
             Recall,
             partial(_recall, memories),
             together=True,
@@ -69,13 +69,15 @@ def memory_tools(memories: Memories) -> tuple[Offer, ...]:
 
 
 def _recall(memories: Memories, asked: Recall, _cancel: Event) -> Answer:
-    found = memories.recall(asked.query, limit=max(1, asked.limit))
-    if not found:
+    limit = max(1, asked.limit)
+    scored = [(each.score, f"[{each.category}] {each.text}") for each in memories.recall(asked.query, limit=limit)]
+    facts = memories.facts(asked.query, limit=limit)
+    scored += [(hit.score, f"[{hit.fact.type}] {hit.fact.content}") for hit in facts]
+    lines = {line: score for score, line in sorted(scored, reverse=True)[:limit]}
+    if not lines:
         return Answer(text="No relevant memories found.")
-    lines = (
-        f"{number}. [{each.category}] {each.text} ({each.score:.0%})" for number, each in enumerate(found, start=1)
-    )
-    return Answer(text="\n".join([f"Found {len(found)} memories:", "", *lines]))
+    numbered = (f"{number}. {line} ({score:.0%})" for number, (line, score) in enumerate(lines.items(), start=1))
+    return Answer(text="\n".join([f"Found {len(lines)} memories:", "", *numbered]))
 
 
 def _store(memories: Memories, asked: Store, _cancel: Event) -> Answer:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Found, Hit, Notes, excerpt
 from holdfast.agent.tools.offer import Answer, Arguments, Offer, offer
 from holdfast.errors import HoldfastError
@@ -35,15 +36,15 @@ class Get(Arguments, frozen=True):
     lines: Annotated[int | None, Meta(description="How many lines.")] = None
 
 
-def note_tools(notes: Notes) -> tuple[Offer, ...]:
-    """The tools over the notes of a workspace."""
+def note_tools(notes: Notes, memories: Memories | None = None) -> tuple[Offer, ...]:
+    """The tools over the notes of a workspace; a search gives the agent's facts as well."""
     return (
         offer(
             "memory_search",
             "Search MEMORY.md, memory/*.md and further notes before answering about prior work, decisions, dates, "
-            "people, preferences or todos. Gives the best stretches with path and lines.",
+            "people, preferences or todos. Gives the best stretches with path and lines, and the facts that are known.",
             Search,
-            partial(_search, notes),
+            partial(_search, notes, memories),
             together=True,
         ),
         offer(
@@ -61,13 +62,16 @@ def citation(path: str, start: int, end: int) -> str:
     return f"{path}#L{start}" if start == end else f"{path}#L{start}-L{end}"
 
 
-def _search(notes: Notes, asked: Search, _cancel: Event) -> Answer:
+def _search(notes: Notes, memories: Memories | None, asked: Search, _cancel: Event) -> Answer:
     try:
         found = notes.search(asked.query, max_results=_positive(asked.max_results), min_score=asked.min_score)
     except (HoldfastError, OSError) as error:
         failed = {"results": [], "disabled": True, "unavailable": True, "error": str(error)}
         return _json(failed | {"warning": "memory search is not available now", "action": _ACTION}, is_error=True)
-    return _json(_found(found, cite=notes.settings.memory.citations))
+    answer = _found(found, cite=notes.settings.memory.citations)
+    facts = [] if memories is None else memories.facts(asked.query)
+    known = [{"type": hit.fact.type, "text": hit.fact.content, "score": hit.score} for hit in facts]
+    return _json(answer | ({"facts": known} if known else {}))
 
 
 def _found(found: Found, *, cite: str) -> dict[str, Any]:

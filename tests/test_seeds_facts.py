@@ -1,0 +1,221 @@
+"""What the engine promises: facts in every session of their agent and project, notes that name tools that exist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from desk import BASE, Desk
+from embed_models import static_folder
+from holdfast.agent.commands import run
+from holdfast.agent.notes import Notes
+from holdfast.cli import main
+from holdfast.engine import Engine
+from holdfast.messages import ToolCall
+from holdfast.models.base import Prompt
+from holdfast.models.scripted import Said, Scripted
+from holdfast.models.steps import Answer
+from holdfast.settings import Archive, Embedding, LongTerm, Pruning, load
+from talk import answer, call, reply, results, user
+from waiting import UNHURRIED
+
+PORT = "The staging database listens on port 6543."
+ZH = "测试数据库的端口是 6543。"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    """An engine that searches by words."""
+    return Engine.open(tmp_path / "memory", settings=BASE, background=False)
+
+
+@pytest.mark.parametrize(
+    ("fact", "question"), [(PORT, "On which port does the staging database listen?"), (ZH, "测试数据库用哪个端口?")]
+)
+def test_a_fact_is_recalled_in_every_session_of_its_agent_and_project(engine: Engine, fact: str, question: str) -> None:
+    """Another agent and another project do not see it; the passages of the first session stay there."""
+    engine.ingest([user(f"{fact} Oranges are nice."), reply("Noted.")], session="s1", project="shop")
+    engine.remember(fact, session="s1", project="shop")
+    found = engine.recall(question, session="s2", project="shop")
+    assert [hit.fact.content for hit in found.facts] == [fact]
+    assert found.hits == ()
+    window = engine.assemble([user(question)], session="s3", project="shop", limit=50_000)
+    assert fact in "\n".join(message.text for message in window.messages)
+    assert engine.recall(question, session="s2", project="other").block == ""
+    assert engine.recall(question, session="s2", project="shop", agent="other").block == ""
+
+
+def test_passages_follow_cross_session(tmp_path: Path) -> None:
+    """With `archive.cross_session` another session's passages are recalled too."""
+    shared = msgspec.structs.replace(BASE, archive=Archive(cross_session=True))
+    with Engine.open(tmp_path, settings=shared, background=False) as engine:
+        engine.ingest([user(PORT), reply("Noted.")], session="s1")
+        assert engine.recall("On which port does the staging database listen?", session="s2").hits
+
+
+def test_a_fact_learned_in_another_session_is_superseded(engine: Engine) -> None:
+    """What a later session decides takes the place of what an earlier one decided."""
+    for session, port in (("s1", 6543), ("s2", 7000)):
+        engine.ingest([user(f"The port of the staging database is {port}."), reply("Noted.")], session=session)
+        engine.learn(session=session)
+        engine.work()
+    found = engine.recall("What is the port of the staging database?", session="s3")
+    assert len(found.facts) == 1
+    assert "7000" in found.facts[0].fact.content
+
+
+def test_a_fact_is_kept_once_for_all_sessions(engine: Engine) -> None:
+    """The same fact in another session is the same fact."""
+    assert engine.remember(PORT, session="s1").id == engine.remember(PORT, session="s2").id
+
+
+def test_a_forgotten_fact_is_gone_from_every_session(engine: Engine) -> None:
+    """Blocks of other sessions that quote it go with it, whether it or its whole session is forgotten."""
+    question = "On which port does the staging database listen?"
+    for whole in (False, True):
+        fact = engine.remember(PORT, session="s1")
+        assert PORT in str([message.text for message in engine.assemble([user(question)], session="s2").messages])
+        if whole:
+            engine.forget(session="s1")
+        else:
+            engine.forget_facts([fact.id], session="s1")
+        assert "6543" not in str(engine.edits(session="s2"))
+        assert PORT not in str([message.text for message in engine.assemble([user(question)], session="s2").messages])
+
+
+def test_facts_of_a_folder_are_recalled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`holdfast import FOLDER` of a memory-context folder: its facts are recalled in any session."""
+    folder = tmp_path / "memory-context"
+    folder.mkdir()
+    line = {"id": "k1", "type": "config", "content": PORT, "timestamp": 1_790_000_000_000}
+    (folder / "knowledge.jsonl").write_text(json.dumps(line) + "\n")
+    (folder / "segments.jsonl").write_text("")
+    with pytest.raises(SystemExit) as left:
+        main(["import", str(folder), "--home", str(tmp_path / "memory")])
+    assert not left.value.code, capsys.readouterr().err
+    with Engine.open(tmp_path / "memory", settings=BASE, background=False) as engine:
+        assert PORT in engine.recall("On which port does the staging database listen?", session="any").block
+
+
+class TestChat:
+    """The agent."""
+
+    def test_a_fact_outlives_new(self, tmp_path: Path) -> None:
+        """After `/new` the next question has the fact in its window."""
+        agent = Desk(tmp_path).agent(lambda _: "Yes.")
+        agent.say("Hello.")
+        run(agent, f"/memory add {PORT}")
+        run(agent, "/new")
+        agent.say("On which port does the staging database listen?")
+        assert isinstance(agent.model, Scripted)
+        assert PORT in "\n".join(message.text for message in agent.model.prompts[-1].messages)
+
+    def test_the_tools_find_facts(self, tmp_path: Path) -> None:
+        """`memory_recall` and `memory_search` give facts of every session."""
+        agent = Desk(tmp_path).agent(lambda _: "Yes.")
+        agent.notes = Notes(agent.root, agent.settings, agent.sessions.notes_file, sessions=agent.sessions.folder)
+        run(agent, f"/memory add {PORT}")
+        run(agent, "/new")
+        for name in ("memory_recall", "memory_search"):
+            call = ToolCall(id="c", name=name, arguments={"query": "staging database port"})
+            assert PORT in agent.tools.run(call).text
+
+    def test_auto_recall_off_leaves_memories_to_the_tool(self, tmp_path: Path) -> None:
+        """A long-term memory is recalled by itself only with `long_term.auto_recall`."""
+        for on in (True, False):
+            settings = msgspec.structs.replace(BASE, long_term=LongTerm(auto_recall=on))
+            desk = Desk(tmp_path, settings=settings)
+            agent = desk.agent(lambda _: "Yes.")
+            agent.memories.store(PORT)
+            agent.say("On which port does the staging database listen?")
+            assert isinstance(agent.model, Scripted)
+            assert (PORT in "\n".join(message.text for message in agent.model.prompts[-1].messages)) is on
+            run(agent, "/new")
+            agent.close()
+
+    def test_a_memory_that_vectors_find_is_recalled(self, tmp_path: Path) -> None:
+        """A question without a word of the memory recalls it: "pet" is near "cat" by the model's vectors."""
+        words = ("[UNK]", "cat", "whiskers", "name", "pet", "weather")
+        vectors = [[0, 0, 0.01], [1, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [1, 0.1, 0], [0, 0, 1]]
+        import numpy as np  # noqa: PLC0415 - for this alone
+
+        folder = static_folder(tmp_path / "model", np.array(vectors, np.float32), words=words)
+        asked = msgspec.structs.replace(BASE, embedding=Embedding(provider="local", model=str(folder)))
+        desk = Desk(tmp_path, settings=asked)
+
+        def answer(prompt: Prompt) -> Answer:
+            if "Remember" in prompt.messages[-1].text:
+                given = {"text": "My cat is called Whiskers"}
+                return Said(calls=(ToolCall(id="m", name="memory_store", arguments=given),))
+            return "Yes."
+
+        agent = desk.agent(answer)
+        agent.say("Remember it.")
+        run(agent, "/new")
+        agent.say("What is the name of my pet?")
+        assert isinstance(agent.model, Scripted)
+        assert "My cat is called Whiskers" in "\n".join(m.text for m in agent.model.prompts[-1].messages)
+        run(agent, "/new")
+        agent.say("How is the weather?")
+        assert "Whiskers" not in "\n".join(m.text for m in agent.model.prompts[-1].messages)
+
+
+OFFERED = [
+    (),
+    ({"name": "bash", "input_schema": {"type": "object"}},),
+    ({"name": "archive_get", "input_schema": {"type": "object"}},),
+    ({"type": "function", "function": {"name": "mcp__holdfast__archive_get", "parameters": {"type": "object"}}},),
+]
+
+
+@pytest.mark.parametrize("tools", OFFERED)
+@pytest.mark.parametrize("mode", ["aggressive", "adaptive"])
+def test_a_pruned_result_names_a_tool_only_where_there_is_one(
+    tmp_path: Path, mode: Literal["aggressive", "adaptive"], tools: Sequence[Mapping[str, Any]]
+) -> None:
+    """Cleared or shortened, the note names `archive_get` where the request has it, as the host calls it."""
+    settings = msgspec.structs.replace(BASE, pruning=Pruning(mode=mode, min_prunable_tool_chars=0))
+    names = [tool.get("function", tool)["name"] for tool in tools]
+    said = [user("Run them all.")]
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        for number in range(12):
+            said += [reply("", call(f"c{number}")), results(answer(f"c{number}", f"line {number} of output\n" * 600))]
+            window = engine.assemble([*said, reply("Next.")], session="s", limit=60_000, tools=tools)
+    shown = "\n".join(result.text for message in window.messages for result in message.results)
+    assert "holdfast id" in shown
+    assert ("brings it back" in shown) is any(name.endswith("archive_get") for name in names)
+    assert ("mcp__holdfast__archive_get brings" in shown) is ("mcp__holdfast__archive_get" in names)
+
+
+def test_the_agent_has_the_tool_that_its_window_names(tmp_path: Path) -> None:
+    """In chat a cleared result names `archive_get`, and the tool shows it whole."""
+    settings = msgspec.structs.replace(BASE, pruning=Pruning(mode="aggressive", keep_last_assistants=1))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "big.txt").write_text("a line of the file\n" * 300)
+    read = Said(calls=(ToolCall(id="r", name="read", arguments={"path": "big.txt"}),))
+    agent = Desk(tmp_path, settings=settings).agent([read, "Read.", "Fine.", "Good."])
+    for words in ("Read it.", "And?", "So?"):
+        agent.say(words)
+    shown = "\n".join(r.text for m in agent.seen().messages for r in m.results)
+    number = shown.partition("holdfast id ")[2].partition(":")[0]
+    assert "archive_get brings it back" in shown
+    found = agent.tools.run(ToolCall(id="g", name="archive_get", arguments={"id": int(number)})).text
+    assert "a line of the file" in found
+
+
+def test_no_memory_plugin_means_no_recall(tmp_path: Path) -> None:
+    """`plugins.slots.memory: "none"` of openclaw.json turns recall off, and the report says why."""
+    file = tmp_path / "openclaw.json"
+    for slot, recalled in (("memory-core", True), ("none", False)):
+        file.write_text(json.dumps({"plugins": {"slots": {"memory": slot}}}))
+        known = load(files=[file], environ={}, embedding={"provider": "none"}).settings
+        known = msgspec.structs.replace(known, recall=UNHURRIED)
+        with Engine.open(tmp_path / slot, settings=known, background=False) as engine:
+            engine.remember(PORT, session="s1")
+            window = engine.assemble([user("On which port does the staging database listen?")], session="s2")
+        assert (PORT in str([message.text for message in window.messages])) is recalled
