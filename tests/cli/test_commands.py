@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -124,10 +125,52 @@ class TestSessions:
         assert one["agent"] == "pi"
 
     def test_an_empty_machine_says_what_to_do(self, tmp_path: Path) -> None:
-        """Without any session the command says how to name a folder."""
+        """Without any session the command says how to import some, or how to name a folder."""
         done = run("sessions", home=tmp_path)
         assert done.returncode == 0
-        assert "holdfast sessions FOLDER" in done.stderr
+        assert "holdfast import --discover" in done.stderr
+        assert "holdfast sessions FOLDER" in run("sessions", "--discover", home=tmp_path).stderr
+
+    def test_stored_sessions_are_listed(self, tmp_path: Path) -> None:
+        """What was imported is listed with agent, project and session, and so is every row of a search."""
+        run("import", EXAMPLE, "--project", "港口", home=tmp_path)
+        (one,) = data("sessions", home=tmp_path)["sessions"]
+        assert (one["project"], one["agent"]) == ("港口", "main")
+        assert one["messages"] > 10
+        assert one["session"] in run("sessions", home=tmp_path).stdout
+        hits = data("search", "webhook signature", "--project", "港口", home=tmp_path)
+        rows = data("get", str(hits[0]["message"]), "--project", "港口", home=tmp_path)
+        owner = {name: one[name] for name in ("session", "project", "agent")}
+        assert all(row | owner == row for row in (*hits, *rows))
+        assert one["session"] in run("search", "webhook signature", "--project", "港口", home=tmp_path).stdout
+        fact = data("remember", "Port 8443", "--project", "港口", home=tmp_path)
+        assert (fact["project"], fact["agent"]) == ("港口", "main")
+
+    def test_the_project_of_a_session_is_its_folder(self, tmp_path: Path) -> None:
+        """With --by-folder sessions of different folders are different projects."""
+        run("import", EXAMPLE, "--by-folder", home=tmp_path)
+        cwd = data("sessions", EXAMPLE, home=tmp_path)["sessions"][0]["cwd"]
+        assert cwd
+        assert [one["project"] for one in data("sessions", home=tmp_path)["sessions"]] == [cwd]
+        assert data("search", "webhook signature", "--project", cwd, home=tmp_path)
+
+    def test_import_watches_until_it_is_interrupted(self, tmp_path: Path) -> None:
+        """A session that grows is archived while the command runs; Ctrl-C ends it with exit code 0."""
+        lines = EXAMPLE.read_text().splitlines(keepends=True)
+        file = tmp_path / ".pi" / "agent" / "sessions" / "s.jsonl"
+        file.parent.mkdir(parents=True)
+        file.write_text("".join(lines[:6]))
+        own = {"HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory"), "PATH": os.environ["PATH"]}
+        command = [sys.executable, "-u", "-m", "holdfast", "import", "--watch", "--every", "0.2", "--no-vectors"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own, cwd=tmp_path) as process:
+            assert process.stdout is not None
+            assert "of 1 sessions" in process.stdout.readline()
+            file.write_text("".join(lines[:9]))
+            assert "new messages of 1 sessions" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        (one,) = data("sessions", home=tmp_path)["sessions"]
+        assert one["messages"] == data("show", file, home=tmp_path)["messages"]
 
 
 class TestMemory:

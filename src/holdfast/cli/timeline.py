@@ -54,7 +54,7 @@ def timeline(
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:
-        raise InputError(f"no request of session {session or file} is known; `holdfast sessions` lists transcripts")
+        raise InputError(f"no request of session {session or file} is known; `holdfast sessions --discover` lists transcripts")
     shown = turns[-last:] if last else turns
     if as_json:
         emit_json([{**turn, **_sums(turn)} for turn in shown])

@@ -298,6 +298,13 @@ class SqliteStore:
             number = vector_table.space_number(self._reader, space, create=False)
             return vector_table.embedded(self._reader, number)
 
+    def sessions(self) -> dict[Scope, int]:
+        """How many messages each session has; the session with the newest message comes first."""
+        with self._reading():
+            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            rows = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
+            return {self._scopes[scope]: count for scope, count in rows}
+
     def counts(self) -> dict[str, int]:
         """How many messages, passages, sessions and facts there are, and how many bytes they take."""
         with self._reading():
