@@ -13,14 +13,13 @@ from typing import Any, Final
 import click
 from rich.console import Console
 from rich.padding import Padding
-from rich.rule import Rule
 from rich.text import Text as Styled
 
 from holdfast import transcripts
 from holdfast.bench.story import QUESTIONS, SYSTEM, Asked, write
 from holdfast.bench.turns import play, requests
 from holdfast.cli.live import WIDEST, LivePlot
-from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
+from holdfast.cli.output import as_json, at_words, console, emit_json, human_tokens, printable
 from holdfast.cli.plot import chart
 from holdfast.cli.replay import Replayed, ceiling, judge
 from holdfast.cli.trial import settings_for
@@ -156,6 +155,7 @@ def _passage(block: str, answer: str) -> str:
     end = block.find("\n", place)
     stop = len(block) if end < 0 else end
     first, last = max(start, place - _AROUND), min(stop, place + len(answer) + _AROUND)
+    first, last = at_words(block, first, last)
     words = block[first:last].strip()
     left, right = "… " if first > start else "", " …" if last < stop else ""
     return f"{heads[-1].group() if heads else ''}{left}{words}{right}"
@@ -178,7 +178,7 @@ def _show(screen: Console, answer: _Answer) -> None:
 def _conclude(screen: Console, done: Replayed, answers: Sequence[_Answer], seconds: float) -> None:
     found = sum(answer.found for answer in answers)
     good = not done.invalid and not done.over_limit and found == len(answers)
-    screen.print(Rule(style="dim"))
+    screen.print(Styled("─" * min(WIDEST, screen.width), style="dim"))
     line = Styled(f"{found} of {len(answers)} answered", style="bold green" if good else "bold red")
     line.append(
         f" · {done.turns:,} windows, {done.invalid} invalid, {done.over_limit} over · {done.cuts} cuts ·"

@@ -63,7 +63,7 @@ def import_(
     as_json: bool,
     **whose: Any,
 ) -> None:
-    """Archive what is at PATHS: transcripts (files or folders, any known agent), an export, a memory-context folder.
+    """Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.
 
     Doing it again changes nothing.
     """

@@ -15,7 +15,7 @@ from rich.text import Text as Styled
 from holdfast.cli.importing import import_
 from holdfast.cli.keys import drop_input
 from holdfast.cli.opening import open_memory, opens_memory, scope_of
-from holdfast.cli.output import as_json, console, echo, emit_json, human_bytes, human_time, printable
+from holdfast.cli.output import as_json, at_words, console, echo, emit_json, human_bytes, human_time, printable
 from holdfast.cli.show import as_data, print_message
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
@@ -84,9 +84,9 @@ def _snippet(text: str, wanted: set[str]) -> Styled:
     text = printable(text)
     places = [start for start, _, found in term_spans(text) if wanted.intersection(found)]
     best = max(places, key=lambda place: sum(place <= other < place + _SNIPPET for other in places), default=0)
-    start = max(0, best - 40)
-    snippet = re.sub(r"\s+", " ", text[start : start + _SNIPPET]).strip()
-    styled = Styled(("… " if start else "") + snippet + (" …" if start + _SNIPPET < len(text) else ""))
+    start, end = at_words(text, max(0, best - 40), min(len(text), max(0, best - 40) + _SNIPPET))
+    snippet = re.sub(r"\s+", " ", text[start:end]).strip()
+    styled = Styled(("… " if start else "") + snippet + (" …" if end < len(text) else ""))
     for first, last, found in term_spans(styled.plain):
         if wanted.intersection(found):
             styled.stylize("bold yellow", first, last)
