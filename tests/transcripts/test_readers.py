@@ -63,14 +63,14 @@ class TestRecognition:
 
     def test_unknown_format_name(self) -> None:
         """A format that we do not have is refused with the list of those we do."""
-        with pytest.raises(TranscriptError, match="'word' is not one of claude_code, codex, pi,"):
+        with pytest.raises(TranscriptError, match="'word' is not one of qwen, claude_code, codex, pi,"):
             read(FIXTURES / "clawdbot" / "simple.jsonl", format="word")
 
     def test_unknown_file(self, tmp_path: Path) -> None:
         """A file of no known format is refused with the list of those we know."""
         path = tmp_path / "notes.txt"
         path.write_text("Dear diary,\n")
-        with pytest.raises(TranscriptError, match=r"in no format that we know; pass one of format=claude_code\|codex"):
+        with pytest.raises(TranscriptError, match=r"in no format that we know; pass one of format=qwen\|claude_code"):
             read(path)
 
 
