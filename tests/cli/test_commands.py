@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+
+from holdfast.cli import COMMANDS, SUMMARIES, holdfast
+from holdfast.cli.output import at_words
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "webhook.jsonl"
@@ -34,6 +39,28 @@ class TestVersion:
         """The version is printed for people and for programs."""
         assert run("version", home=tmp_path).stdout.startswith("holdfast 0.")
         assert data("version", home=tmp_path)["holdfast"].startswith("0.")
+        assert run("--version", home=tmp_path).stdout == run("version", home=tmp_path).stdout
+
+    @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["version"]])
+    def test_the_first_screen_loads_nothing_heavy(self, arguments: list[str]) -> None:
+        """Neither numpy nor rich, no settings, no store and no search are imported to say what is there."""
+        script = (
+            "import sys\n"
+            "from holdfast.cli import main\n"
+            "try: main(sys.argv[1:])\n"
+            "except SystemExit: pass\n"
+            "print(*sys.modules, file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+        heavy = {"numpy", "rich", "msgspec", "sqlite3", "asyncio", "prompt_toolkit", "wordllama", "tokenizers"}
+        ours = {"holdfast.settings", "holdfast.store", "holdfast.search", "holdfast.engine", "holdfast.transcripts"}
+        assert not (heavy | ours) & set(done.stderr.split())
+
+    def test_the_list_says_what_each_command_says(self) -> None:
+        """The summaries of the list are the first sentences of the commands."""
+        context = click.Context(holdfast)
+        said = {name: holdfast.get_command(context, name) for name in COMMANDS}
+        assert {name: command and command.get_short_help_str(limit=300) for name, command in said.items()} == SUMMARIES
 
 
 class TestErrors:
@@ -49,6 +76,21 @@ class TestErrors:
         done = run("--debug", "show", tmp_path / "nowhere.jsonl", home=tmp_path)
         assert done.returncode == 1
         assert "Traceback" in done.stderr
+
+    def test_a_misspelt_command_is_suggested(self, tmp_path: Path) -> None:
+        """A command that is nearly right is named."""
+        done = run("sesions", home=tmp_path)
+        assert done.returncode == 2
+        assert "Did you mean sessions" in done.stderr
+
+    @pytest.mark.parametrize("json_", [[], ["--json"]])
+    def test_an_unknown_number_is_exit_code_1(self, json_: list[str], tmp_path: Path) -> None:
+        """What is not there is said, for people and for programs."""
+        run("import", EXAMPLE, "--no-vectors", home=tmp_path)
+        done = run("get", "1", "99999", *json_, home=tmp_path)
+        assert done.returncode == 1
+        assert "Not found: #99999" in done.stderr
+        assert done.stdout
 
     @pytest.mark.parametrize("arguments", [["nonsense"], ["show"], ["tokens", "--counter"]])
     def test_a_wrong_call_is_exit_code_2(self, arguments: list[str], tmp_path: Path) -> None:
@@ -92,9 +134,33 @@ class TestShow:
 
     def test_a_closed_pipe_is_no_error(self, tmp_path: Path) -> None:
         """`holdfast show FILE | head -1` ends quietly."""
-        command = f"{sys.executable} -m holdfast show {EXAMPLE} | head -1"
-        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
-        assert "Traceback" not in done.stderr
+        file = tmp_path / "long.json"
+        file.write_text(json.dumps([{"role": "user", "content": "word " * 100}] * 2_000))
+        for arguments in (f"show {file} --full", f"show {file} --full --json"):
+            command = f"set -o pipefail; {sys.executable} -m holdfast {arguments} | head -1"
+            done = subprocess.run(
+                ["/bin/bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+
+    def test_lines_are_not_filled_up_in_a_pipe(self, tmp_path: Path) -> None:
+        """What is not shown on a screen has no blanks at the ends of its lines."""
+        run("import", EXAMPLE, home=tmp_path)
+        for arguments in (["sessions"], ["context", EXAMPLE], ["search", "webhook signature", "--explain"]):
+            lines = run(*arguments, home=tmp_path).stdout.splitlines()
+            assert lines
+            assert all(line == line.rstrip() for line in lines)
+
+
+class TestContext:
+    def test_repeated_repairs_are_one_line(self, tmp_path: Path) -> None:
+        """Five results that nobody asked for are one line with their number."""
+        file = tmp_path / "orphans.json"
+        orphans = [{"role": "tool", "tool_call_id": f"c{n}", "content": "lost"} for n in range(5)]
+        file.write_text(json.dumps([{"role": "user", "content": "Hi"}, *orphans, {"role": "user", "content": "Go on"}]))
+        lines = [line for line in run("context", file, home=tmp_path).stdout.splitlines() if "mended" in line]
+        assert len(lines) == 1
+        assert lines[0].endswith("'c0', which is not there (orphan-result), and 4 more like it")
 
 
 class TestTokens:
@@ -124,10 +190,52 @@ class TestSessions:
         assert one["agent"] == "pi"
 
     def test_an_empty_machine_says_what_to_do(self, tmp_path: Path) -> None:
-        """Without any session the command says how to name a folder."""
+        """Without any session the command says how to import some, or how to name a folder."""
         done = run("sessions", home=tmp_path)
         assert done.returncode == 0
-        assert "holdfast sessions FOLDER" in done.stderr
+        assert "holdfast import --discover" in done.stderr
+        assert "holdfast sessions FOLDER" in run("sessions", "--discover", home=tmp_path).stderr
+
+    def test_stored_sessions_are_listed(self, tmp_path: Path) -> None:
+        """What was imported is listed with agent, project and session, and so is every row of a search."""
+        run("import", EXAMPLE, "--project", "港口", home=tmp_path)
+        (one,) = data("sessions", home=tmp_path)["sessions"]
+        assert (one["project"], one["agent"]) == ("港口", "main")
+        assert one["messages"] > 10
+        assert one["session"] in run("sessions", home=tmp_path).stdout
+        hits = data("search", "webhook signature", "--project", "港口", home=tmp_path)
+        rows = data("get", str(hits[0]["message"]), "--project", "港口", home=tmp_path)
+        owner = {name: one[name] for name in ("session", "project", "agent")}
+        assert all(row | owner == row for row in (*hits, *rows))
+        assert one["session"] in run("search", "webhook signature", "--project", "港口", home=tmp_path).stdout
+        fact = data("remember", "Port 8443", "--project", "港口", home=tmp_path)
+        assert (fact["project"], fact["agent"]) == ("港口", "main")
+
+    def test_the_project_of_a_session_is_its_folder(self, tmp_path: Path) -> None:
+        """With --by-folder sessions of different folders are different projects."""
+        run("import", EXAMPLE, "--by-folder", home=tmp_path)
+        cwd = data("sessions", EXAMPLE, home=tmp_path)["sessions"][0]["cwd"]
+        assert cwd
+        assert [one["project"] for one in data("sessions", home=tmp_path)["sessions"]] == [cwd]
+        assert data("search", "webhook signature", "--project", cwd, home=tmp_path)
+
+    def test_import_watches_until_it_is_interrupted(self, tmp_path: Path) -> None:
+        """A session that grows is archived while the command runs; Ctrl-C ends it with exit code 0."""
+        lines = EXAMPLE.read_text().splitlines(keepends=True)
+        file = tmp_path / ".pi" / "agent" / "sessions" / "s.jsonl"
+        file.parent.mkdir(parents=True)
+        file.write_text("".join(lines[:6]))
+        own = {"HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory"), "PATH": os.environ["PATH"]}
+        command = [sys.executable, "-u", "-m", "holdfast", "import", "--watch", "--every", "0.2", "--no-vectors"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own, cwd=tmp_path) as process:
+            assert process.stdout is not None
+            assert "of 1 sessions" in process.stdout.readline()
+            file.write_text("".join(lines[:9]))
+            assert "new messages of 1 sessions" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        (one,) = data("sessions", home=tmp_path)["sessions"]
+        assert one["messages"] == data("show", file, home=tmp_path)["messages"]
 
 
 class TestMemory:
@@ -170,6 +278,16 @@ class TestMemory:
 
 
 class TestDoctor:
+    def test_it_counts_what_stats_counts(self, tmp_path: Path) -> None:
+        """Both say the same numbers, also after something was forgotten and a fact was replaced."""
+        run("import", EXAMPLE, "--no-vectors", home=tmp_path)
+        for port in ("8443", "9443"):
+            run("remember", f"The port is {port}", "--subject", "api", "--slot", "port", home=tmp_path)
+        run("forget", "1", "--yes", home=tmp_path)
+        found = data("stats", home=tmp_path)
+        counted = ", ".join(f"{found[name]:,} {name}" for name in ("messages", "passages", "sessions", "facts"))
+        assert any(one["what"].endswith(counted) for one in data("doctor", home=tmp_path)["findings"])
+
     def test_it_looks_at_everything_without_a_memory(self, tmp_path: Path) -> None:
         """On a new machine doctor finds nothing wrong and says what to do next."""
         done = run("doctor", home=tmp_path)
@@ -182,3 +300,13 @@ class TestDoctor:
         done = run("doctor", home=tmp_path)
         assert done.returncode == 1
         assert "position" in done.stdout
+
+
+def test_excerpts_break_at_words() -> None:
+    """An end inside a word moves to the nearest space; Chinese is cut anywhere, and a very long word as well."""
+    text = "the signature tolerance is three hundred seconds"
+    first, last = at_words(text, 6, 34)
+    assert text[first:last].strip() == "tolerance is three"
+    assert at_words("签名的容差是三百秒", 2, 5) == (2, 5)
+    assert at_words("x" * 200, 50, 150) == (50, 150)
+    assert at_words(text, 0, len(text)) == (0, len(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,8 @@ from rich.console import Console
 from holdfast.bench import story
 from holdfast.cli import demo as module
 from holdfast.cli import holdfast
+from holdfast.errors import InputError
+from holdfast.transcripts import read
 
 
 @pytest.fixture
@@ -64,3 +67,12 @@ def test_an_answer_that_had_not_left_is_said_to_be_there() -> None:
     )
     module._show(Console(file=out), answer)
     assert "still in the window too" in out.getvalue()
+
+
+def test_the_session_is_saved(tmp_path: Path) -> None:
+    """With --save the session is a file that the other commands read; a file that exists is kept."""
+    file = tmp_path / "session.jsonl"
+    assert CliRunner().invoke(holdfast, ["demo", "--save", str(file)]).exit_code == 0
+    assert len(read(file).messages) > 300
+    again = CliRunner().invoke(holdfast, ["demo", "--save", str(file)])
+    assert isinstance(again.exception, InputError)

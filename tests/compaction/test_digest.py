@@ -62,7 +62,8 @@ def test_decisions_steps_and_open_ends_are_told() -> None:
     assert any("npm run dev" in line for line in found["### In Progress"])
     assert any("make wait" in line for line in found["### In Progress"])
     assert found["## Next Steps"] == ["- ship it", "- Next step: write the docs."]
-    assert found["### Done"][0].startswith("- Never push to main.")
+    assert found["### In Progress"][0].startswith("- not finished: Never push to main.")
+    assert "### Done" not in found
 
 
 def test_a_chinese_digest_is_as_good() -> None:
@@ -166,7 +167,7 @@ def test_what_was_open_stays_open_and_calls_that_wait_do_not() -> None:
     before = f"{waiting}\n### Blocked\n- no key\n## Next Steps\n1. ship"
     found = parse(made([user("and now the other thing please"), reply("ok")], previous=before))
     assert found["### In Progress"] == ["- [ ] port the tests", "- no key"]
-    assert "## Next Steps" not in found
+    assert found["## Next Steps"] == ["- Wait for the next request"]
     assert parse(made([user("and now the other thing please")], previous=before))["## Next Steps"] == ["1. ship"]
 
 
@@ -189,3 +190,26 @@ def test_recalled_text_is_never_summarised() -> None:
     assert "SECRET RECALL" not in summed_up(made_plan, None).text
     assert "SECRET RECALL" not in summed_up(made_plan, model).text
     assert all("SECRET RECALL" not in message.text for prompt in model.prompts for message in prompt.messages)
+
+
+def test_a_request_without_a_final_reply_is_not_done() -> None:
+    """It is in progress and the next step; once it is answered it is done, and the next step is to wait."""
+    talk = [user("Rotate the signing keys of the gateway."), reply("Looking.", call("a", "bash", command="ls"))]
+    found = parse(made([user("列出所有需要轮换的密钥"), reply("一共三个密钥。"), *talk, results(answer("a"))]))
+    assert found["### Done"] == ["- 列出所有需要轮换的密钥 → 一共三个密钥。"]
+    assert found["### In Progress"] == ["- not finished: Rotate the signing keys of the gateway. → Looking."]
+    assert found["## Next Steps"] == ["- Finish the last request: Rotate the signing keys of the gateway."]
+    first = made([*talk, results(answer("a"))])
+    second = parse(made([reply("All keys are rotated.")], previous=first))
+    assert second["### Done"] == ["- (going on) → All keys are rotated."]
+    assert "### In Progress" not in second
+    assert second["## Next Steps"] == ["- Wait for the next request"]
+
+
+def test_decisions_are_whole_sentences() -> None:
+    """A sentence goes on after an abbreviation and on the next line of wrapped text."""
+    text = "We decided to sign the body, e.g. with\na hash, because parsers\nreorder keys. Yes.\n\n决定改用请求体。好。"
+    assert parse(made([user("Which way?"), reply(text)]))["## Key Decisions"] == [
+        "- We decided to sign the body, e.g. with a hash, because parsers reorder keys.",
+        "- 决定改用请求体。",
+    ]

@@ -40,7 +40,7 @@ class TestRefused:
 
     def test_folder(self, tmp_path: Path) -> None:
         """A folder that is no session: the error says how to look into it."""
-        with pytest.raises(TranscriptError, match="use `holdfast sessions`"):
+        with pytest.raises(TranscriptError, match="use `holdfast sessions FOLDER`"):
             read(tmp_path)
 
     def test_empty(self, tmp_path: Path) -> None:

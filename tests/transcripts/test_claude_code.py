@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from agent_files import FIXTURES, TRANSCRIPTS
+from holdfast import Engine
 from holdfast.messages import Image, Usage
 from holdfast.transcripts import Entry, Problem, read
 from shared_data import needs_shared
@@ -112,3 +113,71 @@ def test_real_sidechains() -> None:
     """The real file with sub-agents has 405 of their records, all flagged."""
     (path,) = TRANSCRIPTS.glob("claude_code/ccviewer-fe5e1c67-*.jsonl")
     assert sum(found.sidechain for found in read(path).entries) == 405
+
+
+def spoken(uuid: str, parent: str | None, role: str, content: object, **fields: object) -> dict[str, object]:
+    """A record that says something."""
+    return {"type": role, "uuid": uuid, "parentUuid": parent, "message": {"role": role, "content": content}, **fields}
+
+
+def call(number: int) -> list[dict[str, object]]:
+    """A tool call."""
+    return [{"type": "tool_use", "id": f"t{number}", "name": "Read", "input": {"path": f"{number}.md"}}]
+
+
+def result(number: int) -> list[dict[str, object]]:
+    """What the tool answered."""
+    return [{"type": "tool_result", "tool_use_id": f"t{number}", "content": f"潮汐 {number}"}]
+
+
+def test_a_result_written_before_its_call_follows_it(tmp_path: Path) -> None:
+    """Records come after the record they follow, so that no call of a parallel batch is left without its result."""
+    records = [
+        spoken("u1", None, "user", "Read both."),
+        spoken("r2", "a2", "user", result(2)),
+        spoken("r1", "u1", "user", result(1), sourceToolAssistantUUID="a1"),
+        spoken("a1", "u1", "assistant", call(1)),
+        spoken("a2", "a1", "assistant", call(2)),
+        spoken("u2", "r2", "user", "谢谢"),
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    transcript = read(path)
+    assert [message.id for message in transcript.messages] == ["u1", "a1", "r1", "a2", "r2", "u2"]
+    with Engine.open(tmp_path / "home") as engine:
+        window = engine.assemble(transcript.messages, session="s", limit=50_000)
+    assert [part.text for message in window.messages for part in message.results] == ["潮汐 1", "潮汐 2"]
+
+
+def test_a_parent_in_another_file_holds_nothing_back(tmp_path: Path) -> None:
+    """A conversation that goes on from another file is read whole and in file order."""
+    records = [spoken(f"m{n}", f"m{n - 1}", "user", f"line {n}") for n in range(200)]
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    assert [message.text for message in read(path).messages] == [f"line {n}" for n in range(200)]
+
+
+def test_system_messages_and_new_records(tmp_path: Path) -> None:
+    """A system message inside the conversation is one; attachments and stored requests are kept as metadata."""
+    records = [
+        {"type": "api-request-blob", "sessionId": "s9", "blob": "x" * 300_000},
+        spoken("u1", None, "user", "Hello"),
+        {"type": "attachment", "uuid": "x1", "parentUuid": "u1", "attachment": {"type": "task_reminder"}},
+        spoken("y1", "x1", "system", "The repository uses tabs."),
+        {"type": "system", "uuid": "y2", "parentUuid": "y1", "subtype": "turn_duration", "durationMs": 4},
+        spoken("a1", "y2", "assistant", "Hi"),
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    transcript = read(path)
+    assert [(message.role, message.text) for message in transcript.messages] == [
+        ("user", "Hello"),
+        ("system", "The repository uses tabs."),
+        ("assistant", "Hi"),
+    ]
+    assert [found.type for found in transcript.entries if not found.messages] == [
+        "api-request-blob",
+        "attachment",
+        "system",
+    ]
+    assert transcript.problems == ()

@@ -1,8 +1,10 @@
 """Codex rollouts."""
 
+import json
 from pathlib import Path
 
 from agent_files import FIXTURES
+from holdfast import Engine
 from holdfast.messages import Image, RedactedThinking, Usage
 from holdfast.transcripts import read
 
@@ -70,3 +72,29 @@ def test_first_rollouts() -> None:
     ]
     assert transcript.messages[0].text == "hello"
     assert transcript.messages[2].results[0].text == "done"
+
+
+def test_a_developer_message_between_call_and_output(tmp_path: Path) -> None:
+    """What a hook adds between a call and its output stays in the conversation, and the call keeps its output."""
+    message = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "用制表符缩进"}]}
+    records = [
+        {"type": "session_meta", "payload": {"id": "s1", "cwd": "/home/ada/mill"}},
+        {"type": "world_state", "ordinal": 1, "payload": {"full": True, "state": {}}},
+        {"type": "response_item", "payload": {"type": "message", "role": "user", "content": "Build it."}},
+        {
+            "type": "response_item",
+            "payload": {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": "{}"},
+        },
+        {"type": "response_item", "payload": message},
+        {"type": "token_usage_record", "ordinal": 5, "input_tokens": 12},
+        {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "c1", "output": "built"}},
+    ]
+    path = tmp_path / "rollout-x.jsonl"
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    transcript = read(path)
+    assert [message.role for message in transcript.messages] == ["user", "assistant", "system", "tool"]
+    assert transcript.problems == ()
+    with Engine.open(tmp_path / "home") as engine:
+        window = engine.assemble(transcript.messages, session="s", limit=50_000)
+    assert [part.text for message in window.messages for part in message.results] == ["built"]
+    assert "用制表符缩进" in [message.text for message in window.messages]

@@ -1,4 +1,4 @@
-"""Seven agents' sessions against rows that another tool made of them, row by row.
+"""Eight agents' sessions against rows that another tool made of them, row by row.
 
 `expected-ir.jsonl` lists every message part, call, result and picture, and one row for each piece of metadata that
 the tool carries along. What we read is flattened here into the same rows. Three things are that tool's own choice
@@ -142,6 +142,7 @@ AGENTS = {
         unlisted=lambda entry: entry.type in {"session", "session_info"},
         beside=lambda entry: "details" in entry.data.get("message", {}),
     ),
+    "qwen": Agent(native="*.jsonl", blocks=inside("message", "parts")),
 }
 
 
@@ -279,9 +280,9 @@ def test_session(name: str) -> None:
     transcript = read(native)
     # OpenHands names its folders by the id without dashes.
     assert transcript.session.replace("-", "") == provenance["native_session_id"].replace("-", "")
-    # Codex, Kimi and OpenHands keep no title in the session itself; OpenHands no folder either.
+    # Codex, Kimi, Qwen and OpenHands keep no title in the session itself; OpenHands no folder either.
     assert transcript.title in {provenance["native_title"], None}
-    assert (transcript.title is None) == (name in {"codex", "kimi", "openhands"})
+    assert (transcript.title is None) == (name in {"codex", "kimi", "openhands", "qwen"})
     assert transcript.cwd == (None if name == "openhands" else provenance["native_cwd"])
 
 

@@ -73,13 +73,13 @@ def test_what_is_no_session(tmp_path: Path) -> None:
 
 
 def test_problems(tmp_path: Path) -> None:
-    """A file that cannot be looked into, and a database of sessions, are named."""
+    """A file that cannot be looked into, and a damaged database, are named."""
     (tmp_path / "broken.jsonl.gz").write_bytes(b"not packed")
     (tmp_path / "opencode.db").write_bytes(b"SQLite format 3\0")
     problems: list[Problem] = []
     assert list(sessions(tmp_path, on_problem=problems.append)) == list(sessions(tmp_path)) == []
     assert "broken.jsonl.gz: could not be read" in problems[0].what
-    assert "`opencode export`" in problems[1].what
+    assert "opencode.db: could not be read" in problems[1].what
 
 
 def test_no_folder(tmp_path: Path) -> None:
@@ -120,19 +120,22 @@ def test_default_places(tmp_path: Path) -> None:
 
 @needs_shared
 def test_real_folder() -> None:
-    """Among the real transcripts every session is found, and nothing beside them."""
-    formats = [item.format for item in found(TRANSCRIPTS)]
+    """Among the real transcripts every session is found, and nothing beside them; Cursor's chat is named."""
+    problems: list[Problem] = []
+    formats = [item.format for item in sessions(TRANSCRIPTS, on_problem=problems.append)]
+    assert [Path(problem.what.split(":")[0]).name for problem in problems] == ["store.db"]
     assert {name: formats.count(name) for name in sorted(set(formats))} == {
         "aider": 1,
         "claude_code": 9,
         "codex": 2,
         "copilot": 1,
-        "hermes": 2,
+        "hermes": 3,
         "kimi": 1,
         "opencode": 1,
         "openhands": 1,
         "openhands_history": 1,
         "pi": 3,
+        "qwen": 1,
         "request_log": 5,
         "tau_bench": 1,
     }

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from io import StringIO
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
+from holdfast import __version__
 from holdfast.errors import HoldfastError
 
-__all__ = ["COMMANDS", "holdfast", "main"]
+__all__ = ["COMMANDS", "SUMMARIES", "holdfast", "main"]
 
 COMMANDS: Final[dict[str, str]] = {
     "backup": "upkeep:backup",
@@ -48,6 +48,38 @@ COMMANDS: Final[dict[str, str]] = {
 }
 """Each command and where in this package it is; a module is loaded when one of its commands is called."""
 
+SUMMARIES: Final = {
+    "backup": "Copy the store to the new file TARGET.",
+    "bench": "Measure Holdfast on this machine, with your data.",
+    "chat": "Talk to an agent that forgets nothing.",
+    "compact": "Show what a compaction would make of the transcript FILE, or compact a stored --session.",
+    "context": "Draw the window of a request of the transcript FILE, or of a stored session (--session).",
+    "demo": "Replay six weeks of work in a small window, then ask for what has left it.",
+    "diff": "Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled.",
+    "doctor": "Look at the installation, the settings, the memory and the agents on this machine.",
+    "export": "Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.",
+    "facts": "List the facts that hold now, or those about QUERY.",
+    "forget": "Forget messages (by number) and facts (by id) for good, or a whole --session.",
+    "get": "Print archived messages whole, by the numbers that search shows.",
+    "import": "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",
+    "learn": "Extract facts from what was archived or imported, of one --session or of all.",
+    "models": "List embedding models, and fetch one.",
+    "recall": "Print the block that would be recalled for QUERY.",
+    "reindex": "Drop the index and build it again from the archive; embed what the present model has not embedded yet.",
+    "remember": "Keep CONTENT as a fact.",
+    "replay": "Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time.",
+    "search": "Find what was said about QUERY.",
+    "sessions": "List the sessions in memory; with FOLDERS or --discover, the transcripts on disk.",
+    "show": "Show the transcript FILE of any known agent.",
+    "stats": "Say what memory holds.",
+    "timeline": "Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings.",
+    "tokens": "Count the tokens of the transcript FILE by role and part.",
+    "trust": "Let the settings files of FOLDER count in full, as they are now.",
+    "vacuum": "Give back the room that forgotten rows took.",
+    "version": "Print the version.",
+}
+"""What the list of commands says about each, so that it is shown without loading them."""
+
 
 class _Lazy(click.Group):
     """A group whose commands are imported only when they are needed, so that the first screen comes at once."""
@@ -59,12 +91,43 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(f"holdfast.cli.{module}"), name)
+        command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called, or name those that are spelled alike."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches  # noqa: PLC0415 - only for this
+
+            close = get_close_matches(args[0], COMMANDS, n=2)
+            if not close:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(close)}?", ctx=ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARIES[name]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. A reader that has seen enough (`| head`) ends it without an error."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
 
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--debug", is_flag=True, help="Show the whole trace of an error.")
+@click.version_option(__version__, message="holdfast %(version)s")
 @click.pass_context
 def holdfast(context: click.Context, debug: bool) -> None:
     """Keep long-running LLM agents inside their context window, without losing anything."""
@@ -83,11 +146,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except BrokenPipeError:  # `holdfast show FILE | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except HoldfastError as error:
-        _complain(traceback.format_exc() if "--debug" in arguments else f"holdfast: {error}")
+        if "--debug" in arguments:
+            import traceback  # noqa: PLC0415 - only for this
+
+            _complain(traceback.format_exc())
+        else:
+            _complain(f"holdfast: {error}")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 

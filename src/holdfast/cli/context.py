@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -180,10 +181,18 @@ def print_changes(screen: Console, report: ContextReport) -> None:
         screen.print(hit_line(hit), no_wrap=True, overflow="ellipsis")
     if report.recall_reason:
         screen.print(Styled(f"No block: {report.recall_reason}", style="dim"))
-    for words in report.repairs:
-        screen.print(Styled(f"mended for the provider: {printable(words)}", style="dim"))
+    for words, more in _by_rule(report.repairs):
+        often = f", and {more} more like it" if more else ""
+        screen.print(Styled(f"mended for the provider: {printable(words)}{often}", style="dim"))
     for words in report.warnings:
         screen.print(Styled(f"! {printable(words)}", style="bold yellow"))
+
+
+def _by_rule(repairs: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """The first repair by each rule, which stands at its end, and how many more there are."""
+    rules = [words.rpartition(" (")[2] for words in repairs]
+    for rule, times in Counter(rules).items():
+        yield repairs[rules.index(rule)], times - 1
 
 
 def _change_line(change: Change) -> Styled:

@@ -13,18 +13,18 @@ from typing import Any, Final
 import click
 from rich.console import Console
 from rich.padding import Padding
-from rich.rule import Rule
 from rich.text import Text as Styled
 
 from holdfast import transcripts
 from holdfast.bench.story import QUESTIONS, SYSTEM, Asked, write
 from holdfast.bench.turns import play, requests
 from holdfast.cli.live import WIDEST, LivePlot
-from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
+from holdfast.cli.output import as_json, at_words, console, echo, emit_json, human_tokens, printable
 from holdfast.cli.plot import chart
 from holdfast.cli.replay import Replayed, ceiling, judge
 from holdfast.cli.trial import settings_for
 from holdfast.engine import Engine, Window
+from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.tokens import count_message
 
@@ -60,10 +60,14 @@ class _Answer:
 
 @click.command()
 @click.option("--limit", type=click.IntRange(min=16_000), default=_LIMIT, show_default=True, help="Tokens in a window.")
+@click.option("--save", type=click.Path(path_type=Path), help="Only write the session to this new file.")
 @as_json
 @click.pass_context
-def demo(context: click.Context, *, limit: int, as_json: bool) -> None:
+def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool) -> None:
     """Replay six weeks of work in a small window, then ask for what has left it. Needs no model and no key."""
+    if save is not None:
+        _save(save, as_json=as_json)
+        return
     start = time.perf_counter()
     messages = _session()
     screen = Console(quiet=True) if as_json else console()
@@ -81,6 +85,16 @@ def demo(context: click.Context, *, limit: int, as_json: bool) -> None:
         _conclude(screen, done, answers, seconds)
     if done.invalid or done.over_limit or not all(answer.found for answer in answers):
         context.exit(1)
+
+
+def _save(file: Path, *, as_json: bool) -> None:
+    if file.exists():
+        raise InputError(f"{file}: it exists; name a new file")
+    write(file)
+    if as_json:
+        emit_json({"file": str(file)})
+    else:
+        echo(f"{file}: a session to try the other commands with")
 
 
 def _session() -> list[Message]:
@@ -156,6 +170,7 @@ def _passage(block: str, answer: str) -> str:
     end = block.find("\n", place)
     stop = len(block) if end < 0 else end
     first, last = max(start, place - _AROUND), min(stop, place + len(answer) + _AROUND)
+    first, last = at_words(block, first, last)
     words = block[first:last].strip()
     left, right = "… " if first > start else "", " …" if last < stop else ""
     return f"{heads[-1].group() if heads else ''}{left}{words}{right}"
@@ -178,7 +193,7 @@ def _show(screen: Console, answer: _Answer) -> None:
 def _conclude(screen: Console, done: Replayed, answers: Sequence[_Answer], seconds: float) -> None:
     found = sum(answer.found for answer in answers)
     good = not done.invalid and not done.over_limit and found == len(answers)
-    screen.print(Rule(style="dim"))
+    screen.print(Styled("─" * min(WIDEST, screen.width), style="dim"))
     line = Styled(f"{found} of {len(answers)} answered", style="bold green" if good else "bold red")
     line.append(
         f" · {done.turns:,} windows, {done.invalid} invalid, {done.over_limit} over · {done.cuts} cuts ·"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import click
 from holdfast import transcripts
 from holdfast.cli.opening import no_transcript, open_memory, opens_memory
 from holdfast.cli.output import as_json, echo, emit_json
-from holdfast.errors import InputError
+from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import folder, transfer
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
@@ -32,21 +34,40 @@ class _Imported:
     problems: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
+    seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
 
 @click.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--discover", is_flag=True, help="The sessions of every known agent on this machine.")
 @click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed what was imported at once.")
+@click.option("--watch", is_flag=True, help="Go on, and archive what the agents on this machine (or PATHS) add.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    help="With --watch: seconds between looks.",
+)
+@click.option("--by-folder", is_flag=True, help="Take the project from the folder that the agent worked in.")
 @opens_memory
 @as_json
 def import_(
-    *, paths: tuple[Path, ...], discover: bool, vectors: bool, home: Path | None, as_json: bool, **whose: Any
+    *,
+    paths: tuple[Path, ...],
+    discover: bool,
+    vectors: bool,
+    watch: bool,
+    every: float,
+    home: Path | None,
+    as_json: bool,
+    **whose: Any,
 ) -> None:
-    """Archive what is at PATHS: transcripts (files or folders, any known agent), an export, a memory-context folder.
+    """Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.
 
     Doing it again changes nothing.
     """
+    discover = discover or (watch and not paths)
     if discover:
         paths = (*paths, *_places(os.environ, Path.home()))
     elif not paths:
@@ -54,14 +75,37 @@ def import_(
     done = _Imported()
     with open_memory(home) as memory:
         _import_all(memory, paths, whose, done, vectors=vectors)
+        if not as_json:
+            _tell(done)
+        if watch:
+            with suppress(KeyboardInterrupt):
+                _watch(memory, paths, whose, done, vectors=vectors, every=every)
     if as_json:
-        emit_json(asdict(done))
-    else:
-        for problem in done.problems:
-            echo(problem, err=True)
-        echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+        emit_json({name: value for name, value in asdict(done).items() if name != "seen"})
     if done.empty and not discover:
         raise no_transcript(done.empty)
+
+
+def _tell(done: _Imported) -> None:
+    for problem in done.problems:
+        echo(problem, err=True)
+    for path in done.empty:
+        echo(f"{path}: no session found", err=True)
+    echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+
+
+def _watch(
+    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], done: _Imported, *, vectors: bool, every: float
+) -> None:
+    """Archive what is added, until Ctrl-C. Only the size and time of each session are kept between two looks."""
+    echo("Watching. Ctrl-C ends it.", err=True)
+    while True:
+        time.sleep(every)
+        added = _Imported(seen=done.seen)
+        _import_all(memory, paths, whose, added, vectors=vectors)
+        if added.new:
+            echo(f"{added.new:,} new messages of {added.sessions:,} sessions.")
+        done.messages, done.new = done.messages + added.new, done.new + added.new
 
 
 def _places(environ: Mapping[str, str], home: Path) -> list[Path]:
@@ -100,18 +144,22 @@ def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.Fo
     for path in paths:
         found = list(transcripts.sessions(path, on_problem=lambda problem: done.problems.append(problem.what)))
         done.empty += [] if found else [str(path)]
-        yield from found
+        for one in found:
+            if done.seen.get(one.path) != (one.size, one.modified):
+                done.seen[one.path] = (one.size, one.modified)
+                yield one
 
 
 def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported) -> None:
     """Archive one session; what cannot be read is told, and the next one follows."""
     try:
         transcript = transcripts.read(one.path, format=one.format)
-        scope = Scope(project=whose["project"], agent=whose["agent"], session=whose["session"] or transcript.session)
+        project = whose["project"] or (transcript.cwd or "" if whose["by_folder"] else "")
+        scope = Scope(project=project, agent=whose["agent"], session=whose["session"] or transcript.session)
         done.messages += len(memory.ingest(transcript.messages, scope=scope))
         done.sessions += 1
         done.problems += [f"{one.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
-    except InputError as error:
+    except (InputError, MissingExtraError) as error:
         done.problems.append(str(error))
 
 

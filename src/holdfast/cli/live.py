@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text as Styled
 
-from holdfast.cli.output import SafeConsole
+from holdfast.cli.console import SafeConsole
 from holdfast.cli.plot import Point, chart
 
 __all__ = ["WIDEST", "LivePlot"]

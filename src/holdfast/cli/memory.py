@@ -15,7 +15,7 @@ from rich.text import Text as Styled
 from holdfast.cli.importing import import_
 from holdfast.cli.keys import drop_input
 from holdfast.cli.opening import open_memory, opens_memory, scope_of
-from holdfast.cli.output import as_json, console, echo, emit_json, human_bytes, human_time, printable
+from holdfast.cli.output import as_json, at_words, console, echo, emit_json, human_bytes, human_time, printable
 from holdfast.cli.show import as_data, print_message
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
@@ -38,9 +38,11 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
+        rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         _tell_missing(memory)
+    owners = {row.id: _owner(row.scope) for row in rows}
     if as_json:
-        emit_json([asdict(hit) for hit in hits])
+        emit_json([asdict(hit) | owners[hit.message] for hit in hits])
         return
     if not hits:
         echo("Nothing found.", err=True)
@@ -48,12 +50,17 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     screen = console()
     wanted = set(terms(query))
     for hit in hits:
-        screen.print(_hit_heading(hit))
+        screen.print(_hit_heading(hit, session=owners[hit.message]["session"]))
         screen.print(_snippet(hit.text, wanted), soft_wrap=True)
         if explain:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
             screen.print(Styled(parts, style="dim"), soft_wrap=True)
         screen.print()
+
+
+def _owner(scope: Scope) -> dict[str, str]:
+    """Whose a row is, as JSON says it."""
+    return {"session": scope.session, "project": scope.project, "agent": scope.agent}
 
 
 def _tell_missing(memory: Memory) -> None:
@@ -62,12 +69,11 @@ def _tell_missing(memory: Memory) -> None:
         echo(f"note: {note}", err=True)
 
 
-def _hit_heading(hit: Hit) -> Styled:
+def _hit_heading(hit: Hit, *, session: str) -> Styled:
     line = Styled(f"#{hit.message}", style="bold cyan")
     when = human_time(hit.time or None)
-    return line.append(
-        f"  {when}  {printable(hit.speaker, one_line=True)}  {hit.score:.2f}".replace("    ", "  "), style="dim"
-    )
+    words = (when, printable(hit.speaker, one_line=True), f"{hit.score:.2f}", printable(session, one_line=True))
+    return line.append("".join(f"  {word}" for word in words if word), style="dim")
 
 
 _SNIPPET = 320
@@ -78,9 +84,9 @@ def _snippet(text: str, wanted: set[str]) -> Styled:
     text = printable(text)
     places = [start for start, _, found in term_spans(text) if wanted.intersection(found)]
     best = max(places, key=lambda place: sum(place <= other < place + _SNIPPET for other in places), default=0)
-    start = max(0, best - 40)
-    snippet = re.sub(r"\s+", " ", text[start : start + _SNIPPET]).strip()
-    styled = Styled(("… " if start else "") + snippet + (" …" if start + _SNIPPET < len(text) else ""))
+    start, end = at_words(text, max(0, best - 40), min(len(text), max(0, best - 40) + _SNIPPET))
+    snippet = re.sub(r"\s+", " ", text[start:end]).strip()
+    styled = Styled(("… " if start else "") + snippet + (" …" if end < len(text) else ""))
     for first, last, found in term_spans(styled.plain):
         if wanted.intersection(found):
             styled.stylize("bold yellow", first, last)
@@ -117,11 +123,11 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
     with open_memory(home) as memory:
         rows = memory.get(ids, scope=scope, across=across, around=around)
     if as_json:
-        emit_json([as_data(row.message) | {"number": row.id, "session": row.scope.session} for row in rows])
-        return
+        emit_json([as_data(row.message) | {"number": row.id} | _owner(row.scope) for row in rows])
+    else:
+        for row in rows:
+            print_message(console(), row.message, full=True, label=f"#{row.id} ")
     missing = set(ids) - {row.id for row in rows}
-    for row in rows:
-        print_message(console(), row.message, full=True, label=f"#{row.id} ")
     if missing:
         echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
         sys.exit(1)
@@ -141,7 +147,7 @@ def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) 
     if query:
         rows = [hit.fact for hit in find(rows, query)]
     if as_json:
-        emit_json([asdict(row) for row in rows])
+        emit_json([asdict(row) | _owner(row.scope) for row in rows])
         return
     for row in rows:
         echo(_fact_line(row))
@@ -171,7 +177,7 @@ def remember(
     with open_memory(home) as memory:
         row = memory.remember(content, scope=scope, type=type_, subject=subject, slot=slot)
     if as_json:
-        emit_json(asdict(row))
+        emit_json(asdict(row) | _owner(row.scope))
     else:
         echo(_fact_line(row))
 

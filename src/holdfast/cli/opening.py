@@ -73,4 +73,6 @@ def scope_of(*, project: str, agent: str, session: str | None) -> tuple[Scope, b
 
 def no_transcript(paths: Iterable[Path | str]) -> InputError:
     """The error for paths that were named and hold nothing to read."""
-    return InputError(f"{', '.join(map(str, paths))}: no transcript of a known agent; `holdfast sessions` lists yours")
+    return InputError(
+        f"{', '.join(map(str, paths))}: no transcript of a known agent; `holdfast sessions --discover` lists yours"
+    )

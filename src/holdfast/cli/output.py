@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
 
 from holdfast.moments import minute
 
+if TYPE_CHECKING:
+    from holdfast.cli.console import SafeConsole
+
 __all__ = [
-    "SafeConsole",
     "as_json",
+    "at_words",
     "console",
     "echo",
     "emit_json",
@@ -33,7 +33,8 @@ _ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202
 _CONTROL: Final = re.compile(f"[{_ACTING}\ud800-\udfff]")
 _IN_JSON: Final = re.compile(f"[{_ACTING}]")
 
-_UNBROKEN: Final = 400
+_WORD_END: Final = re.compile(r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]")
+"""White space, and the characters of scripts that are written without it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,31 +55,38 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     click.echo(printable(text), err=err, nl=nl)
 
 
-class SafeConsole(Console):
-    """A console that replaces control characters in everything that is drawn on it, whoever forgot to.
-
-    Its own codes, which are styles and moves of the cursor, are no text and pass.
-    """
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as `Console` does."""
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
-
-
 def console() -> SafeConsole:
     """Where tables and text for people go: no markup, so that nobody's text is taken for ours.
 
     What is not shown on a screen is not broken into its lines.
     """
-    width = None if sys.stdout.isatty() else _UNBROKEN
-    return SafeConsole(markup=False, highlight=False, emoji=False, width=width)
+    from holdfast.cli.console import standard_output  # noqa: PLC0415 - most of what is printed is plain text
+
+    return standard_output()
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
     """Replace the characters that move a cursor, hide text or turn it round; in a name also line breaks and tabs."""
     shown = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
     return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
+
+
+_LONG_WORD: Final = 40
+
+
+def at_words(text: str, first: int, last: int) -> tuple[int, int]:
+    """Move the ends of an excerpt inwards, so that no word is cut; scripts without spaces are cut anywhere."""
+    if first > 0 and _inside_word(text, first):
+        after = _WORD_END.search(text, first, min(last, first + _LONG_WORD))
+        first = after.start() if after else first
+    if last < len(text) and _inside_word(text, last):
+        starts = [match.end() for match in _WORD_END.finditer(text, max(first, last - _LONG_WORD), last)]
+        last = starts[-1] if starts else last
+    return first, last
+
+
+def _inside_word(text: str, place: int) -> bool:
+    return _WORD_END.search(text, place - 1, place + 1) is None
 
 
 def human_tokens(count: float) -> str:

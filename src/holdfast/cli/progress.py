@@ -8,7 +8,7 @@ from typing import Self
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
 
-from holdfast.cli.output import SafeConsole
+from holdfast.cli.console import SafeConsole
 
 __all__ = ["Progress"]
 

@@ -16,8 +16,9 @@ from rich.text import Text as Styled
 from holdfast.agent.commands import Done
 from holdfast.agent.loop import Agent
 from holdfast.agent.tools import Action
+from holdfast.cli.console import SafeConsole
 from holdfast.cli.markdown import Blocks, Prose
-from holdfast.cli.output import SafeConsole, human_tokens, printable
+from holdfast.cli.output import human_tokens, printable
 from holdfast.messages import ToolCall, ToolResult
 
 __all__ = ["Screen", "shortened", "status_line"]

@@ -1,18 +1,22 @@
-"""`holdfast sessions`: the session files on this machine, of every agent we know."""
+"""`holdfast sessions`: the sessions in memory, and the session files on this machine, of every agent we know."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.table import Table
 from rich.text import Text as Styled
 
 from holdfast import transcripts
-from holdfast.cli.opening import no_transcript
+from holdfast.cli.opening import no_transcript, open_memory
 from holdfast.cli.output import as_json, console, echo, emit_json, human_bytes, human_time, printable
+from holdfast.memory.memory import Memory
+from holdfast.store.base import Scope, Select
 from holdfast.transcripts import Found, Problem
 
 __all__ = ["sessions"]
@@ -20,10 +24,54 @@ __all__ = ["sessions"]
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--discover", is_flag=True, help="The transcripts of every known agent on this machine.")
+@click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the N newest.")
 @as_json
-def sessions(*, folders: tuple[Path, ...], limit: int | None, as_json: bool) -> None:
-    """List the sessions in FOLDERS, or in the usual places of the known agents."""
+def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, limit: int | None, as_json: bool) -> None:
+    """List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."""
+    if folders or discover:
+        _list_files(folders, limit=limit, as_json=as_json)
+    else:
+        _list_stored(home, limit=limit, as_json=as_json)
+
+
+def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None:
+    with open_memory(home) as memory:
+        rows = [_stored(memory, scope, count) for scope, count in islice(memory.store.sessions().items(), limit)]
+    if as_json:
+        emit_json({"sessions": rows})
+    elif not rows:
+        echo("No sessions in memory: `holdfast import --discover` archives those on this machine", err=True)
+    else:
+        console().print(_stored_table(rows))
+
+
+def _stored(memory: Memory, scope: Scope, count: int) -> dict[str, Any]:
+    (last,) = memory.store.fetch(Select(kind="message", scope=scope, newest=True, limit=1)) or (None,)
+    time = None if last is None else last.message.timestamp
+    return {
+        "session": scope.session,
+        "project": scope.project,
+        "agent": scope.agent,
+        "messages": count,
+        "time": time,
+    }
+
+
+def _stored_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("last message", no_wrap=True)
+    table.add_column("messages", justify="right", no_wrap=True)
+    for title in ("agent", "project", "session"):
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        named = (printable(row[name], one_line=True) for name in ("agent", "project", "session"))
+        table.add_row(human_time(row["time"]), f"{row['messages']:,}", *named)
+    return table
+
+
+def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) -> None:
     problems: list[Problem] = []
     found = sorted(_find(folders, problems), key=lambda one: -one.modified)[:limit]
     if as_json:

@@ -44,7 +44,7 @@ def timeline(
     session: str | None,
     as_json: bool,
 ) -> None:
-    """Show the requests of a stored session (--session) or of the transcript FILE: tokens, cuts, recalls, warnings."""
+    """Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings."""
     if file is not None:
         with play_file(file, limit=limit, reserve=reserve) as trial:
             turns: list[Turn] = [report.to_json() for report in trial.reports]
@@ -54,7 +54,9 @@ def timeline(
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:
-        raise InputError(f"no request of session {session or file} is known; `holdfast sessions` lists transcripts")
+        raise InputError(
+            f"no request of session {session or file} is known; `holdfast sessions --discover` lists transcripts"
+        )
     shown = turns[-last:] if last else turns
     if as_json:
         emit_json([{**turn, **_sums(turn)} for turn in shown])

@@ -28,6 +28,7 @@ _DONE: Final = "### Done"
 _OPEN: Final = "### In Progress"
 _BLOCKED: Final = "### Blocked"
 _WAITING: Final = "called, not answered"
+_UNFINISHED: Final = "not finished"
 _NAMES: Final = 40
 _MOST_NAMES: Final = 60
 _RECENT: Final = 200
@@ -53,10 +54,14 @@ _STARTED: Final = frozenset({"in_progress", "in-progress", "active", "doing", "r
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the user asked, and what came of it in the end."""
+    """What the user asked, and what came of it in the end.
+
+    A turn that `is_finished` ends with a reply that calls no tool.
+    """
 
     asked: str
     answered: str
+    is_finished: bool = True
 
 
 def turns(messages: Iterable[Message]) -> list[Turn]:
@@ -64,12 +69,10 @@ def turns(messages: Iterable[Message]) -> list[Turn]:
     found = [Turn("", "")]
     for message in messages:
         said = words(message)
-        if not said:
-            continue
-        if message.role == "user":
-            found.append(Turn(said, ""))
-        elif message.role == "assistant":
-            found[-1] = Turn(found[-1].asked, said)
+        if message.role == "user" and said:
+            found.append(Turn(said, "", is_finished=False))
+        elif message.role == "assistant" and (said or message.calls):
+            found[-1] = Turn(found[-1].asked, said or found[-1].answered, is_finished=not message.calls)
     return [turn for turn in found if turn.asked or turn.answered]
 
 
@@ -98,10 +101,10 @@ def outline(
         last: _request(request or _last_asked(told), told),
         goal: _goal(old.lines(goal), told),
         limits: _listed(old.lines(limits), rules(_brief(told))),
-        _DONE: _listed(old.lines(_DONE), _log(told)),
-        _OPEN: _listed(_still_open(old), _underway(activity)),
+        _DONE: _listed(old.lines(_DONE), _log(turn for turn in told if turn.is_finished)),
+        _OPEN: _listed(_still_open(old), [*_unfinished(told), *_underway(activity)]),
         decided: _listed(old.lines(decided), decisions(_spoken(told))),
-        following: _listed((), _following(activity, told)) or _still_next(old.lines(following), told),
+        following: _listed((), _following(activity, told)) or _still_next(old.lines(following), told) or _no_step(told),
         context: old.lines(context),
         _COMMANDS: _listed(old.lines(_COMMANDS), _commands(activity)),
         IDENTIFIERS: _names(old.lines(IDENTIFIERS), messages),
@@ -172,7 +175,7 @@ def _goal(old: Sequence[str], told: Sequence[Turn]) -> tuple[str, ...]:
     return tuple(old) or ((one_line(first, _GOAL),) if first else ())
 
 
-def _log(told: Sequence[Turn]) -> list[str]:
+def _log(told: Iterable[Turn]) -> list[str]:
     """Each request with the beginning of what was said about it in the end."""
     return [
         f"{one_line(turn.asked, _ASKED) or '(going on)'} → {_answer(turn.answered)}"
@@ -181,15 +184,34 @@ def _log(told: Sequence[Turn]) -> list[str]:
     ]
 
 
+def _unfinished(told: Sequence[Turn]) -> list[str]:
+    """The requests that have no final reply, each with what was said about it so far."""
+    open_ = (turn for turn in told if turn.asked and not turn.is_finished)
+    said = ((one_line(turn.asked, _ASKED), turn.answered) for turn in open_)
+    return [f"{_UNFINISHED}: {asked}" + (f" → {_answer(answered)}" if answered else "") for asked, answered in said]
+
+
+def _no_step(told: Sequence[Turn]) -> tuple[str, ...]:
+    """The next step where none was named: finish the last request, or wait for another."""
+    if not told:
+        return ()
+    last = told[-1]
+    step = f"Finish the last request: {one_line(last.asked, _ASKED)}" if last.asked else "Go on with the last request"
+    return (f"- {'Wait for the next request' if last.is_finished else step}",)
+
+
 def _answer(text: str) -> str:
     """The beginning of a reply, code left out."""
     return one_line(" ".join(sentences(text)), _ANSWERED) or one_line(text, _ANSWERED) or "(no reply)"
 
 
 def _still_open(old: _Old) -> list[str]:
-    """What the summary before said was open; a call that was not answered then will not be."""
+    """What the summary before said was open; a call that was not answered then will not be.
+
+    Requests that were not finished go on in the messages after it.
+    """
     lines = (*old.lines(_OPEN), *old.lines(_BLOCKED))
-    return [line for line in lines if not line.startswith(f"- {_WAITING}")]
+    return [line for line in lines if not line.startswith((f"- {_WAITING}", f"- {_UNFINISHED}"))]
 
 
 def _still_next(old: tuple[str, ...], told: Sequence[Turn]) -> tuple[str, ...]:

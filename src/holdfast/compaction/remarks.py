@@ -10,7 +10,10 @@ from holdfast.compaction.dialogue import one_line
 
 __all__ = ["decisions", "next_steps", "rules", "sentences"]
 
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])[”’」』]*|\n+")
+_SENTENCE_END: Final = re.compile(
+    r"(?<=[.!?…])[\"')\]”’]*\s+(?![a-z])|(?<=[。！？])[”’」』]*|\n(?=\s*\n)|\n(?!\s*[a-z(])"
+)
+"""A small letter goes on with the sentence: after an abbreviation, or on the next line of wrapped text."""
 _FENCED: Final = re.compile(r"^ {0,3}```.{0,40000}?(?:^ {0,3}```|\Z)", re.DOTALL | re.MULTILINE)
 _MARKER: Final = re.compile(r"^[\s>*#•·-]*(?:\d{1,3}[.)、]\s*)?(?:\[[ xX]\]\s*)?")
 _SHORTEST: Final = 6

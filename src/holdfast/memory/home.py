@@ -13,7 +13,7 @@ from holdfast.errors import StorageError
 from holdfast.search.embed.base import Space
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
-from holdfast.store.base import Gap, Job, PassageText, Store
+from holdfast.store.base import Gap, Job, PassageText, Scope, Store
 from holdfast.store.files import Limits
 from holdfast.store.folder import FolderStore, is_folder
 from holdfast.store.sqlite import SqliteStore
@@ -44,6 +44,10 @@ class Home(Store, Protocol):
 
     def counts(self) -> dict[str, int]:
         """How many messages, passages, sessions and facts there are, and how many bytes they take."""
+        ...
+
+    def sessions(self) -> dict[Scope, int]:
+        """How many messages each session has; the session with the newest message comes first."""
         ...
 
     def embedded(self, space: Space) -> int:

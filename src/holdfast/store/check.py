@@ -16,7 +16,7 @@ from holdfast.search import columns as columnar
 from holdfast.search.postings import decode
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
 from holdfast.store.connection import connect_readonly, explained, is_readonly
-from holdfast.store.schema import MIGRATIONS
+from holdfast.store.schema import COUNTS, MIGRATIONS
 from holdfast.store.sealing import SEALED, decode_windows
 
 __all__ = ["Health", "check"]
@@ -49,7 +49,7 @@ class Health:
 
     Attributes:
         path: The file.
-        counts: How many rows each table has, where that can be told.
+        counts: How many messages, passages, sessions and facts there are, where that can be told.
         damage: What is broken in what was archived: `repair` keeps the rest.
         index: What is wrong with the index: `reindex` mends it, and nothing is lost.
         notes: What is worth knowing, though nothing is broken.
@@ -110,7 +110,7 @@ def _rows(path: Path, connection: sqlite3.Connection) -> Health:
     if not 0 < version <= len(MIGRATIONS):
         return Health(path=path, counts={}, notes=(f"written with schema {version}, this one knows {len(MIGRATIONS)}",))
     connection.execute("BEGIN")
-    counts = {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _TABLES}
+    counts = {name: connection.execute(query).fetchone()[0] for name, query in COUNTS.items()}
     orphans = [f"{found} {what}" for what, query in _ORPHANS.items() if (found := _one(connection, query))]
     return Health(
         path=path,

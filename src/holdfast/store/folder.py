@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Space
-from holdfast.store.base import Gap, Job, PassageText
+from holdfast.store.base import Gap, Job, PassageText, Scope
 from holdfast.store.files import FilesStore
 from holdfast.store.files_state import KNOWLEDGE, SEGMENTS
 
@@ -49,6 +50,12 @@ class FolderStore(FilesStore):
                 "facts": len({(fact.scope, fact.id) for fact in state.facts.values()}),
                 "bytes": sum(file.stat().st_size for file in self.folder.iterdir() if file.is_file()),
             }
+
+    def sessions(self) -> dict[Scope, int]:
+        """How many messages each session has; the session with the newest message comes first."""
+        with self._current():
+            newest_first = sorted(self._state.messages.values(), key=lambda entry: -entry.number)
+            return dict(Counter(entry.scope for entry in newest_first))
 
     def embedded(self, space: Space) -> int:
         """How many passages have vectors in this space."""

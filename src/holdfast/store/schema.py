@@ -11,7 +11,16 @@ from holdfast.errors import StorageError
 from holdfast.store.codec import add_checksum
 from holdfast.store.connection import APPLICATION, write_transaction
 
-__all__ = ["MIGRATIONS", "check_version", "migrate"]
+__all__ = ["COUNTS", "MIGRATIONS", "check_version", "migrate"]
+
+COUNTS: Final = {
+    "messages": "SELECT count(*) FROM messages",
+    "passages": "SELECT count(*) FROM passages WHERE alive = 1",
+    "sessions": "SELECT count(*) FROM scopes WHERE EXISTS (SELECT 1 FROM messages WHERE scope = scopes.id)"
+    " OR EXISTS (SELECT 1 FROM facts WHERE scope = scopes.id)",
+    "facts": "SELECT count(*) FROM (SELECT DISTINCT scope, id FROM facts)",
+}
+"""What a store holds, and the query that counts it."""
 
 _INITIAL: Final = """
 CREATE TABLE scopes(

@@ -40,7 +40,7 @@ from holdfast.store.base import (
 )
 from holdfast.store.codec import DAMAGE, bytes_text, encode_message, pack_json, pack_text, text_bytes, words
 from holdfast.store.connection import connect, connect_readonly, explained, identity, is_readonly, write_transaction
-from holdfast.store.schema import check_version, migrate
+from holdfast.store.schema import COUNTS, check_version, migrate
 from holdfast.store.sealing import Placed
 from holdfast.store.sqlite_index import Index
 
@@ -48,14 +48,6 @@ __all__ = ["SqliteStore", "insert_passages"]
 
 _LATEST: Final = 2**63 - 1
 SCOPE_ID: Final = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ? AND session = ?"
-_COUNTS: Final = {
-    "messages": "SELECT count(*) FROM messages",
-    "passages": "SELECT count(*) FROM passages WHERE alive = 1",
-    "sessions": "SELECT count(*) FROM scopes WHERE EXISTS (SELECT 1 FROM messages WHERE scope = scopes.id)"
-    " OR EXISTS (SELECT 1 FROM facts WHERE scope = scopes.id)",
-    "facts": "SELECT count(*) FROM (SELECT DISTINCT scope, id FROM facts)",
-    "bytes": "PRAGMA page_count",
-}
 
 
 class SqliteStore:
@@ -298,11 +290,19 @@ class SqliteStore:
             number = vector_table.space_number(self._reader, space, create=False)
             return vector_table.embedded(self._reader, number)
 
+    def sessions(self) -> dict[Scope, int]:
+        """How many messages each session has; the session with the newest message comes first."""
+        with self._reading():
+            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            rows = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
+            return {self._scopes[scope]: count for scope, count in rows}
+
     def counts(self) -> dict[str, int]:
         """How many messages, passages, sessions and facts there are, and how many bytes they take."""
         with self._reading():
-            found = {name: self._reader.execute(query).fetchone()[0] for name, query in _COUNTS.items()}
-            return found | {"bytes": found["bytes"] * self._reader.execute("PRAGMA page_size").fetchone()[0]}
+            found = {name: self._reader.execute(query).fetchone()[0] for name, query in COUNTS.items()}
+            pages, size = (self._reader.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
+            return found | {"bytes": pages * size}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -18,7 +18,13 @@ from holdfast.transcripts.reader import About, Json, Reader, look_back, mapping,
 __all__ = ["CLAUDE_CODE"]
 
 _SPOKEN: Final = frozenset({"user", "assistant"})
-_OWN_TYPES: Final = frozenset({"file-history-snapshot", "custom-title", "ai-title", "queue-operation", "last-prompt"})
+_OWN_TYPES: Final = frozenset(
+    {
+        *("file-history-snapshot", "custom-title", "ai-title", "queue-operation", "last-prompt"),
+        *("api-request-blob", "permission-mode", "agent-name"),
+    }
+)
+_MAX_HELD: Final = 64
 
 
 def claims(_path: Path, head: Head) -> bool:
@@ -33,8 +39,46 @@ def _is_own(data: Json) -> bool:
 
 
 def stream(path: Path) -> Iterator[Item]:
-    """Every record of a session file."""
-    return look_back(read_entries(path, frame=_frame, messages=_messages), _count_once)
+    """Every record of a session file, each after the record it follows."""
+    return look_back(_in_order(read_entries(path, frame=_frame, messages=_messages)), _count_once)
+
+
+def _in_order(items: Iterator[Item]) -> Iterator[Item]:
+    """Hold a record back until the record it follows has passed: results are written before their calls at times.
+
+    A record whose parent is in another file is held until `_MAX_HELD` records wait, so that memory is bounded.
+    """
+    passed: set[str] = set()
+    held: dict[str, list[Entry]] = {}
+    for item in items:
+        parent = _follows(item) if isinstance(item, Entry) else None
+        if isinstance(item, Entry) and parent is not None and parent not in passed:
+            held.setdefault(parent, []).append(item)
+            if sum(map(len, held.values())) <= _MAX_HELD:
+                continue
+            yield from _release(next(iter(held)), passed, held)
+        else:
+            yield item
+            if isinstance(item, Entry) and item.id is not None:
+                yield from _release(item.id, passed, held)
+    while held:
+        yield from _release(next(iter(held)), passed, held)
+
+
+def _follows(entry: Entry) -> str | None:
+    return text(entry.data.get("sourceToolAssistantUUID")) or entry.parent
+
+
+def _release(parent: str, passed: set[str], held: dict[str, list[Entry]]) -> Iterator[Entry]:
+    """Pass on what waits for a record, in file order, and what waits for that."""
+    passed.add(parent)
+    waiting = deque(held.pop(parent, ()))
+    while waiting:
+        entry = waiting.popleft()
+        yield entry
+        if entry.id is not None:
+            passed.add(entry.id)
+            waiting.extend(held.pop(entry.id, ()))
 
 
 def _frame(data: Json, line: int) -> Entry:
@@ -50,9 +94,9 @@ def _frame(data: Json, line: int) -> Entry:
 
 
 def _messages(entry: Entry) -> Sequence[Message]:
-    if entry.type not in _SPOKEN:
-        return ()
     message = entry.data.get("message")
+    if entry.type not in _SPOKEN and not (entry.type == "system" and isinstance(message, Mapping)):
+        return ()
     if not isinstance(message, Mapping):
         raise FormatError("no message in it", where=f"line {entry.line}")
     return (FORMATS["anthropic"].read(message, f"line {entry.line}: message"),)

@@ -16,7 +16,12 @@ from holdfast.transcripts.reader import About, Json, Reader, look_back, mapping,
 
 __all__ = ["CODEX"]
 
-_RECORDS: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"})
+_RECORDS: Final = frozenset(
+    {
+        *("session_meta", "response_item", "event_msg", "turn_context", "compacted"),
+        *("world_state", "token_usage_record"),
+    }
+)
 _UNSAID: Final = frozenset({"ghost_snapshot"})  # undo marks: kept by the agent, never sent to the model
 
 

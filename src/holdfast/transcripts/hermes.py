@@ -1,7 +1,8 @@
-"""Hermes: on each line the turns that were in context at that moment, as lists of messages."""
+"""Hermes: `state.db`; in exports, on each line the turns that were in context at that moment."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,23 @@ from holdfast.errors import FormatError
 from holdfast.formats import FORMATS
 from holdfast.formats.wire import child
 from holdfast.messages import Message
+from holdfast.transcripts.database import Database, open_session
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.head import Head
-from holdfast.transcripts.reader import About, Json, Reader, say, timestamp
+from holdfast.transcripts.reader import About, Json, Reader, say, text, timestamp
 from holdfast.transcripts.rows import read_rows
 from holdfast.transcripts.snapshots import Conversation
 
 __all__ = ["HERMES"]
+
+
+_DATABASE: Final = Database(
+    columns=frozenset({"messages.tool_call_id", "messages.tool_calls", "sessions.cwd"}),
+    sessions=(
+        "SELECT session_id AS id, max(timestamp) * 1000 AS modified, sum(length(content)) AS size"
+        " FROM messages GROUP BY session_id"
+    ),
+)
 
 
 def claims(_path: Path, head: Head) -> bool:
@@ -35,7 +46,10 @@ def _is_message(value: Any) -> bool:
 
 
 def stream(path: Path) -> Iterator[Item]:
-    """Each line as an entry with the messages that are new in it; its record is the line under `turns`."""
+    """Each row of a database; each line of a file with the messages that are new in it, its record under `turns`."""
+    if not path.is_file():
+        yield from _stream_rows(path)
+        return
     said = Conversation()
 
     def messages(entry: Entry) -> Sequence[Message]:
@@ -48,6 +62,30 @@ def stream(path: Path) -> Iterator[Item]:
             yield from say(Entry(type="snapshot", data={"turns": row[1]}, line=row[0]), messages)
 
 
+def _stream_rows(path: Path) -> Iterator[Item]:
+    with open_session(path) as (query, session):
+        about = query("SELECT id, title, cwd, model FROM sessions WHERE id = ?", session)
+        rows = query("SELECT * FROM messages WHERE session_id = ? ORDER BY id", session)
+    for row in about:
+        yield Entry(type="session", data=row, line=1)
+    for line, row in enumerate(rows, start=2):
+        entry = Entry(type="message", data=row, line=line, id=str(row["id"]), timestamp=timestamp(row["timestamp"]))
+        yield from say(entry, _row_messages)
+
+
+def _row_messages(entry: Entry) -> Sequence[Message]:
+    row, where = entry.data, f"message {entry.data['id']}"
+    wire = {"role": row["role"], "content": row["content"] or ""}
+    try:
+        if row["tool_calls"]:
+            wire["tool_calls"] = json.loads(row["tool_calls"])
+    except ValueError as error:
+        raise FormatError(f"its calls are not JSON: {error}", where=where) from error
+    if row["role"] == "tool":
+        wire |= {"tool_call_id": row["tool_call_id"] or "", "name": row["tool_name"] or ""}
+    return (FORMATS["openai_chat"].read(wire, where),)
+
+
 def _snapshot(turns: Any, where: str) -> Iterator[Message]:
     if not isinstance(turns, list) or not all(isinstance(turn, list) for turn in turns):
         raise FormatError("expected a list of turns, each a list of messages", where=where)
@@ -55,9 +93,11 @@ def _snapshot(turns: Any, where: str) -> Iterator[Message]:
         yield replace(FORMATS["openai_chat"].read(data, where), timestamp=timestamp(data.get("timestamp")))
 
 
-def notes(_data: Json) -> About:
-    """Snapshots say nothing about their session."""
-    return About()
+def notes(data: Json) -> About:
+    """The row of a session names it; snapshots say nothing about theirs."""
+    if "cwd" not in data:
+        return About()
+    return About(session=text(data["id"]), cwd=text(data["cwd"]), title=text(data["title"]), model=text(data["model"]))
 
 
-HERMES: Final = Reader(name="hermes", claims=claims, stream=stream, notes=notes)
+HERMES: Final = Reader(name="hermes", claims=claims, stream=stream, notes=notes, database=_DATABASE)

@@ -49,7 +49,9 @@ def open_binary(path: Path) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         raise TranscriptError("no such file", path=path) from None
     except IsADirectoryError:
-        raise TranscriptError("this is a folder: name a file in it, or use `holdfast sessions`", path=path) from None
+        raise TranscriptError(
+            "this is a folder: name a file in it, or use `holdfast sessions FOLDER`", path=path
+        ) from None
     except PermissionError:
         raise TranscriptError("not readable by you: check its permissions", path=path) from None
     except (OSError, EOFError, zlib.error) as error:

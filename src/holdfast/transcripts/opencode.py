@@ -1,7 +1,8 @@
-"""OpenCode: what `opencode export` writes, and the JSON files of `~/.local/share/opencode/storage`."""
+"""OpenCode: what `opencode export` writes, `opencode.db`, and the JSON files of earlier versions in `storage`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from holdfast.errors import TranscriptError
 from holdfast.formats.wire import image_from_url
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult, Usage
+from holdfast.transcripts.database import Database, open_session
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.head import Head, read_document
 from holdfast.transcripts.reader import About, Json, Reader, mapping, objects, say, text, timestamp
@@ -16,6 +18,13 @@ from holdfast.transcripts.reader import About, Json, Reader, mapping, objects, s
 __all__ = ["OPENCODE"]
 
 NAME: Final = "opencode"
+_DATABASE: Final = Database(
+    columns=frozenset({"session.directory", "message.data", "part.message_id"}),
+    sessions=(
+        "SELECT id, time_updated AS modified,"
+        " (SELECT sum(length(data)) FROM part WHERE session_id = session.id) AS size FROM session"
+    ),
+)
 
 
 def claims(_path: Path, head: Head) -> bool:
@@ -36,7 +45,7 @@ def _is_stored(data: Json) -> bool:
 def stream(path: Path) -> Iterator[Item]:
     """The session's own record, then every message with its parts."""
     try:
-        data = mapping(read_document(path))
+        data = mapping(read_document(path)) if path.is_file() else _from_database(path)
     except ValueError as error:
         raise TranscriptError(f"not a JSON document: {error}", path=path) from error
     info = mapping(data.get("info")) or data
@@ -59,6 +68,30 @@ def _stored(path: Path, session: str) -> Iterator[Json | Problem]:
             yield {"info": mapping(read_document(file)), "parts": parts}
         except (ValueError, TranscriptError) as error:
             yield Problem(number, f"{file.name}: {error}")
+
+
+def _from_database(path: Path) -> Json:
+    """A session of the database, in the shape of an export."""
+    with open_session(path) as (query, session):
+        (row,) = query("SELECT * FROM session WHERE id = ?", session)
+        messages = query("SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", session)
+        parts = query("SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id", session)
+    said: dict[str, list[Json]] = {}
+    for part in parts:
+        said.setdefault(part["message_id"], []).append({"id": part["id"], **json.loads(part["data"])})
+    return {
+        "info": {
+            "id": row["id"],
+            "title": row["title"],
+            "directory": row["directory"],
+            "parentID": row.get("parent_id"),
+            "time": {"created": row["time_created"]},
+        },
+        "messages": [
+            {"info": {"id": message["id"], **json.loads(message["data"])}, "parts": said.get(message["id"], [])}
+            for message in messages
+        ],
+    }
 
 
 def _created(info: Json) -> int | None:
@@ -182,4 +215,4 @@ def notes(data: Json) -> About:
     )
 
 
-OPENCODE: Final = Reader(name=NAME, claims=claims, stream=stream, notes=notes)
+OPENCODE: Final = Reader(name=NAME, claims=claims, stream=stream, notes=notes, database=_DATABASE)

@@ -9,12 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from holdfast.errors import TranscriptError
+from holdfast.errors import MissingExtraError, TranscriptError
+from holdfast.transcripts.database import Stored, database_file, list_sessions
 from holdfast.transcripts.entry import Entry, Problem
 from holdfast.transcripts.head import read_head
 from holdfast.transcripts.pi import ARCHIVED, is_copy
 from holdfast.transcripts.reader import About, Reader, about
-from holdfast.transcripts.registry import READERS, session_name
+from holdfast.transcripts.registry import READERS, database_reader, session_name
 
 __all__ = ["Found", "Place", "default_places", "sessions"]
 
@@ -42,10 +43,9 @@ class Found:
     cwd: str | None = None
 
 
-_SUFFIXES: Final = frozenset({".jsonl", ".ndjson", ".json", ".gz", ".md", ".txt"})
+_SUFFIXES: Final = frozenset({".jsonl", ".ndjson", ".json", ".gz", ".md", ".txt", ".db", ".sqlite"})
 _FOREIGN: Final = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
 _OPENCODE_STORE: Final = frozenset({"session", "message", "part"})
-_OPENCODE_DATABASE: Final = "opencode.db"
 _DOCUMENT_LIMIT: Final = 64 << 20
 _BEGINNING: Final = 24
 
@@ -70,7 +70,7 @@ def _look(folder: Path) -> Iterator[Found | Problem]:
         if folder.is_dir():
             _listed(folder)
         else:
-            folder.stat()
+            (database_file(folder) or folder).stat()
     except OSError as error:
         raise TranscriptError(f"cannot be looked into: {error.strerror or error}", path=folder) from None
     return _walk(folder) if folder.is_dir() else _file(folder)
@@ -106,17 +106,14 @@ def _holds_sessions(name: str, beside: set[str]) -> bool:
 def _session_folder(folder: Path) -> Found | None:
     for reader in READERS.values():
         if reader.folder(folder) == folder:
-            entries = (item for item in islice(reader.stream(folder), _BEGINNING) if isinstance(item, Entry))
-            return _found(folder, reader, about((entry.data for entry in entries), reader.notes))
+            return _found(folder, reader, _beginning(reader, folder))
     return None
 
 
 def _file(path: Path) -> Iterator[Found | Problem]:
-    if path.name == _OPENCODE_DATABASE:
-        yield Problem(0, f"{path}: a database of sessions; `opencode export` writes one as a file that can be read")
-    elif _may_be_session(path):
+    if _may_be_session(path):
         try:
-            yield from _session_file(path)
+            yield from _session_file(path) if database_file(path) is None else _database(path)
         except (OSError, TranscriptError) as error:
             yield Problem(0, str(error))
 
@@ -136,18 +133,47 @@ def _session_file(path: Path) -> Iterator[Found]:
         yield _found(path, reader, about(records, reader.notes))
 
 
-def _found(path: Path, reader: Reader, known: About) -> Found:
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    stats = [file.stat() for file in files]
+def _database(path: Path) -> Iterator[Found | Problem]:
+    """The sessions in an SQLite file, if it is one of any agent."""
+    file = database_file(path) or path
+    reader = database_reader(file, READERS.values())
+    if reader is None or reader.database is None:
+        return
+    for stored in list_sessions(file, reader.database):
+        if path in {file, stored.path}:
+            try:
+                yield _found(stored.path, reader, _beginning(reader, stored.path), stored)
+            except (TranscriptError, MissingExtraError) as error:
+                yield Problem(0, f"{stored.path}: {error}")
+
+
+def _beginning(reader: Reader, path: Path) -> About:
+    entries = (item for item in islice(reader.stream(path), _BEGINNING) if isinstance(item, Entry))
+    return about((entry.data for entry in entries), reader.notes)
+
+
+def _found(path: Path, reader: Reader, known: About, stored: Stored | None = None) -> Found:
+    if stored is not None:
+        size, modified = stored.size, stored.modified
+    else:
+        size, modified = _measure(path)
     return Found(
         path=path,
         format=reader.name,
         session=known.session or session_name(path),
-        size=sum(stat.st_size for stat in stats),
-        modified=max((stat.st_mtime_ns // 1_000_000 for stat in stats), default=0),
+        size=size,
+        modified=modified,
         title=known.title or known.topic,
         cwd=known.cwd,
     )
+
+
+def _measure(path: Path) -> tuple[int, int]:
+    """The bytes of a session's files, and when one of them was last written."""
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    stats = [file.stat() for file in files]
+    modified = max((stat.st_mtime_ns // 1_000_000 for stat in stats), default=0)
+    return sum(stat.st_size for stat in stats), modified
 
 
 _PLACES: Final = (
@@ -164,6 +190,12 @@ _PLACES: Final = (
     ("kimi", "KIMI_CODE_HOME", ".kimi-code", "sessions"),
     ("kimi", "KIMI_SHARE_DIR", ".kimi", "sessions"),
     ("openhands", "OPENHANDS_HOME", ".openhands", "conversations"),
+    ("gemini", "GEMINI_CLI_HOME", ".gemini", "tmp"),
+    ("qwen", "QWEN_HOME", ".qwen", "projects"),
+    ("qwen", "QWEN_HOME", ".qwen", "tmp"),
+    ("goose", "XDG_DATA_HOME", ".local/share", "goose/sessions"),
+    ("cline", "CLINE_DIR", ".cline", "data"),
+    ("cline", "XDG_CONFIG_HOME", ".config", "Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),
 )
 
 

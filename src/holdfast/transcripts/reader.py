@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.errors import FormatError, TranscriptError
 from holdfast.messages import Message
+from holdfast.transcripts.database import Database
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.head import Head
 from holdfast.transcripts.lines import Line, read_lines
@@ -59,6 +60,7 @@ class Reader:
         stream: Every record of a session in order, lazily where the format allows it.
         notes: What one record tells about the session.
         folder: The folder that is the whole session, for that folder and for a file inside; None elsewhere.
+        database: How the agent keeps sessions in an SQLite file, where it does.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Reader:
     stream: Callable[[Path], Iterator[Item]]
     notes: Callable[[Json], About]
     folder: Callable[[Path], Path | None] = _no_folder
+    database: Database | None = None
 
 
 def about(records: Iterable[Json], notes: Callable[[Json], About]) -> About:

@@ -1,0 +1,198 @@
+"""Sessions in SQLite files: OpenClaw, OpenCode, Goose, Hermes and Cursor."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backports import zstd
+
+from agent_files import TRANSCRIPTS
+from holdfast.errors import TranscriptError
+from holdfast.messages import Message
+from holdfast.transcripts import Problem, read, sessions
+from shared_data import needs_shared
+
+HEADER = {"type": "session", "version": 4, "id": "w1", "timestamp": "2026-09-01T10:00:00Z", "cwd": "/home/ada/mill"}
+
+
+def create(file: Path, schema: str, rows: Iterable[tuple[str, tuple[Any, ...]]]) -> Path:
+    """An SQLite file with these tables and rows."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.executescript(schema)
+        for table, values in rows:
+            connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
+    return file
+
+
+def openclaw(folder: Path) -> Path:
+    """Two sessions of OpenClaw, one with a compressed event."""
+    said = {"type": "message", "id": "e1", "parentId": None, "message": {"role": "user", "content": "磨坊有几个轮子？"}}
+    reply = {"role": "assistant", "content": [{"type": "text", "text": "Two. " * 100}]}
+    packed = zstd.compress(json.dumps({"type": "message", "id": "e2", "parentId": "e1", "message": reply}).encode())
+    rows: list[tuple[Any, ...]] = [
+        ("w1", 0, json.dumps(HEADER), 1_788_000_000_000, None, None),
+        ("w1", 1, json.dumps(said), 1_788_000_001_000, None, None),
+        ("w1", 2, None, 1_788_000_002_000, packed, 600),
+        ("w2", 0, json.dumps({**HEADER, "id": "w2"}), 1_788_000_009_000, None, None),
+        ("w2", 1, json.dumps(said), 1_788_000_009_500, None, None),
+    ]
+    return create(
+        folder / "agent" / "openclaw-agent.sqlite",
+        "CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL, event_json TEXT,"
+        " created_at INTEGER NOT NULL, event_zstd BLOB, event_utf8_bytes INTEGER, PRIMARY KEY (session_id, seq));",
+        (("transcript_events", row) for row in rows),
+    )
+
+
+def opencode(folder: Path) -> Path:
+    """One session of OpenCode with a call."""
+    call = {"type": "tool", "tool": "bash", "callID": "c1"}
+    state = {"status": "completed", "input": {"command": "ls"}, "output": "wheel.md"}
+    return create(
+        folder / "opencode.db",
+        "CREATE TABLE session (id TEXT, project_id TEXT, parent_id TEXT, directory TEXT, title TEXT,"
+        " time_created INTEGER, time_updated INTEGER);"
+        "CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, time_updated INTEGER, data TEXT);"
+        "CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, time_created INTEGER, time_updated INTEGER,"
+        " data TEXT);",
+        [
+            ("session", ("ses_1", "p", None, "/home/ada/mill", "Wheels", 1_788_000_000_000, 1_788_000_005_000)),
+            ("message", ("msg_1", "ses_1", 1, 1, json.dumps({"role": "user"}))),
+            ("message", ("msg_2", "ses_1", 2, 2, json.dumps({"role": "assistant", "modelID": "m1"}))),
+            ("part", ("prt_1", "msg_1", "ses_1", 1, 1, json.dumps({"type": "text", "text": "列出文件"}))),
+            ("part", ("prt_2", "msg_2", "ses_1", 2, 2, json.dumps({**call, "state": state}))),
+        ],
+    )
+
+
+def goose(folder: Path) -> Path:
+    """One session of Goose with a call."""
+    request = {"type": "toolRequest", "id": "c1", "toolCall": {"status": "success", "value": {"name": "shell"}}}
+    answer = {"status": "success", "value": {"content": [{"type": "text", "text": "wheel.md"}], "isError": False}}
+    contents = [
+        ("user", [{"type": "text", "text": "列出文件"}]),
+        ("assistant", [{"type": "text", "text": "Looking."}, request]),
+        ("user", [{"type": "toolResponse", "id": "c1", "toolResult": answer}]),
+    ]
+    return create(
+        folder / "sessions.db",
+        "CREATE TABLE sessions (id TEXT, name TEXT, working_dir TEXT, updated_at TIMESTAMP);"
+        "CREATE TABLE messages (id INTEGER, message_id TEXT, session_id TEXT, role TEXT, content_json TEXT,"
+        " created_timestamp INTEGER);",
+        [
+            ("sessions", ("20260901_1", "Wheels", "/home/ada/mill", "2026-09-01 10:00:00")),
+            *(
+                ("messages", (n, f"m{n}", "20260901_1", role, json.dumps(content), 1_788_000_000 + n))
+                for n, (role, content) in enumerate(contents)
+            ),
+        ],
+    )
+
+
+def hermes(folder: Path) -> Path:
+    """One session of Hermes with a call."""
+    calls = [{"id": "c1", "type": "function", "function": {"name": "terminal", "arguments": '{"command": "ls"}'}}]
+    return create(
+        folder / "state.db",
+        "CREATE TABLE sessions (id TEXT, title TEXT, cwd TEXT, model TEXT);"
+        "CREATE TABLE messages (id INTEGER, session_id TEXT, role TEXT, content TEXT, tool_call_id TEXT,"
+        " tool_calls TEXT, tool_name TEXT, timestamp REAL);",
+        [
+            ("sessions", ("h1", "Wheels", "/home/ada/mill", "m1")),
+            ("messages", (1, "h1", "user", "列出文件", None, None, None, 1_788_000_000.5)),
+            ("messages", (2, "h1", "assistant", "", None, json.dumps(calls), None, 1_788_000_001.5)),
+            ("messages", (3, "h1", "tool", "wheel.md", "c1", None, "terminal", 1_788_000_002.5)),
+        ],
+    )
+
+
+def spoken(messages: list[Message]) -> list[tuple[str, str]]:
+    """Who said what, results in the place of words."""
+    return [(message.role, message.text or "".join(part.text for part in message.results)) for message in messages]
+
+
+def test_openclaw(tmp_path: Path) -> None:
+    """Every session of the database is found and read, compressed events with it."""
+    file = openclaw(tmp_path)
+    listed = list(sessions(tmp_path))
+    assert [(one.format, one.session, one.cwd) for one in listed] == [
+        ("openclaw", "w1", "/home/ada/mill"),
+        ("openclaw", "w2", "/home/ada/mill"),
+    ]
+    transcript = read(file / "w1")
+    assert spoken(transcript.messages) == [("user", "磨坊有几个轮子？"), ("assistant", "Two. " * 100)]
+    assert [message.id for message in transcript.messages] == ["e1", "e2"]
+
+
+def test_compressed_events_need_the_extra(tmp_path: Path) -> None:
+    """Without the library the session is named with the line that installs it, and the others are read."""
+    openclaw(tmp_path)
+    script = (
+        "import sys; sys.modules['backports'] = sys.modules['compression'] = None\n"
+        "from pathlib import Path\n"
+        "from holdfast.transcripts import sessions\n"
+        "print([one.session for one in sessions(Path(sys.argv[1]), on_problem=lambda found: print(found.what))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert "holdfast[zstd]" in done.stdout
+    assert "['w2']" in done.stdout
+
+
+def test_a_session_must_be_named(tmp_path: Path) -> None:
+    """A database of several sessions asks for the name of one, and knows its names."""
+    file = openclaw(tmp_path)
+    with pytest.raises(TranscriptError, match=r"holds 2 sessions: name one, for example .*openclaw-agent\.sqlite/w2"):
+        read(file)
+    with pytest.raises(TranscriptError, match="no session of that name"):
+        read(file / "w3")
+
+
+@pytest.mark.parametrize("made", [opencode, goose, hermes])
+def test_one_session(made: Any, tmp_path: Path) -> None:
+    """A database of one session is read like a file: folder, title, words, call and result."""
+    transcript = read(made(tmp_path))
+    (one,) = sessions(tmp_path)
+    assert (transcript.format, transcript.cwd, transcript.title) == (made.__name__, "/home/ada/mill", "Wheels")
+    assert (one.format, one.session, one.title) == (transcript.format, transcript.session, "Wheels")
+    assert one.modified // 1_000_000 == 1_788_000
+    user, reply, result = transcript.messages
+    assert (user.role, user.text) == ("user", "列出文件")
+    assert reply.calls[0].id == "c1"
+    assert [(part.call_id, part.text, part.is_error) for part in result.results] == [("c1", "wheel.md", False)]
+    assert transcript.problems == ()
+
+
+def test_other_databases(tmp_path: Path) -> None:
+    """A database of another program is passed over in a folder, and refused when it is named."""
+    file = create(tmp_path / "photos.db", "CREATE TABLE photo (id TEXT);", [])
+    problems: list[Problem] = []
+    assert list(sessions(tmp_path, on_problem=problems.append)) == []
+    assert problems == []
+    with pytest.raises(TranscriptError, match="of no agent that we know"):
+        read(file)
+
+
+@needs_shared
+def test_real_hermes() -> None:
+    """A real database on a read-only disk: twelve messages, every call answered."""
+    (file,) = TRANSCRIPTS.glob("migrate/hermes/*/*/native/state.db")
+    transcript = read(file)
+    assert len(transcript.messages) == 12
+    calls = {call.id for message in transcript.messages for call in message.calls}
+    assert calls == {result.call_id for message in transcript.messages for result in message.results}
+    assert transcript.cwd == "/fixture/work"
+
+
+@needs_shared
+def test_real_cursor() -> None:
+    """Cursor's chats are named with the reason why they are not read."""
+    problems: list[Problem] = []
+    assert list(sessions(TRANSCRIPTS / "migrate" / "cursor", on_problem=problems.append)) == []
+    assert "Cursor keeps chats in a binary format" in problems[0].what
