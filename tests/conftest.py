@@ -1,7 +1,10 @@
 """What holds for every test."""
 
 import os
+import sys
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A shared machine may be slow: how long an example takes is never what is tested.
@@ -21,3 +24,23 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("holdfast")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make our own marker known."""
+    config.addinivalue_line("markers", "untraced: run without coverage, as property tests do.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Leave coverage to the tests of single cases.
+
+    Hundreds of examples, or megabytes of text, run the same lines again and take more than twice the time for it.
+    """
+    tracer = sys.gettrace()
+    if item.get_closest_marker("hypothesis") or item.get_closest_marker("untraced"):
+        sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)

@@ -231,6 +231,7 @@ class TestHostileInput:
             "```\n",
         ],
     )
+    @pytest.mark.untraced
     def test_a_megabyte_of_one_thing_is_worked_through(self, unit: str) -> None:
         """Terms, cuts and clips take time in proportion."""
         text = unit * (1_000_000 // len(unit))

@@ -7,6 +7,7 @@ import pytest
 from holdfast.bench.fuzz import Fuzzed, measure
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_no_window_is_invalid_and_none_is_over_its_limit(seed: int) -> None:
     """20,000 of them in all, for four providers, from four formats."""

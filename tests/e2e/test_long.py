@@ -20,7 +20,7 @@ from holdfast.transcripts import read
 from scripted_provider import ScriptedProvider, Step
 from waiting import until
 
-TURNS = {"anthropic": 300, "openai_chat": 60}
+TURNS = {"anthropic": 150, "openai_chat": 60}
 """How many turns; `HOLDFAST_E2E_TURNS` says otherwise, and for both."""
 WIRES = {
     "anthropic": ("anthropic/claude-test", "ANTHROPIC_BASE_URL", ""),
