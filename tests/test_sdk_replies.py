@@ -56,7 +56,7 @@ def response() -> Response:
     return Response.model_validate({**made, "output": ITEMS, "parallel_tool_calls": True, "tool_choice": "auto"})
 
 
-RESULT = {
+RESULT: dict[str, dict[str, Any]] = {
     "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]},
     "openai_chat": {"role": "tool", "tool_call_id": "c1", "content": "ok"},
     "openai_responses": {"type": "function_call_output", "call_id": "c1", "output": "ok"},
@@ -133,7 +133,7 @@ def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:
     class Content:
         parts = None
 
-        def model_dump(self, **_: object) -> dict[str, Any]:
+        def model_dump(self, *_: Any, **__: Any) -> dict[str, Any]:
             return {"role": "model", "parts": [{"text": "Hello"}]}
 
     class Candidate:
@@ -143,7 +143,8 @@ def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:
         candidates = (Candidate(),)
 
     asked = {"role": "user", "parts": [{"text": "Hi"}]}
-    for way in (Reply(), Content(), {"role": "model", "parts": [{"text": "Hello"}]}):
+    ways: list[Incoming] = [Reply(), Content(), {"role": "model", "parts": [{"text": "Hello"}]}]
+    for way in ways:
         window = engine.assemble([asked, way, asked], session="s")
         assert window.request("gemini")["contents"][1] == {"role": "model", "parts": [{"text": "Hello"}]}
         assert [row.message.text for row in engine.get(range(1, 9), session="s")] == ["Hi", "Hello", "Hi"]

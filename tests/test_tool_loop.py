@@ -154,7 +154,7 @@ class TestFormats:
         assert engine.compact(plain, session="s", format="gemini", dry_run=True).plan.outcome == "nothing"
         for method in (engine.ingest, engine.assemble, engine.size, engine.compact):
             with pytest.raises(FormatError, match="'bard' is not one of"):
-                method(plain, session="other", format="bard")  # type: ignore[operator]
+                method(plain, session="other", format="bard")
 
     def test_the_newest_mark_names_the_provider(self, engine: Engine) -> None:
         """A client may change its model: what other formats wrote is rendered for the one that is asked now."""

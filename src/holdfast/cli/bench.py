@@ -228,7 +228,7 @@ def crash(*, kills: int, minutes: float, seed: int, as_json: bool) -> None:
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json
 def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
-    """Trim random conversations and check every window against the rules of four providers."""
+    """Trim random conversations and check every window against the rules of five providers."""
     from holdfast.bench.fuzz import measure  # noqa: PLC0415 - as above
 
     found = asdict(measure(windows=windows, seed=seed))

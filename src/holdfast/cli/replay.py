@@ -37,7 +37,7 @@ class Replayed:
     Attributes:
         files: Transcripts replayed.
         turns: Requests made.
-        invalid: Windows that break a rule of one of four providers.
+        invalid: Windows that break a rule of one of five providers.
         over_limit: Windows larger than the limit.
         too_small: Requests refused because what must stay did not fit.
         cuts: Requests in which messages or earlier blocks left the window.

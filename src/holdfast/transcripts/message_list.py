@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast import formats
 from holdfast.errors import FormatError
 from holdfast.messages import Message
 from holdfast.transcripts import clawdbot
-from holdfast.transcripts.bodies import formats_in, read_body, read_one
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.head import Head, read_head
 from holdfast.transcripts.reader import About, Json, Reader, mapping, say, text, timestamp
@@ -17,7 +17,7 @@ from holdfast.transcripts.rows import Row, read_lines_as_rows
 
 __all__ = ["MESSAGE_LIST"]
 
-_LISTS: Final = ("messages", "traj", "conversation", "input")
+_LISTS: Final = ("messages", "traj", "conversation", "input", "contents")
 
 
 def claims(_path: Path, head: Head) -> bool:
@@ -28,7 +28,12 @@ def claims(_path: Path, head: Head) -> bool:
 
 def _is_message(data: Json) -> bool:
     spoken = isinstance(data.get("role"), str) and ("content" in data or "tool_calls" in data)
-    return spoken or "openai_responses" in formats_in([data])
+    return spoken or not _marked(data).isdisjoint({"openai_responses", "gemini"})
+
+
+def _marked(data: Json) -> set[str]:
+    """The formats that have a mark in a message."""
+    return {name for name, format_ in formats.FORMATS.items() if format_.marks(data) is not None}
 
 
 def _listed(data: Json) -> list[Any]:
@@ -66,7 +71,7 @@ def _marks(rows: Iterator[Row]) -> set[str]:
     marks: set[str] = set()
     for record in records:
         if isinstance(record, Mapping):
-            marks |= {clawdbot.CALL} if record.get("role") == clawdbot.CALL else formats_in([record])
+            marks |= {clawdbot.CALL} if record.get("role") == clawdbot.CALL else _marked(record)
     return marks
 
 
@@ -109,12 +114,12 @@ def _messages(entry: Entry, format_: str | None) -> Sequence[Message]:
     data = entry.data
     listed = _listed(data)
     if listed and "role" not in data:
-        return read_body({"messages": listed} | {key: data[key] for key in ("system",) if key in data})
+        return formats.read_request({"messages": listed} | {key: data[key] for key in ("system",) if key in data})
     if str(data.get("role", "")).startswith("_"):  # checkpoints and counters between the messages
         return ()
-    if "role" not in data and "type" not in data:
+    if {"role", "type", "parts"}.isdisjoint(data):
         raise FormatError("neither a message nor a list of messages", where=f"line {entry.line}")
-    return (read_one(data, f"line {entry.line}", format=format_),)
+    return (formats.FORMATS[format_ or formats.detect([data])].read(data, f"line {entry.line}"),)
 
 
 def notes(data: Json) -> About:

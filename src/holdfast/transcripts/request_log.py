@@ -12,7 +12,6 @@ from holdfast.errors import FormatError
 from holdfast.formats.anthropic import read_usage as read_anthropic_usage
 from holdfast.formats.openai_chat import read_usage as read_openai_usage
 from holdfast.messages import Message, Usage
-from holdfast.transcripts.bodies import read_body
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.head import Head
 from holdfast.transcripts.reader import About, Json, Reader, mapping, text, timestamp
@@ -21,7 +20,7 @@ from holdfast.transcripts.snapshots import Conversation
 
 __all__ = ["REQUEST_LOG", "Request", "requests"]
 
-_LISTS: Final = ("messages", "input")
+_LISTS: Final = ("messages", "input", "contents")
 _BODIES: Final = ("request", "body")
 
 
@@ -85,7 +84,7 @@ def _request(row: Json, line: int) -> Request:
         raise FormatError("expected a list of messages and a model", where=f"line {line}")
     return Request(
         line=line,
-        messages=tuple(read_body(body)),
+        messages=tuple(formats.read_request(body)),
         data=row,
         reply=tuple(_reply(mapping(row.get("response")))),
         usage=_usage(row),
