@@ -157,7 +157,7 @@ def _look(store: Store, request: Request, embedder: Embedder | None, deadline: D
         ranking = with_neighbours(ranking, signals, reach=request.neighbours)
     deadline.check()
     notes = tuple(note for note in (asked.note, missing) if note)
-    proven = gate.proven(signals, limit=request.order.recipe.best if request.order.fusion == "recipe" else 0)
+    proven = gate.proven(signals, limit=request.order.recipe.proven if request.order.fusion == "recipe" else 0)
     found = Found(signals, ranking, proven, wanted_terms, {}, notes)
     return found if request.order.variety is None else _varied(store, request, found, request.order.variety)
 

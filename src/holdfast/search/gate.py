@@ -30,7 +30,7 @@ LEAST_BY_WORDS: Final = 0.25
 """The same where there are no vectors: words alone tell off-topic questions less well."""
 PROVEN: Final = 0.5
 """The part of the question that stands in one window where the words prove that it belongs there."""
-PROVEN_BY_LINE: Final = 0.3
+PROVEN_BY_LINE: Final = 0.35
 """The same in text that is cut into lines."""
 
 _WINDOWS: Final = 5
