@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -15,7 +15,7 @@ from holdfast.compaction.summarise import Progress, Summary, summarise
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, tokens
 from holdfast.conversation import Conversation
-from holdfast.errors import CompactionError, ConflictError
+from holdfast.errors import CompactionError
 from holdfast.events import Compacted, Compacting, Hooks, supplied, tell
 from holdfast.learner import jobs
 from holdfast.memory.memory import Memory
@@ -194,8 +194,6 @@ class Compactor:
         edit: Edit = plan.edit(summary.told, cost=summary.tokens, reason=reason)
         work = jobs(plan.ids, scope=self.talk.scope, time=now) if self.memory.settings.knowledge.extraction else []
         with self.talk.lock:
-            while True:
-                self._check_current(plan, known)
-                with suppress(ConflictError):  # another process has recorded an edit since the check
-                    self.talk.record([edit], memory=self.memory, time=now, beside=work)
-                    return tokens(window(self.talk, limit=self.limits.safe_limit))
+            check = partial(self._check_current, plan, known)
+            self.talk.record_last([edit], memory=self.memory, time=now, beside=work, check=check)
+            return tokens(window(self.talk, limit=self.limits.safe_limit))

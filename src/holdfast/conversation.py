@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from threading import RLock
@@ -15,6 +15,7 @@ from holdfast.context import edits as editing
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
 from holdfast.context.settled import Settled
+from holdfast.errors import ConflictError
 from holdfast.formats import Incoming
 from holdfast.memory import archive
 from holdfast.memory.archive import Key
@@ -26,8 +27,10 @@ from holdfast.messages import Message, units
 from holdfast.store.base import Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, count_text, reported_prompt, scale_of
 
-__all__ = ["Conversation"]
+__all__ = ["MAX_TRIES", "Conversation"]
 
+MAX_TRIES: Final = 8
+"""How often edits are recorded again because another process has recorded one meanwhile."""
 _EDIT: Final = "edit"
 
 
@@ -89,6 +92,7 @@ class Conversation:
     _keys: list[Key] = field(default_factory=list)
     _log: list[Key] = field(default_factory=list)
     _last_record: int = 0
+    _unreadable: int = 0
     _shown: _Shown | None = None
 
     def take(
@@ -335,23 +339,54 @@ class Conversation:
         """Record new edits, durably, before a window made with them is sent; with rows that belong to them.
 
         Raises:
-            ConflictError: Another process has recorded an edit meanwhile. Nothing was recorded.
+            ConflictError: Another process has recorded an edit meanwhile. Nothing was recorded, and that edit is known.
         """
         newest = self.history[-1].id if self.history else 0
         rows = [
             Record(
                 scope=self.scope,
                 kind=_EDIT,
-                key=f"{len(self.edits) + offset:08d}",
+                key=f"{len(self.edits) + self._unreadable + offset:08d}",
                 data=editing.to_json(_anchored(edit, newest)),
                 time=time,
                 is_new=True,
             )
             for offset, edit in enumerate(edits)
         ]
-        if rows:
+        if not rows:
+            return
+        known = len(self.edits)
+        try:
             memory.store.add([*rows, *beside])
+        except ConflictError:
             self.learn_edits(memory)
+            if len(self.edits) == known:  # the rows that are there are damaged: go on after them
+                self._unreadable = 2 * self._unreadable + 1
+            raise
+        self.learn_edits(memory)
+
+    def record_last(
+        self,
+        edits: Sequence[Edit],
+        *,
+        memory: Memory,
+        time: int,
+        beside: Sequence[Row] = (),
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Record edits after those that other processes record meanwhile. `check` raises where they no longer hold.
+
+        Raises:
+            ConflictError: Others were faster each time.
+        """
+        for left in reversed(range(MAX_TRIES)):
+            check()
+            try:
+                return self.record(edits, memory=memory, time=time, beside=beside)
+            except ConflictError:
+                if not left:
+                    raise
+        return None
 
     def prefix_kept(self, sent: Sequence[tuple[Message, int]]) -> float | None:
         """How much of the last request is an unchanged beginning of this one; and remember this one."""

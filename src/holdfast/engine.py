@@ -8,7 +8,6 @@ cache holds. Memory trouble never blocks a request: it passes unchanged, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +25,7 @@ from holdfast.context.edits import Edit, Item, Pinned, Restored, apply, tokens
 from holdfast.context.edits import messages as said
 from holdfast.context.finish import finish
 from holdfast.context.plan import decide
-from holdfast.conversation import Conversation
+from holdfast.conversation import MAX_TRIES, Conversation
 from holdfast.errors import ConflictError, HoldfastError, ModelCancelledError, ModelError
 from holdfast.events import Hooks
 from holdfast.formats import Incoming
@@ -49,8 +48,6 @@ __all__ = ["Engine", "Window"]
 
 MAX_SESSIONS: Final = 64
 """Sessions whose state is kept between two requests."""
-MAX_TRIES: Final = 8
-"""How often a window is planned again because another process has recorded an edit meanwhile."""
 MAX_PAUSE: Final = 10**15
 """Milliseconds between two requests, whatever the clock says; more would not fit a duration."""
 ARCHIVE_TOOL: Final = "archive_get"
@@ -315,7 +312,6 @@ class Engine(Asking):
                     talk.record(new, memory=self.memory, time=now)
                 except ConflictError:
                     if left:
-                        talk.learn_edits(self.memory)
                         continue
                     raise
                 talk.show(items, limit=limits.safe_limit)
@@ -591,12 +587,8 @@ class Engine(Asking):
 
     def _edit(self, talk: Conversation, change: Pinned | Restored, ids: Sequence[int]) -> None:
         edit = Edit(change=change, ids=tuple(ids), reason="asked for", tokens_before=0, tokens_after=0)
-        recorded = not ids
-        while not recorded:
-            talk.learn_edits(self.memory)
-            with suppress(ConflictError):  # another process was first: this edit comes after its edit
-                talk.record([edit], memory=self.memory, time=self.memory.clock())
-                recorded = True
+        talk.learn_edits(self.memory)
+        talk.record_last([edit] if ids else (), memory=self.memory, time=self.memory.clock())
 
     def forget(
         self,
