@@ -428,6 +428,9 @@ def as_first_schema(home: Path) -> None:
         connection.execute("UPDATE passages SET text = plain(text)")
         for table in ("facts", "records", "jobs"):
             connection.execute(f"UPDATE {table} SET data = bare(data)")  # noqa: S608 - our own tables
+        connection.execute("DROP INDEX forgotten_words")
+        for column in ("words", "nonce"):
+            connection.execute(f"ALTER TABLE forgotten DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 1")
         connection.commit()
         connection.execute("VACUUM")

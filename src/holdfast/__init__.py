@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from holdfast.tokens import count_messages, count_text
     from holdfast.transcripts import Transcript
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Compaction",

@@ -91,7 +91,7 @@ def test_a_block_within_the_allowance_fits(talk: list[Message], position: Positi
     budget = limits(safe, recall=cap)
     room = allowance(window, budget, position=position)
     assert 0 <= room <= cap
-    edit = place(window, "x" * (3 * room), position=position)
+    edit = place(window, "one " * (room // 2), position=position)
     if edit is not None:
         assert edit.tokens_after <= cap
         assert tokens(apply(window, [edit])) <= budget.prompt

@@ -213,7 +213,7 @@ def _make_response(result: ToolResult, old: Json, names: Mapping[str, str]) -> J
     if not old or result.text != _said(response):
         response = {_key(response) or ("error" if result.is_error else "output"): result.text}
     known = {} if old and "id" not in before else {"id": result.call_id}
-    name = before.get("name") or names.get(result.call_id) or result.name or ""
+    name = before.get("name") or names.get(result.call_id) or result.name or "unknown"  # as a call without a name
     files = [wire for block in result.content if old and (wire := kept(block, NAME))]
     return {spelling: {**known, "name": name, "response": response, **({"parts": files} if files else {})}}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +26,7 @@ _DIGEST: Final = 5
 _OWNER: Final = Scope(tenant="", project="", agent="", session="")
 """Nobody's scope: a key belongs to the store."""
 _KIND: Final = "recall key"
+_KEY: Final = re.compile("(?:[0-9a-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ def open_marks(store: Store) -> Marks:
 
 def _read(store: Store) -> Marks:
     rows: list[Record] = store.fetch(Select(kind="record", scope=_OWNER, name=_KIND))
-    return Marks(tuple(bytes.fromhex(row.data["key"]) for row in rows))
+    found = (row.data.get("key") for row in rows)
+    return Marks(tuple(bytes.fromhex(key) for key in found if isinstance(key, str) and _KEY.fullmatch(key)))
 
 
 def _proof(key: bytes, digest: str) -> str:
