@@ -215,10 +215,9 @@ class SqliteStore:
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
-        query = (
-            "SELECT nonce, id FROM messages WHERE scope = :scope AND digest = :digest"
-            " UNION ALL SELECT nonce, 0 FROM forgotten WHERE scope = :scope AND words = :digest ORDER BY id"
-        )
+        query = "SELECT nonce, id FROM messages WHERE scope = :scope AND digest = :digest"
+        if not self.readonly:  # an older file that cannot be written has no nonces of what was forgotten
+            query += " UNION ALL SELECT nonce, 0 FROM forgotten WHERE scope = :scope AND words = :digest ORDER BY id"
         owner = (scope.tenant, scope.project, scope.agent, scope.session)
         found: dict[str, dict[str, int]] = {}
         with self._reading():
