@@ -10,7 +10,7 @@ from holdfast.bench.fuzz import Fuzzed, measure
 @pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_no_window_is_invalid_and_none_is_over_its_limit(seed: int) -> None:
-    """20,000 of them in all, for four providers, from four formats."""
+    """20,000 of them in all, for five providers, from five formats."""
     found = measure(windows=5_000, seed=seed)
     assert found.windows >= 5_000
     assert (found.invalid, found.over_limit) == (0, 0)

@@ -17,13 +17,12 @@ from holdfast.formats.gemini import GEMINI, read_parts, render_parts
 from holdfast.formats.openai_chat import OPENAI_CHAT
 from holdfast.formats.openai_responses import OPENAI_RESPONSES, reasoned
 from holdfast.formats.pi import PI
-from holdfast.formats.sdk import Dumpable, Incoming, without_sdk
+from holdfast.formats.sdk import Incoming, without_sdk
 from holdfast.formats.wire import Format, Json, child, kept, kind_of
 from holdfast.messages import PLAIN, Message, Part, Text
 
 __all__ = [
     "FORMATS",
-    "Dumpable",
     "Format",
     "Incoming",
     "detect",

@@ -241,7 +241,8 @@ def _render_message(message: Message) -> list[Json]:
         return [wire]
     results = [_render_result(result, message) for result in message.results]
     if not results:
-        return [_render_spoken(message)]
+        answered = kept(message, NAME).get("role") in RESULT_ROLES  # and its result is gone
+        return [_render_spoken(replace(message, origin=None) if answered else message)]
     said = tuple(part for part in message.parts if not isinstance(part, ToolResult))
     spoken = [_render_spoken(replace(message, parts=said, origin=None))] if said else []
     return [*spoken, *results] if message.calls else [*results, *spoken]

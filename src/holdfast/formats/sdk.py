@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.formats.anthropic import ANTHROPIC, read_usage
 from holdfast.messages import Message
 
-__all__ = ["Dumpable", "Incoming", "without_sdk"]
+__all__ = ["Incoming", "without_sdk"]
 
 
-@runtime_checkable
-class Dumpable(Protocol):
+class _Dumpable(Protocol):
     """An object of an SDK: Anthropic's `Message`, OpenAI's `ChatCompletionMessage`, `Response` or an item of it."""
 
     def model_dump(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The object as plain data."""
 
 
-Incoming: TypeAlias = Message | Mapping[str, Any] | Dumpable
+Incoming: TypeAlias = Message | Mapping[str, Any] | _Dumpable
 """A message as a caller hands it in: canonical, any provider's dict, or what an SDK returned."""
 
 _LISTS: Final = ("content", "parts", "tool_calls")

@@ -21,7 +21,7 @@ from holdfast.context.shape.parts import (
 )
 from holdfast.formats import leading_system
 from holdfast.formats.wire import kept
-from holdfast.messages import Message, Part, Text
+from holdfast.messages import Message, Part, Text, ToolResult
 
 __all__ = ["shape"]
 
@@ -32,7 +32,8 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Messages that are in order already, as turns that alternate; the user begins."""
     messages = prompted(messages, log)
     lead = leading_system(messages, NAME)
-    said = without_empty(placed(messages[lead:], _said, log, "content"), log)
+    said = placed(messages[lead:], _said, log, "content")
+    said = without_empty(placed(said, _Names().change, log, "name"), log)
     return [*messages[:lead], *(_one(run, log) for run in runs(begun(said, log)))]
 
 
@@ -53,3 +54,17 @@ def _part(part: Part) -> Part | None:
     if isinstance(part, Text):
         return part if part.text and (own or not is_blank(part)) else None
     return None if bare(part, NAME) or (is_thought(part) and not own) else part
+
+
+class _Names(dict[str, str]):
+    """The name of each call so far, by its id: its response has the same."""
+
+    def change(self, message: Message) -> Message:
+        """The message with responses that are named as their calls are."""
+        self.update((call.id, call.name) for call in message.calls)
+        return edited(message, self._named)
+
+    def _named(self, part: Part) -> Part:
+        if not isinstance(part, ToolResult) or self.get(part.call_id, part.name) == part.name:
+            return part
+        return replace(part, name=self[part.call_id], origin=None)
