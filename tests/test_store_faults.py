@@ -106,6 +106,16 @@ class TestABitThatFlipped:
                 flip(home, 1, bit)
             assert engine.get([1], session="s")[0].message.text == WORDS[0]
 
+    def test_it_can_be_forgotten(self, home: Path) -> None:
+        """A message that cannot be read any more is forgotten like any other, and then no gap."""
+        flip(home, 1, 8 * 40)
+        with opened(home) as engine:
+            engine.search("staging database port 6543", session="s")
+            assert engine.stats().notes
+            assert engine.forget(session="s", ids=[1]) == 1
+            engine.search("staging database port 6543", session="s")
+            assert [note for note in engine.stats().notes if "damaged" in note] == []
+
     def test_search_and_recall_leave_it_out_and_say_so(self, home: Path) -> None:
         """A flipped message is found no more; the others are; the report of the next request names the gap."""
         talk = [*long_talk(), said("assistant", "done"), said("user", QUESTION)]

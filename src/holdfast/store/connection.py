@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -85,17 +85,14 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def identity(path: Path) -> tuple[tuple[int, int] | None, ...]:
-    """Which files a store and its log are, whatever they are called; None for one that is not there."""
-    return tuple(_inode(path.with_name(path.name + ending)) for ending in ("", "-wal"))
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+def identity(path: Path) -> dict[Path, tuple[int, int]]:
+    """Which files a store and its log are, whatever they are called; one that is not there is left out."""
+    found = {}
+    for place in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(OSError):
+            status = place.stat()
+            found[place] = (status.st_dev, status.st_ino)
+    return found
 
 
 def _create_private(path: Path) -> None:

@@ -111,7 +111,7 @@ class SqliteStore:
         with explained(self.path), write_transaction(self._writer):
             check_version(self._writer, path=self.path)
             yield
-            if identity(self.path) != self._identity:
+            if not self._identity.items() <= identity(self.path).items():
                 raise StorageError(
                     "was deleted, moved or replaced while it was open, so nothing can be kept in it: put it back, or"
                     " start this program again",
@@ -329,6 +329,7 @@ class SqliteStore:
             with self._writing():
                 numbers = forgetting.remove(self._writer, select)
             if numbers and select.kind in {"message", "fact"}:
+                self._gaps = {}  # those that are left are met again
                 with explained(self.path):
                     forgetting.delete_damaged_copies(self.path)
                     forgetting.scrub(self._writer, path=self.path)
