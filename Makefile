@@ -38,14 +38,14 @@ fix: $(STAMP)
 
 # The figures of the docs that need no data of anyone's. Takes a while.
 bench: $(STAMP)
-	$(BIN)/holdfast bench read
-	$(BIN)/holdfast bench redaction
-	$(BIN)/holdfast bench store --segments 20000
-	$(BIN)/holdfast bench assemble
-	$(BIN)/holdfast bench chat
-	$(BIN)/holdfast bench crash --kills 500 --minutes 1
-	$(BIN)/holdfast bench fuzz --windows 1000000
-	$(BIN)/holdfast bench scopes --reads 100000
+	$(BIN)/python -m benchmarks read
+	$(BIN)/python -m benchmarks redaction
+	$(BIN)/python -m benchmarks store --segments 20000
+	$(BIN)/python -m benchmarks assemble
+	$(BIN)/python -m benchmarks chat
+	$(BIN)/python -m benchmarks crash --kills 500 --minutes 1
+	$(BIN)/python -m benchmarks fuzz --windows 1000000
+	$(BIN)/python -m benchmarks scopes --reads 100000
 
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.settings > docs/settings.md

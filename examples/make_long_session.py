@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from holdfast.bench.story import write
+from holdfast.cli.story import write
 
 if __name__ == "__main__":
     try:

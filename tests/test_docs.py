@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from benchmarks.__main__ import bench
 from holdfast import __version__, cli, errors
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +37,7 @@ def scripts() -> dict[tuple[str, ...], str]:
 def _runnable(code: str) -> Iterator[str]:
     for line in code.splitlines():
         words = line.split("#", maxsplit=1)[0].strip()
-        if words.startswith("holdfast ") and not re.search(r"\b[A-Z]{3,}\b", words):
+        if words.startswith(("holdfast ", "python -m benchmarks ")) and not re.search(r"\b[A-Z]{3,}\b", words):
             yield words
 
 
@@ -57,6 +58,15 @@ def commands() -> list[str]:
 def test_a_command_is_documented(name: str) -> None:
     """Every command has a heading in docs/cli.md."""
     assert f"## holdfast {name}\n" in (ROOT / "docs" / "cli.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(bench.commands))
+def test_a_benchmark_is_documented(name: str) -> None:
+    """Every benchmark has a heading in docs/benchmarks-running.md, a help text and --json."""
+    assert f"## python -m benchmarks {name}\n" in (ROOT / "docs" / "benchmarks-running.md").read_text("utf-8")
+    command = bench.commands[name]
+    assert command.help
+    assert any("--json" in parameter.opts for parameter in command.params)
 
 
 @pytest.mark.parametrize("name", commands())
@@ -104,7 +114,7 @@ def test_python_in_the_docs_runs(page: str, code: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("script", "page"), scripts().items(), ids=lambda shown: str(shown)[:60])
 def test_commands_in_the_docs_run(script: tuple[str, ...], page: str, tmp_path: Path) -> None:
-    """Every holdfast command of the docs runs as it stands, in a home of its own.
+    """Every command of the docs runs as it stands, in a home of its own.
 
     Those of the first pages run in an empty folder, as after `pip install`; the others may use the examples.
     """

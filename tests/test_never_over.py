@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.token_texts import LINES
+from benchmarks.tokens import installed
 from holdfast import Engine
-from holdfast.bench.token_texts import LINES
-from holdfast.bench.tokens import installed
 from holdfast.messages import Message, Text, Usage
 from holdfast.settings import Agent, Embedding, Settings, Tokens
 from holdfast.tokens import count_messages, counter

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.bench.redaction_corpus import fill
+from benchmarks.redaction_corpus import fill
 from holdfast.redact import JSON, Secret, find, redact, redact_value
 from holdfast.redact.commands import PATTERNS as COMMANDS
 from holdfast.redact.keyed import PATTERNS as KEYED

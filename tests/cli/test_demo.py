@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from holdfast.bench import story
 from holdfast.cli import demo as module
-from holdfast.cli import holdfast
+from holdfast.cli import holdfast, story
 from holdfast.errors import InputError
 from holdfast.transcripts import read
 

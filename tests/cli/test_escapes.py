@@ -183,7 +183,7 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "usage": lambda home: ("show", home.file, EVIL),
     "vacuum": lambda _: ("vacuum",),
 }
-OWN_WORDS = {"bench", "demo", "models", "version"}
+OWN_WORDS = {"demo", "models", "version"}
 """Commands that print nothing of anybody else's."""
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.bench.story import lines
 from holdfast.cli import holdfast
 from holdfast.cli.context import _picture
+from holdfast.cli.story import lines
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.report import Category, ContextReport
@@ -243,13 +243,3 @@ class TestTimeline:
         line = _happened({"changes": changes, "recalled": [], "warnings": ["archive: the disk is full"]}).plain
         assert "~ 1 result" in line
         assert "! archive: the disk is full" in line
-
-
-class TestBenchCache:
-    def test_the_ratio_and_every_policy_are_told(self, session: Path) -> None:
-        """For programs and for people."""
-        found = data("bench", "cache", session, "--limit", "12000", "--requests", "12")
-        assert found["ratio"] == found["policies"]["tail+sticky"]["of_append_only"]
-        assert len(found["policies"]) == 6
-        shown = run("bench", "cache", session, "--limit", "32000", "--requests", "3").output
-        assert "times an append-only conversation" in shown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.updates_corpus import look_alikes, updates
 from fact_talk import NOW, SCOPE, Script, facts_json, learn, rows, said
-from holdfast.bench.updates_corpus import look_alikes, updates
 from holdfast.memory import answers, facts
 from holdfast.memory.block import Detail, render
 from holdfast.memory.block import Fact as Line

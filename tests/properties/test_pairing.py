@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fuzz import _Talk
 from holdfast import formats
-from holdfast.bench.fuzz import _Talk
 from holdfast.context.pairing import MISSING, additions, additions_of, repair
 from holdfast.messages import Message, Text, ToolCall, ToolResult, units
 from strategies import WIRE, conversations

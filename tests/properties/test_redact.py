@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.bench.redaction import Sample
-from holdfast.bench.redaction_corpus import HARMLESS, NAMED, SHAPED, fill
+from benchmarks.redaction import Sample
+from benchmarks.redaction_corpus import HARMLESS, NAMED, SHAPED, fill
 from holdfast.redact import find, redact, redact_value
 
 MISSED = ("unnamed", "words")  # kinds of secrets that nothing in the text gives away

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.bench.fuzz import _Talk
+from benchmarks.fuzz import _Talk
 from holdfast.context import settled
 from holdfast.context.edits import Item
 from holdfast.context.edits import messages as said

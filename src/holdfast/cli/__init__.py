@@ -18,7 +18,6 @@ __all__ = ["COMMANDS", "SUMMARIES", "holdfast", "main"]
 
 COMMANDS: Final[dict[str, str]] = {
     "backup": "upkeep:backup",
-    "bench": "bench:bench",
     "chat": "chat:chat",
     "compact": "compact:compact",
     "context": "context:context",
@@ -50,7 +49,6 @@ COMMANDS: Final[dict[str, str]] = {
 
 SUMMARIES: Final = {
     "backup": "Copy the store to the new file TARGET.",
-    "bench": "Measure Holdfast on this machine, with your data.",
     "chat": "Talk to an agent that forgets nothing.",
     "compact": "Show what a compaction would make of the transcript FILE, or compact a stored --session.",
     "context": "Draw the window of a request of the transcript FILE, or of a stored session (--session).",

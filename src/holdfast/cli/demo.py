@@ -16,13 +16,12 @@ from rich.padding import Padding
 from rich.text import Text as Styled
 
 from holdfast import transcripts
-from holdfast.bench.story import QUESTIONS, SYSTEM, Asked, write
-from holdfast.bench.turns import play, requests
 from holdfast.cli.live import WIDEST, LivePlot
 from holdfast.cli.output import as_json, at_words, console, echo, emit_json, human_tokens, printable
 from holdfast.cli.plot import chart
 from holdfast.cli.replay import Replayed, ceiling, judge
-from holdfast.cli.trial import settings_for
+from holdfast.cli.story import QUESTIONS, SYSTEM, Asked, write
+from holdfast.cli.trial import play, requests, settings_for
 from holdfast.engine import Engine, Window
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text

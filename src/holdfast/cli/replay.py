@@ -14,12 +14,11 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import transcripts
-from holdfast.bench.turns import play, requests
 from holdfast.cli.live import WIDEST, LivePlot
 from holdfast.cli.opening import no_transcript
 from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
 from holdfast.cli.plot import Point, chart, plural, point
-from holdfast.cli.trial import settings_for
+from holdfast.cli.trial import play, requests, settings_for
 from holdfast.context.budget import budget
 from holdfast.context.verify import PROVIDERS, check
 from holdfast.engine import Engine, Window

@@ -14,18 +14,17 @@ import click
 
 from holdfast import settings as configuration
 from holdfast import transcripts
-from holdfast.bench.turns import play, requests
 from holdfast.cli.live import LivePlot
 from holdfast.cli.output import printable
 from holdfast.cli.plot import point
 from holdfast.engine import Engine, Window
-from holdfast.errors import InputError
+from holdfast.errors import InputError, WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.report import ContextReport, workspace_files
 from holdfast.settings import Settings
 from holdfast.transcripts import Transcript
 
-__all__ = ["Trial", "play_file", "plays", "settings_for"]
+__all__ = ["Trial", "play", "play_file", "plays", "requests", "settings_for"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -139,3 +138,30 @@ def _played(
         reports=reports,
         session=session,
     )
+
+
+def requests(messages: Sequence[Message]) -> Iterator[int]:
+    """Where a request was made: how many messages there were before each reply, and at the end."""
+    for index, message in enumerate(messages):
+        if message.role == "assistant" and index and messages[index - 1].role != "assistant":
+            yield index
+    yield len(messages)
+
+
+def play(
+    engine: Engine,
+    messages: Sequence[Message],
+    *,
+    session: str = "replay",
+    limit: int | None = None,
+    model: str | None = None,
+    provider: str = "anthropic",
+) -> Iterator[tuple[int, Window | None]]:
+    """Make every request again: how many messages it had, and its window; None where what must stay did not fit."""
+    for stop in requests(messages):
+        try:
+            window = engine.assemble(messages[:stop], session=session, limit=limit, model=model, provider=provider)
+        except WindowTooSmallError:
+            yield stop, None
+        else:
+            yield stop, window

@@ -1,0 +1,384 @@
+"""`python -m benchmarks`: the measurements behind the figures in the docs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from holdfast import transcripts
+from holdfast.cli.output import as_json, console, echo, emit_json
+from holdfast.cli.progress import Progress
+from holdfast.errors import InputError
+from holdfast.tokens import counter
+
+__all__ = ["bench"]
+
+
+@click.group(name="python -m benchmarks")
+def bench() -> None:
+    """Measure Holdfast on this machine, with your data."""
+
+
+def machine() -> dict[str, Any]:
+    """Where a figure was made."""
+    return {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
+
+
+def print_table(rows: Mapping[str, Mapping[str, Any]], *, first: str) -> None:
+    """Print one row for each system, one column for each figure."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(first)
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    for name in columns:
+        table.add_column(name, justify="right")
+    for label, row in rows.items():
+        table.add_row(label, *(_figure(row.get(name)) for name in columns))
+    console().print(table)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@bench.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
+@click.option("--tokenizer", "names", multiple=True, help="Compare with tiktoken:ENCODING or tokenizers:FILE as well.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def tokens(*, paths: tuple[Path, ...], names: tuple[str, ...], seed: int, as_json: bool) -> None:
+    """How good the token estimate is, for each kind of text, against the tokenizers that are installed.
+
+    With PATHS: on transcripts and request logs that carry the provider's usage.
+    """
+    from benchmarks.tokens import compare, installed, measure  # noqa: PLC0415 - each bench loads what it needs
+
+    if not paths:
+        tokenizers = dict(installed()) | {name: counter(name) for name in names}
+        if not tokenizers:
+            raise InputError("no tokenizer is installed: pip install bpe-openai, or name one with --tokenizer")
+        kinds = compare(tokenizers, seed=seed)
+        emit_json({**machine(), "kinds": kinds}) if as_json else print_table(kinds, first="estimate / count")
+        return
+    files = [found.path for path in paths for found in transcripts.sessions(path)]
+    found = {name: asdict(accuracy) for name, accuracy in measure(files).items()}
+    if as_json:
+        emit_json({"files": len(files), **machine(), "counters": found})
+        return
+    print_table(found, first="counter")
+
+
+@bench.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--megabytes", type=click.IntRange(min=1), default=100, show_default=True, help="Size of the file to stream."
+)
+@as_json
+def read(*, path: Path | None, megabytes: int, as_json: bool) -> None:
+    """How fast a session file of 1,000 lines loads, and how much memory a large one needs (or PATH)."""
+    from benchmarks.reading import measure  # noqa: PLC0415 - as above
+
+    found = asdict(measure(path, megabytes=megabytes))
+    if as_json:
+        emit_json({**machine(), **found})
+        return
+    print_table({"session files": found}, first="")
+
+
+@bench.command()
+@click.option("--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Secrets of each kind.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def redaction(*, samples: int, seed: int, as_json: bool) -> None:
+    """How many secrets are masked, and how much else, against the original plugin's patterns."""
+    from benchmarks.redaction import measure  # noqa: PLC0415 - as above
+
+    found = measure(samples=samples, seed=seed)
+    if as_json:
+        emit_json({**machine(), **asdict(found)})
+        return
+    rows = {
+        line: {
+            "texts": ours.samples,
+            "precision": ours.precision,
+            "recall": ours.recall,
+            "seed precision": seeds.precision,
+            "seed recall": seeds.recall,
+        }
+        for line, (ours, seeds) in found.rows().items()
+    }
+    print_table(rows, first="secrets")
+
+
+@bench.command()
+@click.argument("dataset")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--cap", type=click.IntRange(min=1), default=4000, show_default=True, help="Tokens of the block.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only so many conversations.")
+@click.option("--no-vectors", is_flag=True, help="By words alone.")
+@as_json
+def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors: bool, as_json: bool) -> None:
+    """How much of what a question needs is in the block, on the public files of DATASET at PATH."""
+    from benchmarks.datasets import load  # noqa: PLC0415 - as above
+    from benchmarks.recall import measure  # noqa: PLC0415 - as above
+
+    conversations = load(dataset, path)[:limit]
+    embedder, notes = _embedder(no_vectors=no_vectors)
+    questions = sum(len(conversation.questions) for conversation in conversations)
+    with Progress(questions) as progress:
+        found = measure(conversations, embedder=embedder, cap=cap, progress=lambda n: progress.advance(n, "questions"))
+    if as_json:
+        emit_json({"dataset": dataset, **found, "embedder": notes, **machine()})
+        return
+    echo(f"{dataset}: {found['questions']} questions, {cap} tokens, {'; '.join(notes)}")
+    print_table(found["systems"], first="system")
+
+
+@bench.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--dataset", default="locomo", show_default=True)
+@click.option("--no-vectors", is_flag=True, help="By words alone.")
+@as_json
+def offtopic(*, path: Path, dataset: str, no_vectors: bool, as_json: bool) -> None:
+    """How often a question of one conversation, asked of another, gets a block."""
+    from benchmarks.datasets import load  # noqa: PLC0415 - as above
+    from benchmarks.offtopic import measure  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=no_vectors)
+    found = measure(load(dataset, path), embedder=embedder)
+    if as_json:
+        emit_json({**found, "embedder": notes, **machine()})
+        return
+    print_table({dataset: found}, first="data")
+
+
+def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
+    from holdfast.search.embed import choose  # noqa: PLC0415 - as above
+    from holdfast.settings import Embedding  # noqa: PLC0415 - as above
+
+    choice = choose(Embedding(provider="none" if no_vectors else "static"))
+    return choice.embedder, list(choice.reasons)
+
+
+@bench.command()
+@click.option("--segments", type=click.IntRange(min=100), multiple=True, default=(20_000,), show_default=True)
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw how the figures grow, as SVG.")
+@as_json
+def store(*, segments: tuple[int, ...], plot: Path | None, as_json: bool) -> None:
+    """What the store costs at so many passages of 1,000 characters: build, append, open, query, memory, disk."""
+    from benchmarks import growth  # noqa: PLC0415 - as above
+    from benchmarks.store import measure  # noqa: PLC0415 - as above
+
+    embedder, _ = _embedder(no_vectors=False)
+    found: list[dict[str, Any]] = []
+    for number in segments:
+        with Progress(number) as progress:
+            cost = measure(number, embedder=embedder, progress=lambda n: progress.advance(n, "passages"))
+            found.append(asdict(cost))
+    if plot is not None:
+        plot.write_text(growth.plot(found), encoding="utf-8")
+    if as_json:
+        emit_json({**found[0], **machine()} if len(found) == 1 else [{**one, **machine()} for one in found])
+        return
+    parts = ("cpu", "embedding", "fts5")
+    rows = {f"{one['segments']:,}": {key: value for key, value in one.items() if key not in parts} for one in found}
+    print_table(rows, first="passages")
+    for part, title in zip(parts, ("processor time", "real vectors", "plain FTS5"), strict=True):
+        print_table({f"{one['segments']:,}": one[part] for one in found if one[part]}, first=title)
+
+
+@bench.command()
+@click.option("--messages", type=click.IntRange(min=10), default=5_000, show_default=True, help="Messages before it.")
+@click.option("--segments", type=click.IntRange(min=0), default=20_000, show_default=True, help="Passages beside them.")
+@click.option("--turns", type=click.IntRange(min=2), default=50, show_default=True, help="Turns to time.")
+@click.option(
+    "--limit", type=click.IntRange(min=8000), default=200_000, show_default=True, help="Tokens of the window."
+)
+@as_json
+def assemble(*, messages: int, segments: int, turns: int, limit: int, as_json: bool) -> None:
+    """What one more turn costs in a very long conversation over a full archive, step by step."""
+    from benchmarks.assemble import measure  # noqa: PLC0415 - as above
+
+    with Progress(segments + turns) as bar:
+        advance = partial(bar.advance, words="")
+        found = measure(messages=messages, segments=segments, turns=turns, limit=limit, progress=advance)
+    if as_json:
+        emit_json({**machine(), **found.to_json()})
+        return
+    figures = found.to_json()
+    steps = figures.pop("steps")
+    print_table({"a turn": figures}, first="")
+    print_table({name: {"ms": cost} for name, cost in steps.items()}, first="step")
+
+
+@bench.command()
+@click.option("--kills", type=click.IntRange(min=1), default=25, show_default=True)
+@click.option("--minutes", type=float, default=0.0, show_default=True, help="Eight processes at once for so long.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def crash(*, kills: int, minutes: float, seed: int, as_json: bool) -> None:
+    """Kill a writing process again and again, and count what was acknowledged and is gone."""
+    from benchmarks.crash import measure  # noqa: PLC0415 - as above
+
+    with Progress(kills) as progress:
+        found = dict(measure(kills=kills, minutes=minutes, seed=seed, progress=lambda n: progress.advance(n, "kills")))
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    print_table({"kill -9": found}, first="")
+
+
+@bench.command()
+@click.option("--windows", type=click.IntRange(min=1), default=20_000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
+    """Trim random conversations and check every window against the rules of five providers."""
+    from benchmarks.fuzz import measure  # noqa: PLC0415 - as above
+
+    found = asdict(measure(windows=windows, seed=seed))
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    print_table({"random windows": found}, first="")
+
+
+@bench.command()
+@click.option("--reads", type=click.IntRange(min=1), default=20_000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def scopes(*, reads: int, seed: int, as_json: bool) -> None:
+    """Put a canary into every scope, read in every way, and count what crossed from one to another."""
+    from benchmarks.scopes import measure  # noqa: PLC0415 - as above
+
+    found = asdict(measure(reads=reads, seed=seed))
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    print_table({"canaries": found}, first="")
+
+
+@bench.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--limit", type=click.IntRange(min=4000), default=64_000, show_default=True, help="Tokens of the window.")
+@click.option(
+    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default the settings'."
+)
+@click.option("--requests", "most", type=click.IntRange(min=1), help="Only so many requests of each conversation.")
+@as_json
+def cache(*, paths: tuple[Path, ...], limit: int, reserve: int | None, most: int | None, as_json: bool) -> None:
+    """What input tokens cost with the provider's prompt cache: without memory, recall at the head, at the tail."""
+    from benchmarks.cache import BASELINE, POLICIES, beginning, measure  # noqa: PLC0415 - as above
+    from holdfast.cli.trial import requests  # noqa: PLC0415 - as above
+
+    files = [found.path for path in paths for found in transcripts.sessions(path)]
+    talks = [beginning(transcripts.read(file).messages, most) for file in files]
+    total = len(POLICIES) * sum(1 for talk in talks for _ in requests(talk))
+    with Progress(total) as progress:
+        found = measure(talks, limit=limit, reserve=reserve, progress=lambda n: progress.advance(n, "requests"))
+    ratio = found["tail+sticky"]["of_append_only"]
+    if as_json:
+        emit_json({"files": len(files), "limit": limit, "policies": found, "ratio": ratio, **machine()})
+        return
+    print_table(found, first="policy")
+    console().print(f"\nprices: a token read from the cache 0.1, written to it 1.25; append-only is {BASELINE}")
+    console().print(f"recall at the tail with recorded edits costs {ratio:.2f} times an append-only conversation")
+
+
+@bench.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@as_json
+def facts(*, path: Path, as_json: bool) -> None:
+    """How good facts found by rule are on RealMem's files at PATH, and whether what is over is still shown."""
+    from benchmarks.facts import measure  # noqa: PLC0415 - as above
+
+    found = measure(path)
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    baseline = found.pop("baseline")
+    print_table({"rules": found, "every user sentence": baseline}, first="facts")
+
+
+@bench.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--limit", type=click.IntRange(min=8000), default=64_000, show_default=True, help="Tokens of the window.")
+@click.option("--talks", type=click.IntRange(min=1), default=3, show_default=True, help="Conversations to make.")
+@click.option("--each", type=click.IntRange(1, 4), default=3, show_default=True, help="Needles of a kind and distance.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def recover(*, paths: tuple[Path, ...], limit: int, talks: int, each: int, seed: int, as_json: bool) -> None:
+    """How much of what was said in passing can be had back after 1 to 20 compactions of the transcripts in PATHS."""
+    from benchmarks.recover import ROUNDS, conversations, measure  # noqa: PLC0415 - as above
+
+    files = [found.path for path in paths for found in transcripts.sessions(path)]
+    joined = conversations([transcripts.read(file).messages for file in files], count=talks, seed=seed)
+    with Progress(2 * ROUNDS * len(joined)) as progress:
+        useless, digest = (
+            measure(
+                joined,
+                useless=kind,
+                limit=limit,
+                each=each,
+                seed=seed,
+                progress=lambda n: progress.advance(n, "compactions"),
+            )
+            for kind in (True, False)
+        )
+    if as_json:
+        data = {"files": len(files), "conversations": len(joined), "limit": limit, **machine()}
+        emit_json({"summariser": "useless", **useless, "digest": digest, **data})
+        return
+    print_recovery("every summary is one useless sentence", useless)
+    print_recovery("summaries by rule", digest)
+
+
+def print_recovery(title: str, found: Mapping[str, Any]) -> None:
+    """Print what was had back, by how often it was compacted, what it is and how far away it was said."""
+    console().print(f"{title}; {found['needles']} needles, at most {found['cap']:,} tokens recalled", style="bold")
+    for first, key in (("compactions", "by_compactions"), ("type", "by_type"), ("tokens since", "by_distance")):
+        print_table(found[key], first=first)
+        console().print()
+    console().print(f"blocks for questions that are off topic: {found['offtopic_injected']:.1%}\n")
+
+
+@bench.command()
+@click.option("--turns", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Starts that are timed.")
+@as_json
+def chat(*, turns: int, runs: int, as_json: bool) -> None:
+    """How soon the first screen of `holdfast chat` is there, and what a turn costs beside the model."""
+    import time  # noqa: PLC0415 - as above
+
+    from benchmarks.chat import first_screens, measure  # noqa: PLC0415 - as above
+
+    started = first_screens(runs)
+    with Progress(2 * turns) as progress:
+        found, worked = (
+            measure(turns=turns, clock=clock, progress=lambda n: progress.advance(n, "turns"))
+            for clock in (time.perf_counter, time.process_time)
+        )
+    load = round(os.getloadavg()[0], 2)
+    if as_json:
+        emit_json({"first_screen": started, "turn": found, "processor": worked, "load": load, **machine()})
+        return
+    times = {"first screen": started.get("shown"), "prompt takes keys": started.get("takes_keys")}
+    times |= {"own time of a turn": found["own"], "of it the processor's": worked["own"]}
+    print_table({name: row for name, row in times.items() if row}, first="ms")
+    console().print()
+    print_table(found["steps"], first="step, ms a turn")
+    missed = f"{found['over_target']} of {turns} turns over {found['target']:.0f} ms"
+    console().print(f"\n{missed}; {found['compactions']} compactions; load {load} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    bench()

@@ -1,0 +1,258 @@
+"""How much of what a question needs is in the recalled block, against plain BM25 and the original plugin's formula.
+
+An archive grows session by session. A question that may see only the first sessions is asked when they are there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from benchmarks.baselines import Baseline, plain_bm25, seed_formula
+from benchmarks.datasets import ANY_TURN, Conversation, Question, Turn
+from holdfast.memory import archive
+from holdfast.memory.embedding import vector_rows
+from holdfast.memory.recall import Request, recall, search
+from holdfast.messages import Message, Text
+from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
+from holdfast.search.embed.hashed import HashEmbedder
+from holdfast.store.base import MessageRow, Scope
+from holdfast.store.sqlite import SqliteStore
+from holdfast.text import terms
+
+__all__ = ["Archive", "Quality", "by_limit", "measure"]
+
+Place = tuple[int, int]
+
+ENOUGH: Final = 300
+"""Characters of an evidence turn that the block must hold, or all of it where it is shorter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """What a system reaches on a data set.
+
+    `r5`, `r10`: share of the evidence among the first 5 and 10 passages. `r_cap`: share of it in the block.
+    `all_cap`: share of the questions whose evidence is all there. `coverage`: share of the answer's words.
+    """
+
+    r5: float
+    r10: float
+    r_cap: float
+    all_cap: float
+    coverage: float
+    query_ms_p50: float
+    query_ms_p95: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a system gave for a question: places in order of rank, quoted characters by place, and the words.
+
+    `told` is whether it would have said so by itself.
+    """
+
+    ranked: list[Place]
+    quoted: dict[Place, int]
+    text: str
+    milliseconds: float
+    told: bool = True
+
+
+Asked: TypeAlias = tuple[Question, Conversation, Answer]
+
+
+class Archive:
+    """A conversation in a store of its own, and where each archived message came from.
+
+    Questions are asked with `embedder`; passages get their vectors from `indexer`, unset from the same.
+    """
+
+    def __init__(
+        self, conversation: Conversation, folder: Path, *, embedder: Embedder | None, indexer: Embedder | None = None
+    ) -> None:
+        self.conversation = conversation
+        self.embedder = embedder
+        self._indexer = indexer or embedder
+        self.store = SqliteStore(folder / "bench.db")
+        self.places: dict[int, Place] = {}
+        self._sessions = 0
+
+    def grow(self, sessions: int) -> None:
+        """Archive the sessions up to this many, each in a scope of its own, and embed them."""
+        for number in range(self._sessions, sessions):
+            session = self.conversation.sessions[number]
+            moment = _ms(session.date)
+            scope = Scope(session=f"{number}")
+            ids = self.store.add(
+                [_row(turn, scope=scope, moment=moment, nonce=f"{place}") for place, turn in enumerate(session.turns)]
+            )
+            self.places.update((row_id, (number, place)) for place, row_id in enumerate(ids))
+        self._sessions = max(self._sessions, sessions)
+        if self._indexer is not None:
+            embed_all(self.store, self._indexer)
+
+    def request(self, question: Question, *, cap: int, gate: float | None) -> Request:
+        """A question to all sessions, asked from one of its own."""
+        scope = Scope(session="ask")
+        return Request(texts=(question.text,), scope=scope, across=True, cap=cap, now=_ms(question.date), gate=gate)
+
+
+def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> MessageRow:
+    message = Message(
+        role="user" if turn.role == "user" else "assistant",
+        parts=(Text(text=turn.text),),
+        timestamp=moment,
+        name=turn.speaker or None,
+    )
+    passages = tuple(archive.cut(turn.text, speaker=turn.speaker))
+    return MessageRow(scope=scope, message=message, nonce=nonce, passages=passages)
+
+
+def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:
+    """Give every passage its vectors."""
+    while missing := store.without_vectors(embedder.space, limit=batch):
+        store.add(vector_rows(missing, embedder))
+
+
+class Remembering:
+    """An embedder that embeds the same text once: haystacks share most of their sessions."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._rows: dict[str, Floats] = {}
+
+    @property
+    def space(self) -> Space:
+        """That of the embedder behind."""
+        return self._embedder.space
+
+    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
+        """As the embedder behind does."""
+        if kind == "query":
+            return self._embedder.embed(texts, kind=kind)
+        new = [text for text in dict.fromkeys(texts) if text not in self._rows]
+        self._rows.update(zip(new, self._embedder.embed(new, kind=kind), strict=True))
+        return np.array([self._rows[text] for text in texts], np.float32).reshape(len(texts), self.space.dimension)
+
+
+def measure(
+    conversations: Iterable[Conversation],
+    *,
+    embedder: Embedder | None,
+    cap: int = 4000,
+    progress: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Ask every question of every conversation; the JSON that `python -m benchmarks recall` prints."""
+    asked: dict[str, list[Asked]] = {"holdfast": [], "bm25": [], "seed": []}
+    indexer = None if embedder is None else Remembering(embedder)
+    hashed = Remembering(HashEmbedder())
+    for conversation in conversations:
+        with tempfile.TemporaryDirectory() as folder:
+            held = Archive(conversation, Path(folder), embedder=embedder, indexer=indexer)
+            baselines = {"bm25": plain_bm25(conversation), "seed": seed_formula(conversation, embedder=hashed)}
+            for limit, questions in by_limit(conversation):
+                held.grow(limit)
+                for question in questions:
+                    asked["holdfast"].append((question, conversation, _ask(held, question, cap)))
+                    for name, baseline in baselines.items():
+                        asked[name].append((question, conversation, _ask_baseline(baseline, question, cap)))
+                    progress(1)
+            held.store.close()
+    systems = {name: asdict(_quality(rows)) for name, rows in asked.items()}
+    return {
+        "questions": len(asked["holdfast"]),
+        "cap": cap,
+        "systems": systems,
+        "gated": _gated(asked["holdfast"]),
+    }
+
+
+def by_limit(conversation: Conversation) -> list[tuple[int, list[Question]]]:
+    """Questions that may search the same sessions together, those that may search the fewest first."""
+    groups: dict[int, list[Question]] = {}
+    for question in conversation.questions:
+        limit = len(conversation.sessions) if question.limit is None else question.limit
+        groups.setdefault(limit, []).append(question)
+    return sorted(groups.items())
+
+
+def _ask(held: Archive, question: Question, cap: int) -> Answer:
+    request = held.request(question, cap=cap, gate=0.0)
+    ranked = search(held.store, request, embedder=held.embedder, limit=10)
+    start = time.perf_counter()
+    found = recall(held.store, request, embedder=held.embedder)
+    spent = (time.perf_counter() - start) * 1000
+    quoted: dict[Place, int] = {}
+    for hit in found.hits:
+        place = held.places[hit.message]
+        quoted[place] = quoted.get(place, 0) + len(hit.text)
+    order = list(dict.fromkeys(held.places[hit.message] for hit in ranked))
+    return Answer(order, quoted, found.block, spent, told=found.relevance >= found.least)
+
+
+def _ask_baseline(baseline: Baseline, question: Question, cap: int) -> Answer:
+    start = time.perf_counter()
+    ranked, quoted, text = baseline(question, cap)
+    return Answer(ranked, quoted, text, (time.perf_counter() - start) * 1000)
+
+
+def _quality(rows: Sequence[Asked]) -> Quality:
+    shares = [_shares(*row) for row in rows]
+    covered = [share for question, _, answer in rows if (share := _coverage(question, answer)) is not None]
+    times = [answer.milliseconds for _, _, answer in rows]
+    means = [float(np.mean(column)) for column in zip(*shares, strict=True)]
+    return Quality(
+        r5=round(means[0], 4),
+        r10=round(means[1], 4),
+        r_cap=round(means[2], 4),
+        all_cap=round(means[3], 4),
+        coverage=round(float(np.mean(covered)), 4) if covered else 0.0,
+        query_ms_p50=round(float(np.percentile(times, 50)), 2),
+        query_ms_p95=round(float(np.percentile(times, 95)), 2),
+    )
+
+
+def _gated(rows: Sequence[Asked]) -> dict[str, float]:
+    """The share of questions that memory would answer by itself, and `r_cap` where the others have found nothing."""
+    told = [answer.told for _, _, answer in rows]
+    shares = [_shares(*row)[2] for row in rows]
+    return {"told": round(float(np.mean(told)), 4), "r_cap": round(float(np.mean(np.multiply(told, shares))), 4)}
+
+
+def _shares(question: Question, conversation: Conversation, answer: Answer) -> tuple[float, float, float, float]:
+    held = {place for place, size in answer.quoted.items() if size >= min(ENOUGH, _size(conversation, place))}
+    in_cap = _found(question, held)
+    return (
+        sum(_found(question, set(answer.ranked[:5]))) / len(question.evidence),
+        sum(_found(question, set(answer.ranked[:10]))) / len(question.evidence),
+        sum(in_cap) / len(in_cap),
+        float(all(in_cap)),
+    )
+
+
+def _found(question: Question, places: set[Place]) -> list[bool]:
+    sessions = {session for session, _ in places}
+    return [
+        evidence[0] in sessions if evidence[1] == ANY_TURN else evidence in places for evidence in question.evidence
+    ]
+
+
+def _size(conversation: Conversation, place: Place) -> int:
+    return len(conversation.sessions[place[0]].turns[place[1]].text.strip())
+
+
+def _coverage(question: Question, answer: Answer) -> float | None:
+    wanted = set(terms(question.answer))
+    return len(wanted & set(terms(answer.text))) / len(wanted) if wanted else None
+
+
+def _ms(date: datetime | None) -> int | None:
+    return None if date is None else int(date.timestamp() * 1000)

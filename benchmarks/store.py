@@ -1,0 +1,313 @@
+"""What the embedded store costs: building, appending, opening, asking, memory and disk, beside plain FTS5.
+
+Every time is taken twice: by the clock, and as the processor time of the one thread that does the work. On a machine
+that others use too, only the second says what the store itself costs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+
+from benchmarks.store_text import Writer
+from holdfast.memory import archive
+from holdfast.messages import Message, Text
+from holdfast.search.embed.base import Embedder, Space
+from holdfast.search.fuse import Signals, rank
+from holdfast.search.vectors import quantise
+from holdfast.store.base import MessageRow, Question, Scope, Select, VectorRow
+from holdfast.store.sqlite import SqliteStore
+from holdfast.text import terms
+
+__all__ = ["DIMENSION", "StoreCost", "measure"]
+
+DIMENSION: Final = 256
+_SESSIONS: Final = 50
+_BATCH: Final = 500
+_EMBED_BATCH: Final = 2000
+_QUERIES: Final = 200
+_APPENDS: Final = 200
+_EMBEDDED: Final = 2000
+_FTS5: Final = 2000
+_MOMENT: Final = 1_700_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCost:
+    """The figures of one run.
+
+    Attributes:
+        segments: Passages of about 1,000 characters, a fifth of them Chinese, words by Zipf's law.
+        build_per_s: Passages imported in a second: secrets masked, indexed by their words, in batches, durable.
+        append_ms_p50: Milliseconds of one durable append.
+        open_ms: From opening the file to the first answer, in a new process.
+        query_ms_p50: Milliseconds of a question of about ten words, ranked by words and vectors; `_p95` the slow ones.
+        rss_mb: Memory of the process that asks.
+        disk_ratio: Bytes on disk over bytes of text.
+        forget_ms: Milliseconds to forget one message for good.
+        vectors: How many vectors there are, one for each window of a passage.
+        dimension: How many dimensions each has.
+        cpu: The same times by the processor's clock.
+        embedding: With a real model where one was given: what it is, and passages imported in a second with vectors.
+        fts5: The same words in a plain FTS5 table of SQLite's, for comparison: build and query.
+    """
+
+    segments: int
+    build_per_s: float
+    append_ms_p50: float
+    open_ms: float
+    query_ms_p50: float
+    query_ms_p95: float
+    rss_mb: float
+    disk_ratio: float
+    forget_ms: float
+    vectors: int
+    dimension: int = DIMENSION
+    cpu: dict[str, float] = field(default_factory=dict)
+    embedding: dict[str, Any] = field(default_factory=dict)
+    fts5: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Seconds by the clock, and of the processor."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def of(cls, work: Callable[[], object]) -> Self:
+        """What this takes."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        work()
+        return cls(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def measure(
+    segments: int,
+    *,
+    seed: int = 1,
+    dimension: int = DIMENSION,
+    embedder: Embedder | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> StoreCost:
+    """Build a store of so many passages in a temporary folder and measure it."""
+    writer = Writer(seed)
+    space = Space(name="bench", dimension=dimension, digest="random unit vectors")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "bench.db"
+        with SqliteStore(path) as store:
+            built, size, texts = _build(store, writer, segments, progress)
+            vectors = _embed(store, space, seed)
+            appended = [_Times.of(lambda: store.add(_rows([writer.text()], segments))) for _ in range(_APPENDS)]
+        disk = sum(file.stat().st_size for file in folder.iterdir())
+        questions = [writer.question(text) for text in texts[: _QUERIES + 1]]
+        asked = _in_new_process(path, questions, space)
+        forgot = _in_new_process_forget(path)
+        fts5 = _fts5(folder / "fts5.db", texts, questions)
+        embedding = _embedding(folder / "embedded.db", texts, embedder)
+    found: dict[str, dict[str, float]] = {}
+    for kind in ("wall", "cpu"):
+        found[kind] = {
+            "build_per_s": round(segments / getattr(built, kind), 1),
+            "append_ms_p50": _percentile([getattr(one, kind) for one in appended], 50),
+            "open_ms": _percentile([getattr(asked.opened, kind)], 50),
+            "query_ms_p50": _percentile([getattr(one, kind) for one in asked.queries], 50),
+            "query_ms_p95": _percentile([getattr(one, kind) for one in asked.queries], 95),
+            "forget_ms": _percentile([getattr(forgot, kind)], 50),
+        }
+    return StoreCost(
+        segments=segments,
+        rss_mb=asked.rss_mb,
+        disk_ratio=round(disk / size, 2),
+        vectors=vectors,
+        dimension=dimension,
+        cpu=found["cpu"],
+        embedding=embedding,
+        fts5=fts5,
+        **found["wall"],
+    )
+
+
+def _percentile(seconds: Sequence[float], percent: int) -> float:
+    return round(float(np.percentile(seconds, percent)) * 1000, 2)
+
+
+# --- building ----------------------------------------------------------------------
+
+
+def _build(
+    store: SqliteStore, writer: Writer, segments: int, progress: Callable[[int], None]
+) -> tuple[_Times, int, list[str]]:
+    """Import passages; what it took, the bytes of text, and some of the texts from everywhere."""
+    size, wall, cpu = 0, 0.0, 0.0
+    kept: list[str] = []
+    every = max(1, segments // _FTS5)
+    for start in range(0, segments, _BATCH):
+        batch = [writer.text() for _ in range(min(_BATCH, segments - start))]
+        size += sum(len(text.encode()) for text in batch)
+        kept += batch[::every]
+        spent = _Times.of(lambda: store.add(_rows(batch, start)))  # noqa: B023 - called at once
+        wall, cpu = wall + spent.wall, cpu + spent.cpu
+        progress(len(batch))
+    return _Times(wall, cpu), size, _shuffled(kept)
+
+
+def _shuffled(texts: list[str]) -> list[str]:
+    order = np.random.default_rng(3).permutation(len(texts)).tolist()
+    return [texts[number] for number in order]
+
+
+def _rows(texts: Sequence[str], number: int) -> list[MessageRow]:
+    """Messages as an import makes them of texts."""
+    scope = Scope(session=f"{number // _BATCH % _SESSIONS}")
+    said = (
+        Message(role="user", parts=(Text(text=text),), timestamp=_MOMENT + n) for n, text in enumerate(texts, number)
+    )
+    return archive.rows(said, scope=scope)
+
+
+def _embed(store: SqliteStore, space: Space, seed: int) -> int:
+    """Random unit vectors for every window: the scan does not care what they mean."""
+    chance = np.random.default_rng(seed)
+    count = 0
+    while missing := store.without_vectors(space, limit=_EMBED_BATCH):
+        sizes = [len(passage.windows) for passage in missing]
+        drawn = quantise(chance.standard_normal((sum(sizes), space.dimension), dtype=np.float32))
+        parts = np.split(drawn, np.cumsum(sizes)[:-1])
+        pairs = zip(missing, parts, strict=True)
+        store.add([VectorRow(space=space, passage=passage.number, vectors=part) for passage, part in pairs])
+        count += sum(sizes)
+    return count
+
+
+def _embedding(path: Path, texts: Sequence[str], embedder: Embedder | None) -> dict[str, Any]:
+    """Import some passages with the vectors of a real model."""
+    if embedder is None:
+        return {}
+    some = list(texts[:_EMBEDDED])
+
+    def work() -> None:
+        with SqliteStore(path) as store:
+            store.add(_rows(some, 0))
+            while missing := store.without_vectors(embedder.space, limit=_BATCH):
+                store.add(list(_vectors(missing, embedder)))
+
+    embedder.embed(["warm"], kind="passage")
+    spent = _Times.of(work)
+    return {
+        "model": embedder.space.name,
+        "dimension": embedder.space.dimension,
+        "build_per_s": round(len(some) / spent.wall, 1),
+        "cpu_build_per_s": round(len(some) / spent.cpu, 1),
+    }
+
+
+def _vectors(missing: Sequence[Any], embedder: Embedder) -> Iterator[VectorRow]:
+    windows = [passage.text[start:stop] for passage in missing for start, stop in passage.windows]
+    made = iter(quantise(embedder.embed(windows, kind="passage")))
+    for passage in missing:
+        vectors = np.stack(list(islice(made, len(passage.windows))))
+        yield VectorRow(space=embedder.space, passage=passage.number, vectors=vectors)
+
+
+# --- asking ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a process that only asks sees."""
+
+    opened: _Times
+    queries: list[_Times]
+    rss_mb: float
+
+
+def _in_new_process(path: Path, questions: Sequence[str], space: Space) -> _Asked:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found: _Asked = pool.apply(_ask, (path, list(questions), space))
+    return found
+
+
+def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
+    chance = np.random.default_rng(2)
+    vectors = chance.standard_normal((len(questions), space.dimension), dtype=np.float32)
+    asked = [
+        Question(
+            scope=Scope(session="0"), across=True, terms=dict.fromkeys(terms(text), 1.0), vector=vector, space=space
+        )
+        for text, vector in zip(questions, vectors, strict=True)
+    ]
+    stores: list[SqliteStore] = []
+
+    def first() -> None:
+        stores.append(SqliteStore(path))
+        _best(stores[0], asked[0])
+
+    opened = _Times.of(first)
+    with stores[0] as store:
+        queries = [_Times.of(lambda: _best(store, question)) for question in asked[1:]]  # noqa: B023 - called at once
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return _Asked(opened, queries, round(rss, 1))
+
+
+def _best(store: SqliteStore, question: Question) -> list[int]:
+    """The twenty best passages, by words and vectors."""
+    found = store.match(question)
+    signals = Signals(
+        columns=found.columns,
+        visible=found.visible,
+        keywords=found.keywords,
+        cosine=found.cosine,
+        centre=found.centre,
+    )
+    order: list[int] = rank(signals).order[:20].tolist()
+    return order
+
+
+def _in_new_process_forget(path: Path) -> _Times:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found: _Times = pool.apply(_forget, (path,))
+    return found
+
+
+def _forget(path: Path) -> _Times:
+    """Forget a message in the middle of the archive."""
+    with SqliteStore(path) as store:
+        middle = store.counts()["messages"] // 2
+        select = Select(kind="message", scope=Scope(session="0"), across=True, ids=(middle,))
+        return _Times.of(lambda: store.remove(select))
+
+
+def _fts5(path: Path, texts: Sequence[str], questions: Sequence[str]) -> dict[str, float]:
+    """A plain FTS5 table over the same terms of some texts, asked with every term."""
+    some = texts[:_FTS5]
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE VIRTUAL TABLE passages USING fts5(terms, content='', tokenize='unicode61')")
+    rows = [(" ".join(term for term in terms(text) if term.isalnum()),) for text in some]
+
+    def build() -> None:
+        with connection:
+            connection.executemany("INSERT INTO passages(terms) VALUES (?)", rows)
+
+    spent = _Times.of(build)
+    query = "SELECT rowid FROM passages WHERE passages MATCH ? ORDER BY bm25(passages) LIMIT 20"
+    asked = [" OR ".join(f'"{term}"' for term in terms(text) if term.isalnum()) for text in questions]
+    times = [_Times.of(lambda: connection.execute(query, (words,)).fetchall()) for words in asked if words]  # noqa: B023
+    connection.close()
+    return {
+        "segments": len(some),
+        "build_per_s": round(len(some) / spent.wall, 1),
+        "query_ms_p50": _percentile([one.wall for one in times], 50),
+    }

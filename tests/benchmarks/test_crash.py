@@ -1,0 +1,78 @@
+"""The crash bench kills, counts, and finds what is gone."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks import crash
+from benchmarks.crash import TRIALS, measure
+from benchmarks.crash_engine import LIMIT, Digest, turn_of
+from benchmarks.crash_trial import STORE
+from holdfast.engine import Engine
+from holdfast.settings import Embedding, Settings
+from holdfast.store.base import Scope, Select
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.rows import HERE, says
+
+QUIET = Settings(embedding=Embedding(provider="none"))
+
+
+def test_nothing_acknowledged_is_lost_in_25_kills() -> None:
+    """Killed during any kind of work, every store opens, keeps what it promised, and goes on where it was."""
+    told: list[int] = []
+    found = measure(kills=25, seed=7, progress=told.append)
+    assert sum(told) == 25
+    assert found["acknowledged"] > 25
+    assert (found["kills"], found["lost"], found["corrupt"]) == (25, 0, 0)
+
+
+def test_eight_processes_at_once_lose_nothing() -> None:
+    """Eight processes write and read one store together: none sees an error, and nothing is lost."""
+    found = measure(kills=0, minutes=0.05)
+    assert found["acknowledged"] > 8
+    assert (found["lost"], found["corrupt"]) == (0, 0)
+
+
+def test_a_loss_would_be_counted(tmp_path: Path) -> None:
+    """A row that was acknowledged and is not there counts as lost; a store that does not open as corrupt."""
+    trial = crash.Append(tmp_path / "trial")
+    path = trial.folder / STORE
+    with SqliteStore(path) as store:
+        (number,) = store.add([says("killed 1")])
+        trial.take((number, "killed 1"))
+        assert trial.missing() == 0
+        store.remove(Select(kind="message", scope=HERE))
+    assert trial.missing() == 1
+    path.write_bytes(b"not a database at all, this is" * 100)
+    chance = random.Random(1)  # noqa: S311 - chance, not secrecy
+    assert trial.kill(0, chance)["corrupt"] == 1
+
+
+def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
+    """A message that is gone counts as lost; an edit without its messages and a fact not learned are faults."""
+    trial = Digest(tmp_path / "trial")
+    trial.prepare(0)
+    with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
+        for turn in range(6):
+            said = [message for number in range(turn + 1) for message in turn_of(0, number)]
+            engine.assemble(said, session="s0", limit=LIMIT)
+            trial.take(turn)
+        engine.compact(session="s0", limit=LIMIT)
+    assert trial.missing() == 0
+    trial.kept[-1] = "said, acknowledged, and gone"
+    assert trial.missing() == 1
+    with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
+        engine.memory.store.remove(Select(kind="fact", scope=Scope(session="s0")))
+    with pytest.raises(AssertionError, match="not learned"):
+        trial.missing()
+    with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
+        engine.pin([10**6], session="s0")
+    with pytest.raises(AssertionError, match="not archived"):
+        trial.missing()
+
+
+def test_every_kind_of_work_takes_its_turn() -> None:
+    """The store's work and the engine's are all tried."""
+    names = "Append Import Reindex Vmem Migration Turns Digest Told Learn"
+    assert [trial.__name__ for trial in TRIALS] == names.split()

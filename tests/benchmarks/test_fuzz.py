@@ -1,0 +1,29 @@
+"""Random conversations through the whole path of a window."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.fuzz import Fuzzed, measure
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("seed", range(4))
+def test_no_window_is_invalid_and_none_is_over_its_limit(seed: int) -> None:
+    """20,000 of them in all, for five providers, from five formats."""
+    found = measure(windows=5_000, seed=seed)
+    assert found.windows >= 5_000
+    assert (found.invalid, found.over_limit) == (0, 0)
+    assert found.refused < found.windows / 5
+    assert found.blunt < found.windows / 150
+
+
+def test_the_same_seed_makes_the_same_windows() -> None:
+    """So that what is found can be found again."""
+    assert measure(windows=60, seed=7) == measure(windows=60, seed=7)
+
+
+def test_figures_add_up() -> None:
+    """Field by field."""
+    one = Fuzzed(windows=1, invalid=2, over_limit=3, refused=4, blunt=5)
+    assert one + one == Fuzzed(windows=2, invalid=4, over_limit=6, refused=8, blunt=10)

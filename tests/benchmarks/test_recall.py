@@ -1,0 +1,74 @@
+"""The recall benchmark: what it prints, and that it judges rightly."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.datasets import ANY_TURN, Conversation, Question, Session, Turn, load
+from benchmarks.recall import by_limit, measure
+from embed_models import static_folder
+from holdfast.search.embed.static import StaticEmbedder
+
+FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
+FIGURES = {"r5", "r10", "r_cap", "all_cap", "coverage", "query_ms_p50", "query_ms_p95"}
+
+
+def test_three_systems_are_measured_in_the_same_run() -> None:
+    """Ours, plain BM25 and the original formula, each with the same figures."""
+    ticks: list[int] = []
+    found = measure(load("locomo", FILES / "locomo.json"), embedder=None, progress=ticks.append)
+    assert found["questions"] == len(ticks) == 3
+    assert found["cap"] == 4000
+    assert set(found["systems"]) == {"holdfast", "bm25", "seed"}
+    assert all(set(figures) == FIGURES for figures in found["systems"].values())
+    ours = found["systems"]["holdfast"]
+    assert ours["r_cap"] == ours["all_cap"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("longmemeval-s", "longmemeval_oracle.json"), ("beam", "beam"), ("realmem", "realmem"), ("squad", "squad.json")],
+)
+def test_every_kind_of_data_is_measured(name: str, path: str) -> None:
+    """Small archives are answered completely."""
+    assert measure(load(name, FILES / path), embedder=None)["systems"]["holdfast"]["r_cap"] == 1
+
+
+def test_vectors_are_used_where_there_are_some(tmp_path: Path) -> None:
+    """With an embedder a question finds what has none of its words."""
+    turns = (Turn("user", "the kitten"), Turn("user", "quarter revenue"))
+    talk = Conversation((Session(None, turns),), (Question(text="cat", evidence=frozenset({(0, 0)})),))
+    embedder = StaticEmbedder.from_folder(static_folder(tmp_path / "model"))
+    assert measure([talk], embedder=None)["systems"]["holdfast"]["r5"] == 0
+    assert measure([talk], embedder=embedder)["systems"]["holdfast"]["r5"] == 1
+
+
+def test_half_of_a_turn_is_not_the_turn() -> None:
+    """Evidence counts when the block holds 300 characters of it, or all of it."""
+    long = "the port is 8080 and so on and on. " * 40
+    talk = Conversation(
+        (Session(None, (Turn("assistant", long),)),), (Question(text="port", evidence=frozenset({(0, 0)})),)
+    )
+    assert measure([talk], embedder=None, cap=4000)["systems"]["holdfast"]["r_cap"] == 1
+    assert measure([talk], embedder=None, cap=60)["systems"]["holdfast"]["r_cap"] == 0
+
+
+def test_a_session_counts_by_any_of_its_turns() -> None:
+    """Where only the session is known, one of its turns is enough."""
+    turns = (Turn("user", "hello there"), Turn("user", "the port is 8080"))
+    talk = Conversation(
+        (Session(None, turns),), (Question(text="port", evidence=frozenset({(0, ANY_TURN)}), answer="8080"),)
+    )
+    ours = measure([talk], embedder=None)["systems"]["holdfast"]
+    assert ours["r5"] == ours["coverage"] == 1
+
+
+def test_later_sessions_are_out_of_sight() -> None:
+    """A question with a limit is asked before the later sessions are archived."""
+    sessions = (Session(None, (Turn("user", "lunch"),)), Session(None, (Turn("user", "the port is 8080"),)))
+    early = Question(text="port", evidence=frozenset({(1, 0)}), limit=1)
+    late = Question(text="port", evidence=frozenset({(1, 0)}))
+    talk = Conversation(sessions, (late, early))
+    assert [limit for limit, _ in by_limit(talk)] == [1, 2]
+    systems = measure([talk], embedder=None)["systems"]
+    assert {name: figures["r5"] for name, figures in systems.items()} == {"holdfast": 0.5, "bm25": 0.5, "seed": 0.5}

@@ -1,0 +1,77 @@
+"""The corpus covers every rule, and the figures of redaction are what the documentation says they are."""
+
+from pathlib import Path
+
+from benchmarks.redaction import Sample, corpus, measure, six_patterns
+from benchmarks.redaction_corpus import SHAPED
+from holdfast.redact.rules import ANYWHERE, TOKENS
+
+MISSED = ("unnamed", "words")
+
+
+def test_every_rule_has_a_format_in_the_corpus() -> None:
+    """No rule goes unmeasured, and no format is without a rule."""
+    in_lines = {"url-password", "url-token", "aws-signature", "credential", "pgpass", "putty-key", "twilio-auth-token"}
+    assert {rule for rule, _ in SHAPED} == {rule.name for rule in (*TOKENS, *ANYWHERE)} - in_lines
+
+
+def test_the_corpus_is_the_same_for_the_same_seed() -> None:
+    """A seed names a corpus; another seed another one."""
+    assert list(corpus(seed=3, samples=1)) == list(corpus(seed=3, samples=1))
+    assert list(corpus(seed=3, samples=1)) != list(corpus(seed=4, samples=1))
+
+
+def test_redaction_masks_what_can_be_known_and_nothing_else() -> None:
+    """Every format is masked, at least 99.5 % of what is named is, and nothing harmless is touched."""
+    result = measure(seed=11, samples=10)
+    known = [score for group, score in result.groups.items() if group not in {*MISSED, "lines"}]
+    assert result.groups["lines"].recall >= 0.98
+    assert sum(score.masked for score in known) >= 0.995 * sum(score.planted for score in known)
+    assert all(result.groups[rule].recall == 1.0 for rule, _ in SHAPED)
+    assert result.overall.precision == 1.0
+    assert result.overall.samples == sum(score.samples for score in result.groups.values())
+
+
+def test_the_baseline_runs_on_the_same_texts() -> None:
+    """The six patterns mask a part of the secrets, and git ids with them."""
+    result = measure(seed=11, samples=2)
+    assert result.baseline.planted == result.overall.planted
+    assert result.baseline.recall < result.overall.recall
+    assert result.baseline_groups["harmless: git id"].damaged > 0
+    assert result.groups["harmless: git id"].damaged == 0
+
+
+def test_the_six_patterns_mask_as_they_did() -> None:
+    """The baseline is the seed's own: order, lengths and masks."""
+    assert six_patterns("Authorization: Bearer " + "a1" * 12) == "Authorization: Bearer [REDACTED]"
+    assert six_patterns('apiKey: "' + "a1" * 8 + '"') == 'apiKey: "[REDACTED]'
+    assert six_patterns("commit " + "a1" * 20) == "commit [REDACTED_HEX]"
+
+
+def test_a_score_without_samples_is_perfect() -> None:
+    """A masker that does nothing has no recall, and nothing to be imprecise about."""
+    result = measure(seed=1, samples=1, masker=str)
+    assert result.overall.recall == 0.0
+    assert result.overall.precision == 1.0
+    assert result.groups["harmless: uuid"].recall == 1.0
+
+
+def test_a_masked_secret_leaves_no_telling_piece() -> None:
+    """Half a secret is a leak; a mask that shares letters with it is none; a neighbour lost is damage."""
+    sample = Sample("x", "see rubygems_0123456789 now", "rubygems_0123456789")
+    assert sample.is_masked_in("see [REDACTED:rubygems-key] now")
+    assert not sample.is_masked_in("see [REDACTED]0123456789 now")
+    assert not sample.is_damaged_in("see [REDACTED] now")
+    assert sample.is_damaged_in("see [REDACTED]")
+
+
+def test_the_documentation_gives_the_figures_that_the_command_makes() -> None:
+    """Every row of the table in docs/security.md, and both pairs of figures below it, are measured."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text("utf-8")
+    result = measure()
+    for name, (ours, theirs) in result.rows().items():
+        figures = (ours.samples, ours.planted, ours.masked, ours.damaged, theirs.masked, theirs.damaged)
+        assert f"| {name} | {' | '.join(f'{figure:,}' for figure in figures)} |" in page
+    assert f"Precision {result.overall.precision:.3f}, recall {result.overall.recall:.3f}" in page
+    assert f"six patterns: {result.baseline.precision:.3f} and {result.baseline.recall:.3f}" in page
+    assert f"tokens of {len({rule for rule, _ in SHAPED})} formats" in page
