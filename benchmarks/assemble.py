@@ -12,12 +12,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.memory.archive import rows
 from holdfast.messages import Message, Text
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.tokens import count_message
+from holdfast.window import Window
 
 __all__ = ["Cost", "measure"]
 
@@ -112,7 +113,7 @@ def _high(values: list[float]) -> float:
 
 def _timed(engine: Engine, history: list[dict[str, str]], limit: int) -> tuple[float, Window]:
     begun = time.perf_counter()
-    window = engine.assemble([dict(turn) for turn in history], session="long", limit=limit, provider="openai_chat")
+    window = engine.session("long").assemble([dict(turn) for turn in history], limit=limit, provider="openai_chat")
     return (time.perf_counter() - begun) * 1000, window
 
 

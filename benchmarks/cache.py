@@ -15,11 +15,10 @@ from typing import Any, Final
 from holdfast.cli.trial import play, requests
 from holdfast.context.budget import budget
 from holdfast.context.edits import apply
-from holdfast.context.edits import messages as said
+from holdfast.context.edits import messages_of as said
 from holdfast.context.finish import finish
 from holdfast.context.place import allowance, place
 from holdfast.context.plan import plan
-from holdfast.conversation import Conversation
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.formats import render_request
@@ -28,6 +27,7 @@ from holdfast.memory.noise import unwrap
 from holdfast.memory.recall import Request
 from holdfast.messages import Message
 from holdfast.settings import Settings, load
+from holdfast.state import SessionState
 from holdfast.store.base import Scope
 from holdfast.tokens import count_text
 
@@ -193,16 +193,16 @@ def _windows(
 
 def _anew(messages: Sequence[Message], memory: Memory, *, limit: int) -> Iterator[Mapping[str, Any] | None]:
     """Every window decided from nothing, as by a program that keeps no record of what it did."""
-    talk = Conversation(_SCOPE)
+    talk = SessionState(_SCOPE, memory, count_text)
     for stop in requests(messages):
-        talk.take(messages[:stop], memory=memory)
+        talk.update(messages[:stop])
         try:
             yield _decided(talk, memory, limit=limit)
         except WindowTooSmallError:
             yield None
 
 
-def _decided(talk: Conversation, memory: Memory, *, limit: int) -> Mapping[str, Any]:
+def _decided(talk: SessionState, memory: Memory, *, limit: int) -> Mapping[str, Any]:
     limits = budget(memory.settings, window=limit)
     query = _asked(talk)
     items = plan(
@@ -223,6 +223,6 @@ def _decided(talk: Conversation, memory: Memory, *, limit: int) -> Mapping[str, 
     return render_request(finish(said(items), _PROVIDER).messages, _PROVIDER)
 
 
-def _asked(talk: Conversation) -> str:
+def _asked(talk: SessionState) -> str:
     spoken = (unwrap(item.message.text) for item in reversed(talk.items) if item.message.role == "user")
     return next(filter(None, spoken), "")

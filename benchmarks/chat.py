@@ -23,12 +23,14 @@ from holdfast.agent.loop import Agent
 from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import Sessions, session_key
 from holdfast.compactor import Compaction
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.scripted import Said, Scripted
 from holdfast.models.steps import Answer
+from holdfast.session import Session
 from holdfast.settings import Embedding, Settings, Workspace
+from holdfast.window import Window
 
 __all__ = ["FIRST_SCREEN", "OWN_TIME", "first_screens", "measure"]
 
@@ -140,8 +142,8 @@ class _Provider:
             return self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
 
 
-class _Engine(Engine):
-    """An engine whose steps are timed."""
+class _Session(Session):
+    """A session whose steps are timed."""
 
     steps: Steps
 
@@ -149,9 +151,9 @@ class _Engine(Engine):
         with self.steps.step("assemble"):
             return super().assemble(*given, **named)
 
-    def ingest(self, *given: Any, **named: Any) -> list[int]:
+    def append(self, *given: Any, **named: Any) -> list[int]:
         with self.steps.step("archive the reply"):
-            return super().ingest(*given, **named)
+            return super().append(*given, **named)
 
     def size(self, *given: Any, **named: Any) -> int:
         with self.steps.step("archive and size"):
@@ -160,6 +162,19 @@ class _Engine(Engine):
     def compact(self, *given: Any, **named: Any) -> Compaction:
         with self.steps.step("compact"):
             return super().compact(*given, **named)
+
+
+class _Engine(Engine):
+    """An engine whose sessions are timed."""
+
+    steps: Steps
+
+    def session(self, *given: Any, **named: Any) -> Session:
+        found = super().session(*given, **named)
+        if not isinstance(found, _Session):
+            found.__class__ = _Session
+            found.steps = self.steps  # type: ignore[attr-defined]  # it is one now
+        return found
 
 
 @dataclass(kw_only=True)

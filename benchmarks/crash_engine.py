@@ -12,7 +12,7 @@ from benchmarks.crash_trial import READY, STORE, Trial
 from holdfast.context.edits import Edit
 from holdfast.context.verify import PROVIDERS
 from holdfast.context.verify import check as violations
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.learner import EXTRACT
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.models.scripted import Scripted
@@ -20,6 +20,7 @@ from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.check import check
 from holdfast.testing.rows import word
+from holdfast.window import Window
 
 __all__ = ["ENGINE_TRIALS", "Digest", "Learn", "Told", "Turns"]
 
@@ -94,9 +95,9 @@ class _EngineTrial(Trial):
         """Look at the session that was killed, and go on with it."""
         session = f"s{self.number}"
         known = {row.id for row in engine.memory.store.fetch(Select(kind="message", scope=Scope(session=session)))}
-        edits = engine.edits(session=session)
+        edits = engine.session(session).edits()
         assert all(known.issuperset(edit.ids) for edit in edits), "an edit stands for a message that is not archived"
-        again = engine.assemble(_conversation(self.number, self.turns + 1), session=session, limit=LIMIT)
+        again = engine.session(session).assemble(_conversation(self.number, self.turns + 1), limit=LIMIT)
         _agrees(again, edits)
         assert all("words alone" in warning for warning in again.report.warnings), "memory is in trouble"
         self.resume(engine, edits)
@@ -105,9 +106,9 @@ class _EngineTrial(Trial):
         """Do the work that was left, and see that it was all there."""
         engine.work()
         assert engine.memory.store.waiting(EXTRACT, limit=1) == []
-        learned = {row.content for row in engine.facts(session=f"s{self.number}", across=False)}
+        learned = {row.content for row in engine.session(f"s{self.number}").facts(across=False)}
         gone = {number for edit in edits if edit.kind == "compacted" for number in edit.ids}
-        for row in engine.get(sorted(gone), session=f"s{self.number}"):
+        for row in engine.session(f"s{self.number}").get(sorted(gone)):
             if row.message.role == "user":
                 port = row.message.text.split()[-1]
                 assert any(port.rstrip(".") in fact for fact in learned), "a compacted fact was not learned"
@@ -164,9 +165,9 @@ class Learn(_EngineTrial):
         _EngineTrial.prepare(self, number)
         with _open(self.folder) as engine:
             for turn in range(_FACTS):
-                engine.ingest(turn_of(number, turn), session=f"s{number}")
+                engine.session(f"s{number}").append(turn_of(number, turn))
                 self.take(turn)
-            engine.learn(session=f"s{number}")
+            engine.session(f"s{number}").learn()
 
     def work(self) -> Callable[..., None]:
         """Learn it again and again."""
@@ -179,7 +180,7 @@ class Learn(_EngineTrial):
     def resume(self, engine: Engine, edits: Sequence[Edit]) -> None:
         """Every fact is learned, and none twice."""
         _EngineTrial.resume(self, engine, edits)
-        learned = [row.content for row in engine.facts(session=f"s{self.number}", across=False)]
+        learned = [row.content for row in engine.session(f"s{self.number}").facts(across=False)]
         ports = [sum(f"{20_000 + turn}" in content for content in learned) for turn in range(_FACTS)]
         assert ports == [1] * _FACTS, "a fact was not learned, or learned twice"
         assert engine.memory.waiting() == 0
@@ -196,8 +197,8 @@ def _turns(folder: Path, kill: int, reports: Connection) -> None:
         said: list[Message] = []
         for turn in range(10**9):
             *said_before, reply = turn_of(kill, turn)
-            engine.assemble([*said, *said_before], session=f"s{kill}", limit=LIMIT)
-            engine.ingest([reply], session=f"s{kill}")
+            engine.session(f"s{kill}").assemble([*said, *said_before], limit=LIMIT)
+            engine.session(f"s{kill}").append([reply])
             said += [*said_before, reply]
             reports.send(turn)
 
@@ -215,10 +216,10 @@ def _compact(folder: Path, kill: int, reports: Connection, *, model: Scripted | 
         said: list[Message] = []
         for turn in range(10**9):
             said += turn_of(kill, turn)
-            engine.assemble(said, session=f"s{kill}", limit=LIMIT)
+            engine.session(f"s{kill}").assemble(said, limit=LIMIT)
             reports.send(turn)
             if turn % EVERY == EVERY - 1:
-                engine.compact(session=f"s{kill}", limit=LIMIT)
+                engine.session(f"s{kill}").compact(limit=LIMIT)
                 reports.send(READY)
 
 
@@ -227,4 +228,4 @@ def _learn(folder: Path, kill: int, reports: Connection) -> None:
         while True:
             reports.send(READY)
             engine.work()
-            engine.learn(session=f"s{kill}")
+            engine.session(f"s{kill}").learn()

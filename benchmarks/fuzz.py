@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast import formats
 from holdfast.context.budget import Budget, budget
-from holdfast.context.edits import Edit, Item, apply, messages
+from holdfast.context.edits import Edit, Item, apply, messages_of
 from holdfast.context.finish import Finished, finish
 from holdfast.context.place import Position, allowance, place
 from holdfast.context.plan import plan
@@ -90,7 +90,7 @@ def _request(items: Sequence[Item], edits: list[Edit], limits: Budget, settings:
     edits += planned.edits
     block = _recalled(planned.items, limits, settings.recall.position, random)
     edits += block
-    said = messages(apply(planned.items, block))
+    said = messages_of(apply(planned.items, block))
     return sum((_window(said, provider, limits.ceiling) for provider in PROVIDERS), Fuzzed())
 
 

@@ -20,12 +20,13 @@ from benchmarks.needles import OFF_TOPIC, Needle, needles
 from holdfast.cli.trial import requests
 from holdfast.compaction.cut import CompactionPlan
 from holdfast.context.budget import budget
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError, WindowTooSmallError
 from holdfast.events import Hooks
 from holdfast.messages import Message, Text, ToolCall, units
 from holdfast.settings import Settings, load
 from holdfast.tokens import count_message, count_messages
+from holdfast.window import Window
 
 __all__ = ["COMPACTIONS", "ROUNDS", "USELESS", "Found", "conversations", "measure"]
 
@@ -201,13 +202,13 @@ class _Player:
 
     def _assemble(self, *more: Message) -> Window | None:
         try:
-            return self.engine.assemble([*self.said, *more], session=_SESSION, limit=self.limit, provider=_PROVIDER)
+            return self.engine.session(_SESSION).assemble([*self.said, *more], limit=self.limit, provider=_PROVIDER)
         except WindowTooSmallError:  # such as a single result that is larger than the window
             return None
 
     def _compact(self) -> bool:
         try:
-            done = self.engine.compact(session=_SESSION, limit=self.limit)
+            done = self.engine.session(_SESSION).compact(limit=self.limit)
         except CompactionError:  # the last unit is all there is; another request will do
             return False
         self.engine.work()

@@ -46,7 +46,7 @@ class TestLimit:
         """At most a quarter is reserved, so that a small window is not cut when it is a third full."""
         talk = long_talk(60)
         top = max(
-            engine.assemble(talk[:stop], session="s", limit=32_000).report.total_tokens
+            engine.session("s").assemble(talk[:stop], limit=32_000).report.total_tokens
             for stop in range(1, len(talk), 2)
         )
         assert 0.6 * 32_000 < top <= 24_000
@@ -56,7 +56,7 @@ class TestLimit:
 
         def report(settings: Settings = QUIET, model: Any = None, **named: Any) -> tuple[str, int, int]:
             with Engine.open(tmp_path / "m", settings=settings, model=model, background=False) as engine:
-                found = engine.assemble(HELLO, session="s", **named).report
+                found = engine.session("s").assemble(HELLO, **named).report
             return found.limit_source, found.raw_max_tokens, found.reserved_tokens
 
         set_to = Settings(embedding=Embedding(provider="none"), agent=Agent(context_tokens=50_000))
@@ -67,46 +67,47 @@ class TestLimit:
 
     def test_a_model_named_in_the_call_is_a_source_too(self, engine: Engine) -> None:
         """A name that is known says how much the model holds; one that is not does not."""
-        known = engine.assemble(HELLO, session="s", model="openai/gpt-4o").report
+        known = engine.session("s").assemble(HELLO, model="openai/gpt-4o").report
         assert (known.limit_source, known.raw_max_tokens) == ("model", 128_000)
-        unknown = engine.assemble(HELLO, session="s", model="house/secret").report
+        unknown = engine.session("s").assemble(HELLO, model="house/secret").report
         assert (unknown.limit_source, unknown.raw_max_tokens) == ("default", 200_000)
 
     def test_the_floor_of_the_settings_still_raises_the_reserve(self, tmp_path: Path) -> None:
         """`reserve_tokens_floor` keeps its meaning, below a quarter of the window."""
         high = Settings(embedding=Embedding(provider="none"), compaction=Compaction(reserve_tokens_floor=24_000))
         with Engine.open(tmp_path, settings=high, background=False) as engine:
-            assert engine.assemble(HELLO, session="s", limit=200_000).report.reserved_tokens == 24_000
-            assert engine.assemble(HELLO, session="s", limit=40_000).report.reserved_tokens == 10_000
+            assert engine.session("s").assemble(HELLO, limit=200_000).report.reserved_tokens == 24_000
+            assert engine.session("s").assemble(HELLO, limit=40_000).report.reserved_tokens == 10_000
 
     def test_what_is_reserved_can_be_given_with_the_call(self, engine: Engine) -> None:
         """Exactly so much is kept free, also more than a quarter."""
         talk = long_talk(40)
-        narrow = engine.assemble(talk, session="a", limit=32_000, reserve=20_000).report
+        narrow = engine.session("a").assemble(talk, limit=32_000, reserve=20_000).report
         assert narrow.reserved_tokens == 20_000
         assert narrow.total_tokens <= 12_000
-        assert engine.assemble(talk, session="b", limit=32_000, reserve=0).report.total_tokens > 12_000
-        assert engine.compact(talk, session="c", limit=32_000, reserve=4_000, dry_run=True).plan.outcome == "ready"
-        assert engine.size(talk, session="c", limit=32_000, reserve=4_000) > 0
+        assert engine.session("b").assemble(talk, limit=32_000, reserve=0).report.total_tokens > 12_000
+        assert engine.session("c").compact(talk, limit=32_000, reserve=4_000, dry_run=True).plan.outcome == "ready"
+        assert engine.session("c").size(talk, limit=32_000, reserve=4_000) > 0
 
     @pytest.mark.parametrize("limit", [0, -1])
     def test_no_limit_at_all_is_an_error(self, engine: Engine, limit: int) -> None:
         """0 does not stand for the model's window, and nothing is archived."""
-        for call in (engine.assemble, engine.compact, engine.size):
+        session = engine.session("s")
+        for call in (session.assemble, session.compact, session.size):
             with pytest.raises(InputError, match=f"limit={limit}"):
-                call(HELLO, session="s", limit=limit)
+                call(HELLO, limit=limit)
         assert engine.stats().messages == 0
 
     @pytest.mark.parametrize("reserve", [-1, 8_000, 9_000])
     def test_a_reserve_that_leaves_no_room_is_an_error(self, engine: Engine, reserve: int) -> None:
         """It is at least 0 and less than the window."""
         with pytest.raises(InputError, match="reserve"):
-            engine.assemble(HELLO, session="s", limit=8_000, reserve=reserve)
+            engine.session("s").assemble(HELLO, limit=8_000, reserve=reserve)
 
     def test_a_window_that_holds_nothing_is_too_small(self, engine: Engine) -> None:
         """One token is a window, into which nothing fits."""
         with pytest.raises(WindowTooSmallError):
-            engine.assemble(HELLO, session="s", limit=1)
+            engine.session("s").assemble(HELLO, limit=1)
 
 
 class TestArguments:
@@ -114,7 +115,7 @@ class TestArguments:
         ("method", "given"),
         [
             ("assemble", (HELLO,)),
-            ("ingest", (HELLO,)),
+            ("append", (HELLO,)),
             ("compact", (HELLO,)),
             ("size", (HELLO,)),
             ("edits", ()),
@@ -134,33 +135,35 @@ class TestArguments:
     def test_a_misspelt_keyword_is_a_type_error(self, engine: Engine, method: str, given: tuple[Any, ...]) -> None:
         """As everywhere in Python; nothing is done."""
         with pytest.raises(TypeError, match="projcet"):
-            getattr(engine, method)(*given, session="s", projcet="shop")
+            getattr(engine.session("s"), method)(*given, projcet="shop")
+        with pytest.raises(TypeError, match="projcet"):
+            engine.session("s", projcet="shop")  # type: ignore[call-arg]
         assert engine.stats().messages == 0
 
     def test_tenant_project_and_agent_keep_memories_apart(self, engine: Engine) -> None:
         """The three keywords say whose memory it is."""
         owners: list[dict[str, Any]] = [{"tenant": "a"}, {"project": "b"}, {"agent": "c"}, {}]
         for owner in owners:
-            engine.ingest([{"role": "user", "content": f"The port is 6543 {owner}."}], session="s", **owner)
-        assert [len(engine.search("port", session="s", **owner)) for owner in owners] == [1, 1, 1, 1]
+            engine.session("s", **owner).append([{"role": "user", "content": f"The port is 6543 {owner}."}])
+        assert [len(engine.session("s", **owner).search("port")) for owner in owners] == [1, 1, 1, 1]
 
     def test_a_fact_of_no_known_type_is_refused(self, engine: Engine) -> None:
         """The message lists the six types."""
         with pytest.raises(InputError, match=r"foo.*decision.*architecture"):
-            engine.remember("The port is 6543.", session="s", type="foo")  # type: ignore[arg-type]  # that is the point
-        assert engine.facts(session="s") == []
+            engine.session("s").remember("The port is 6543.", type="foo")  # type: ignore[arg-type]  # that is the point
+        assert engine.session("s").facts() == []
 
     @pytest.mark.parametrize("query", ["", "  \n", "　"])
     def test_an_empty_search_is_refused(self, engine: Engine, query: str) -> None:
         """There is nothing to look for."""
         with pytest.raises(InputError, match="empty"):
-            engine.search(query, session="s")
+            engine.session("s").search(query)
 
     @pytest.mark.parametrize("limit", [0, -3])
     def test_a_search_for_nothing_is_refused(self, engine: Engine, limit: int) -> None:
         """A search returns at least one hit, if there is one."""
         with pytest.raises(InputError, match=f"limit={limit}"):
-            engine.search("port", session="s", limit=limit)
+            engine.session("s").search("port", limit=limit)
 
 
 class TestCommands:
@@ -210,7 +213,7 @@ class TestOpen:
         monkeypatch.setenv("HOLDFAST_AGENT__CONTEXT_TOKENS", "24000")
         monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "here"))
         with Engine.open(background=False) as engine:
-            assert engine.assemble(HELLO, session="s").report.raw_max_tokens == 24_000
+            assert engine.session("s").assemble(HELLO).report.raw_max_tokens == 24_000
             assert Path(engine.stats().path).parent == tmp_path / "here"
 
     def test_the_files_count_too(self, tmp_path: Path) -> None:
@@ -234,7 +237,7 @@ class TestOpen:
         """As the command line takes it."""
         (tmp_path / "script.jsonl").write_text('{"text": "## Goal\\nMove it.", "repeat": true}\n')
         with Engine.open(tmp_path / "m", model=f"scripted:{tmp_path / 'script.jsonl'}", background=False) as engine:
-            done = engine.compact(long_talk(30), session="s", limit=32_000)
+            done = engine.session("s").compact(long_talk(30), limit=32_000)
         assert done.summary is not None
         assert done.summary.calls > 0
         with pytest.raises(SettingsError, match="no model is called that"):
@@ -245,7 +248,7 @@ class TestOpen:
         (tmp_path / "script.jsonl").write_text('{"text": "## Goal\\nMove it.", "repeat": true}\n')
         monkeypatch.setenv("HOLDFAST_COMPACTION__MODEL", f"scripted:{tmp_path / 'script.jsonl'}")
         with Engine.open(tmp_path / "m", background=False) as engine:
-            done = engine.compact(long_talk(30), session="s", limit=32_000)
+            done = engine.session("s").compact(long_talk(30), limit=32_000)
         assert done.summary is not None
         assert done.summary.calls > 0
 
@@ -258,7 +261,7 @@ class TestOpen:
             return SUMMARY
 
         with Engine.open(tmp_path / "m", model=summarise, background=False) as engine:
-            done = engine.compact(long_talk(30), session="s", limit=32_000)
+            done = engine.session("s").compact(long_talk(30), limit=32_000)
         assert done.summary is not None
         assert "6543 端口" in done.summary.text
         assert [message["role"] for message in seen[0]] == ["system", "user"]
@@ -275,7 +278,7 @@ class TestOpen:
 
         settings = Settings(embedding=Embedding(provider="none"), compaction=Compaction(timeout_seconds=3))
         with Engine.open(tmp_path / "m", settings=settings, model=fail, background=False) as engine:
-            done = engine.compact(long_talk(30), session="s", limit=32_000)
+            done = engine.session("s").compact(long_talk(30), limit=32_000)
         assert done.summary is not None
         assert done.summary.rung == "digest"
         assert any("no network" in warning or "int" in warning for warning in done.warnings)

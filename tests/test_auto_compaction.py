@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from holdfast.context.verify import check
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.events import Hooks
 from holdfast.formats import read
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.tokens import count_messages
+from holdfast.window import Window
 from waiting import UNHURRIED, until
 
 LIMIT = 32_000
@@ -56,12 +57,12 @@ def talk_to(engine: Engine, count: int, *, ingest: bool = True, work: bool = Fal
     windows = []
     for asked, answered in turns(count, **named):
         history.append(asked)
-        windows.append(engine.assemble(history, session="s", limit=LIMIT))
+        windows.append(engine.session("s").assemble(history, limit=LIMIT))
         assert check(windows[-1].render("openai_chat"), "openai_chat") == []
         assert windows[-1].render("openai_chat")[-1]["content"].startswith(asked["content"])
         history.append(answered)
         if ingest:
-            engine.ingest([answered], session="s")
+            engine.session("s").append([answered])
         if work:
             engine.work()
     return windows
@@ -69,7 +70,7 @@ def talk_to(engine: Engine, count: int, *, ingest: bool = True, work: bool = Fal
 
 def compactions(engine: Engine) -> int:
     """How many were recorded."""
-    return sum(edit.kind == "compacted" for edit in engine.edits(session="s"))
+    return sum(edit.kind == "compacted" for edit in engine.session("s").edits())
 
 
 class TestModes:
@@ -84,7 +85,7 @@ class TestModes:
             assert compactions(engine) - shown.count("compacted") in {0, 1}  # one after the last reply is not shown yet
             assert max(window.report.total_tokens for window in windows) <= 24_000
             engine.work()
-            assert language == "Chinese" or any("PostgreSQL" in fact.content for fact in engine.facts(session="s"))
+            assert language == "Chinese" or any("PostgreSQL" in fact.content for fact in engine.session("s").facts())
 
     def test_in_the_background_a_model_summarises(self, tmp_path: Path) -> None:
         """With a model nothing has to be set: the thread of the engine compacts after the reply."""
@@ -93,13 +94,13 @@ class TestModes:
             history: list[dict[str, str]] = []
             for asked, answered in turns(30):
                 history.append(asked)
-                engine.assemble(history, session="s", limit=LIMIT)
+                engine.session("s").assemble(history, limit=LIMIT)
                 history.append(answered)
-                engine.ingest([answered], session="s")
+                engine.session("s").append([answered])
             until(lambda: compactions(engine))
-            last = engine.assemble([*history, said("user", "Go on.")], session="s", limit=LIMIT)
+            last = engine.session("s").assemble([*history, said("user", "Go on.")], limit=LIMIT)
             assert "Look at every module." in last.messages[0].text
-            kinds = [change["kind"] for turn in engine.timeline(session="s") for change in turn["changes"]]
+            kinds = [change.kind for turn in engine.session("s").timeline() for change in turn.changes]
             assert kinds.count("compacted") == compactions(engine)
 
     def test_in_the_background_without_a_model_only_when_it_is_set(self, tmp_path: Path) -> None:
@@ -131,13 +132,13 @@ class TestModes:
         with Engine.open(tmp_path, settings=settings(auto="off"), background=False) as engine:
             for asked, answered in turns(60):
                 history.append(asked)
-                report = engine.assemble(history, session="s", limit=LIMIT).report
+                report = engine.session("s").assemble(history, limit=LIMIT).report
                 history.append(answered)
                 if len(history) > 60 and any(change.kind == "trimmed" for change in report.changes):
                     break
         assert count_messages(read(history)) > LIMIT
         with Engine.open(tmp_path, settings=settings(auto="inline"), background=False) as engine:
-            sent = engine.assemble([*history, said("user", "Go on.")], session="s", limit=LIMIT)
+            sent = engine.session("s").assemble([*history, said("user", "Go on.")], limit=LIMIT)
             assert sent.report.total_tokens < 20_000
             assert compactions(engine) == 0
 
@@ -187,15 +188,15 @@ class TestConcurrency:
         with Engine.open(tmp_path, settings=settings(), model=model) as engine:
             history = [message for turn in turns(17) for message in turn]
             for stop in range(1, len(history), 2):
-                engine.assemble(history[:stop], session="s", limit=LIMIT)
-            engine.ingest(history[-1:], session="s")
+                engine.session("s").assemble(history[:stop], limit=LIMIT)
+            engine.session("s").append(history[-1:])
             assert model.asked.wait(60)
             more = [message for turn in turns(24) for message in turn][len(history) :]
             together: list[Window] = []
 
             def ask() -> None:
                 together.extend(
-                    engine.assemble([*history, *more[:stop]], session="s", limit=LIMIT)
+                    engine.session("s").assemble([*history, *more[:stop]], limit=LIMIT)
                     for stop in range(1, len(more), 2)
                 )
 
@@ -208,7 +209,7 @@ class TestConcurrency:
             assert compactions(engine) == 0
             model.go.set()
             until(lambda: compactions(engine) == 1)
-            last = engine.assemble([*history, *more, said("user", "Go on.")], session="s", limit=LIMIT)
+            last = engine.session("s").assemble([*history, *more, said("user", "Go on.")], limit=LIMIT)
             assert "Look at every module." in last.messages[0].text
             assert last.messages[-2].text == more[-1]["content"]
             assert engine.stats().messages == len(history) + len(more) + 1
@@ -219,21 +220,21 @@ class TestConcurrency:
         with Engine.open(tmp_path, settings=settings(), model=model) as engine:
             history = [message for turn in turns(17) for message in turn]
             for stop in range(1, len(history), 2):
-                engine.assemble(history[:stop], session="s", limit=LIMIT)
-            engine.ingest(history[-1:], session="s")
+                engine.session("s").assemble(history[:stop], limit=LIMIT)
+            engine.session("s").append(history[-1:])
             assert model.asked.wait(60)
             again = [*history[:2], said("user", "Let us begin again, with something else.")]
-            engine.assemble(again, session="s", limit=LIMIT)
+            engine.session("s").assemble(again, limit=LIMIT)
             model.go.set()
             warnings: list[str] = []
 
             def told() -> bool:
-                warnings.extend(engine.assemble(again, session="s", limit=LIMIT).report.warnings)
+                warnings.extend(engine.session("s").assemble(again, limit=LIMIT).report.warnings)
                 return any("changed meanwhile" in warning for warning in warnings)
 
             until(told)
             assert compactions(engine) == 0
-            sent = engine.assemble(again, session="s", limit=LIMIT)
+            sent = engine.session("s").assemble(again, limit=LIMIT)
             assert [message.text for message in sent.messages] == [message["content"] for message in again]
 
     def test_closing_does_not_wait_for_a_model(self, tmp_path: Path) -> None:
@@ -242,8 +243,8 @@ class TestConcurrency:
         with Engine.open(tmp_path, settings=settings(), model=model) as engine:
             history = [message for turn in turns(30) for message in turn]
             for stop in range(1, len(history), 2):
-                engine.assemble(history[:stop], session="s", limit=LIMIT)
-                engine.ingest(history[stop : stop + 1], session="s")
+                engine.session("s").assemble(history[:stop], limit=LIMIT)
+                engine.session("s").append(history[stop : stop + 1])
             assert model.asked.wait(60)
             model.go.set()
         with Engine.open(tmp_path, settings=settings(), background=False) as engine:

@@ -55,25 +55,25 @@ def test_an_engine_takes_any_clock(tmp_path: Path, settings: Settings) -> None:
         for turn, time in enumerate((None, *CLOCKS)):
             talk.append(said("assistant", f"change{turn} " * 200, time))
             talk.append(said("user", f"Which port was it two weeks ago, in May, 昨天? Step {turn}.", time))
-            window = engine.assemble(talk, session="s", limit=3_000)
+            window = engine.session("s").assemble(talk, limit=3_000)
             assert window.report.warnings == ()
             assert f"Step {turn}" in str(window.render())
         assert engine.stats().messages == len(talk)
-        assert engine.search("Which port two weeks ago", session="s")
-        engine.remember("The API listens on port 8443", session="s")
-        engine.learn(session="s")
+        assert engine.session("s").search("Which port two weeks ago")
+        engine.session("s").remember("The API listens on port 8443")
+        engine.session("s").learn()
         engine.work()
-        engine.compact(talk, session="s", limit=3_000)
-        assert len(engine.timeline(session="s")) == len(CLOCKS) + 1
+        engine.session("s").compact(talk, limit=3_000)
+        assert len(engine.session("s").timeline()) == len(CLOCKS) + 1
 
 
 def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
     """Messages and facts of any time are searched, printed and exported; a moment that is no date is left out."""
     with Engine.open(tmp_path, settings=PLAIN, background=False) as engine:
         for time in CLOCKS:
-            engine.ingest([said("user", f"The port was {abs(time) % 9973} then.", time)], session="s")
+            engine.session("s").append([said("user", f"The port was {abs(time) % 9973} then.", time)])
             engine.memory.clock = lambda time=time: time  # type: ignore[misc]  # the clock of this round
-            engine.remember(f"The port of {time} is known", session="s")
+            engine.session("s").remember(f"The port of {time} is known")
     command: click.Command = holdfast
     environment = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_EMBEDDING__PROVIDER": "none", "HOME": str(tmp_path)}
     for arguments in (

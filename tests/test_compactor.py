@@ -50,9 +50,9 @@ class TestCompact:
         """The next window begins with the summary and keeps what is recent; every provider would take it."""
         with opened(tmp_path) as engine:
             talk = session(60)
-            before = engine.assemble(talk, session="s", limit=LIMIT)
-            done = engine.compact(session="s", limit=LIMIT)
-            after = engine.assemble([*talk, user("Go on.")], session="s", limit=LIMIT)
+            before = engine.session("s").assemble(talk, limit=LIMIT)
+            done = engine.session("s").compact(limit=LIMIT)
+            after = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
         assert done.summary is not None
         assert done.tokens_after < done.tokens_before
         assert after.items[1].kind == "summary"
@@ -65,44 +65,44 @@ class TestCompact:
         """Every compacted message can be had back word for word, and what is asked for is recalled."""
         with opened(tmp_path, Scripted(lambda _: "ok, all done")) as engine:
             talk = session(60)
-            engine.assemble(talk, session="s", limit=LIMIT)
-            done = engine.compact(session="s", limit=LIMIT)
-            rows = engine.get(done.plan.ids, session="s")
+            engine.session("s").assemble(talk, limit=LIMIT)
+            done = engine.session("s").compact(limit=LIMIT)
+            rows = engine.session("s").get(done.plan.ids)
             assert [row.message.text for row in rows] == [item.message.text for item in done.plan.summarised]
             talk += [user("Which port does the staging database listen on?")]
-            assert "6543" in str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
+            assert "6543" in str(engine.session("s").assemble(talk, limit=LIMIT).render()[-1])
 
     def test_what_was_trimmed_is_in_the_summary_too(self, tmp_path: Path) -> None:
         """A compaction is about everything since the last one; only what is recent comes back after it."""
         with opened(tmp_path) as engine:
             talk = session(80)
-            cut = engine.assemble(talk, session="s", limit=LIMIT).report.changes
+            cut = engine.session("s").assemble(talk, limit=LIMIT).report.changes
             gone = {number for change in cut if change.kind == "trimmed" for number in change.ids}
             assert gone
-            done = engine.compact(session="s", limit=LIMIT)
+            done = engine.session("s").compact(limit=LIMIT)
             recent = {item.id for item in done.plan.kept}
             assert gone - recent
             assert gone - recent <= set(done.plan.ids)
-            after = engine.assemble([*talk, user("Go on.")], session="s", limit=LIMIT)
+            after = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
             assert (gone - recent).isdisjoint(item.id for item in after.items)
 
     def test_it_is_sticky_and_another_process_sees_it(self, tmp_path: Path) -> None:
         """A client that sends its whole history again gets the summary again, from whatever process."""
         talk = [*session(40), user("Go on.")]
         with opened(tmp_path) as engine:
-            engine.compact(talk, session="s", limit=LIMIT)
-            first = engine.assemble(talk, session="s", limit=LIMIT).render()
+            engine.session("s").compact(talk, limit=LIMIT)
+            first = engine.session("s").assemble(talk, limit=LIMIT).render()
         with opened(tmp_path) as engine:
-            assert engine.assemble(talk, session="s", limit=LIMIT).render() == first
+            assert engine.session("s").assemble(talk, limit=LIMIT).render() == first
 
     def test_one_after_the_other(self, tmp_path: Path) -> None:
         """A second compaction takes the first summary over; there is one summary at a time."""
         with opened(tmp_path) as engine:
             talk = session(40)
-            engine.compact(talk, session="s", limit=LIMIT)
+            engine.session("s").compact(talk, limit=LIMIT)
             talk += session(80)[3:]
-            second = engine.compact(talk, session="s", limit=LIMIT)
-            items = engine.assemble(talk, session="s", limit=LIMIT).items
+            second = engine.session("s").compact(talk, limit=LIMIT)
+            items = engine.session("s").assemble(talk, limit=LIMIT).items
         assert second.plan.previous
         assert [item.kind for item in items].count("summary") == 1
 
@@ -110,7 +110,7 @@ class TestCompact:
         """A model is asked where there is one, and hears what to look out for."""
         model = Scripted(lambda _: SUMMARY)
         with opened(tmp_path, model) as engine:
-            done = engine.compact(session(40), session="s", limit=LIMIT, instructions="Mind the ports")
+            done = engine.session("s").compact(session(40), limit=LIMIT, instructions="Mind the ports")
         assert done.summary is not None
         assert done.summary.rung == "full"
         assert "6543" in done.summary.text
@@ -121,8 +121,8 @@ class TestCompact:
         """A conversation that is all recent is not compacted, and says so; a dry run changes nothing."""
         with opened(tmp_path) as engine:
             with pytest.raises(CompactionError, match="nothing to compact"):
-                engine.compact([user("Hello.")], session="s", limit=LIMIT)
-            dry = engine.compact(session(40), session="t", limit=LIMIT, dry_run=True)
+                engine.session("s").compact([user("Hello.")], limit=LIMIT)
+            dry = engine.session("t").compact(session(40), limit=LIMIT, dry_run=True)
             assert dry.plan.outcome == "ready"
             assert dry.summary is None
             assert dry.to_json()["summarised"] == len(dry.plan.summarised)
@@ -135,8 +135,8 @@ class TestCompact:
         with opened(tmp_path, Scripted(lambda _: SUMMARY)) as engine:
             talk = session(40)
             with pytest.raises(ModelCancelledError):
-                engine.compact(talk, session="s", limit=LIMIT, cancel=cancel)
-            assert all(item.kind != "summary" for item in engine.assemble(talk, session="s", limit=LIMIT).items)
+                engine.session("s").compact(talk, limit=LIMIT, cancel=cancel)
+            assert all(item.kind != "summary" for item in engine.session("s").assemble(talk, limit=LIMIT).items)
 
     def test_a_patient_model_is_not_asked_with_double_patience(self, tmp_path: Path) -> None:
         """Retries of a model that retries by itself are not multiplied; the digest takes over."""
@@ -149,7 +149,7 @@ class TestCompact:
         with Engine.open(
             tmp_path, settings=QUIET, model=Retrying(model=model, attempts=50), background=False
         ) as engine:
-            done = engine.compact(session(40), session="s", limit=LIMIT, cancel=cancel)
+            done = engine.session("s").compact(session(40), limit=LIMIT, cancel=cancel)
         assert done.summary is not None
         assert done.summary.rung == "digest"
         assert len(model.prompts) <= 3
@@ -161,8 +161,8 @@ class TestSecrets:
         key = "AKIAQ3EGRLWM5N7PXJ2K"
         with opened(tmp_path) as engine:
             talk = [system(), user(f"Remember: the access key is {key}, the port 6543."), *session(40)[2:]]
-            done = engine.compact(talk, session="s", limit=LIMIT, instructions=f"Mind {key}.")
-            window = engine.assemble([*talk, user("Go on.")], session="s", limit=LIMIT)
+            done = engine.session("s").compact(talk, limit=LIMIT, instructions=f"Mind {key}.")
+            window = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
         assert done.summary is not None
         assert "[REDACTED:aws-access-key]" in done.summary.told
         assert done.summary.tokens == next(item.tokens for item in window.items if item.kind == "summary")
@@ -177,7 +177,7 @@ class TestHooks:
             raise ValueError("no")
 
         with opened(tmp_path, hooks=Hooks(summary=broken)) as engine:
-            done = engine.compact(session(40), session="s", limit=LIMIT)
+            done = engine.session("s").compact(session(40), limit=LIMIT)
         assert done.summary is not None
         assert done.warnings[0] == "hook broken: ValueError('no')"
 
@@ -197,7 +197,7 @@ class TestHooks:
             raise RuntimeError("no")
 
         with opened(tmp_path, hooks=Hooks(listeners=(heard.append, broken))) as engine:
-            done = engine.compact(session(40), session="s", limit=LIMIT)
+            done = engine.session("s").compact(session(40), limit=LIMIT)
         before, after = heard
         assert isinstance(before, Compacting)
         assert isinstance(after, Compacted)
@@ -211,34 +211,34 @@ class TestHooks:
             return f"{len(plan.summarised)} messages about modules."
 
         with opened(tmp_path / "a", hooks=Hooks(summary=told)) as engine:
-            done = engine.compact(session(40), session="s", limit=LIMIT)
+            done = engine.session("s").compact(session(40), limit=LIMIT)
             assert done.summary is not None
             assert done.summary.text == f"{len(done.plan.summarised)} messages about modules."
         with opened(tmp_path / "b", hooks=Hooks(summary=lambda _: " ")) as engine:
-            done = engine.compact(session(40), session="s", limit=LIMIT)
+            done = engine.session("s").compact(session(40), limit=LIMIT)
             assert done.summary is not None
             assert done.summary.rung == "digest"
         with (
             opened(tmp_path / "c", hooks=Hooks(summary=lambda _: "x" * 10**6)) as engine,
             pytest.raises(CompactionError, match="what it would stand for"),
         ):
-            engine.compact(session(40), session="s", limit=LIMIT)
+            engine.session("s").compact(session(40), limit=LIMIT)
 
 
 class TestLearning:
     def test_facts_are_read_out_of_what_was_compacted(self, tmp_path: Path) -> None:
         """The work is queued with the compaction, survives the process, and is done once."""
         with opened(tmp_path) as engine:
-            engine.compact(session(40), session="s", limit=LIMIT)
+            engine.session("s").compact(session(40), limit=LIMIT)
         with opened(tmp_path) as engine:
-            assert engine.facts(session="s") == []
+            assert engine.session("s").facts() == []
             assert engine.work() > 0
-            facts = engine.facts(session="s")
+            facts = engine.session("s").facts()
             assert any("6543" in fact.content for fact in facts)
             assert engine.work() == 0
-            assert engine.learn(session="s") > 0
+            assert engine.session("s").learn() > 0
             engine.work()
-            assert engine.facts(session="s") == facts
+            assert engine.session("s").facts() == facts
 
     def test_a_model_that_fails_delays_it_until_the_rules_do_it(self, tmp_path: Path) -> None:
         """What could not be read stays in the queue; after some tries it is read by rule."""
@@ -247,16 +247,16 @@ class TestLearning:
             raise ModelBusyError("busy", model="scripted")
 
         with opened(tmp_path, Scripted(busy)) as engine:
-            engine.ingest([user("Remember that the staging database listens on port 6543.")], session="s")
-            engine.learn(session="s")
+            engine.session("s").append([user("Remember that the staging database listens on port 6543.")])
+            engine.session("s").learn()
             assert engine.work() == 4
-            assert any("6543" in fact.content for fact in engine.facts(session="s"))
+            assert any("6543" in fact.content for fact in engine.session("s").facts())
 
     def test_it_can_be_switched_off(self, tmp_path: Path) -> None:
         """Without extraction nothing is queued."""
         off = Settings(embedding=Embedding(provider="none"), knowledge=Knowledge(extraction=False))
         with opened(tmp_path, settings=off) as engine:
-            engine.compact(session(40), session="s", limit=LIMIT)
+            engine.session("s").compact(session(40), limit=LIMIT)
             assert engine.work() == 0
 
 
@@ -265,14 +265,14 @@ class TestSize:
         """What was trimmed no longer counts, what is new does, and a compaction makes it smaller."""
         with opened(tmp_path) as engine:
             talk = session(80)
-            sent = engine.assemble(talk, session="s", limit=LIMIT)
+            sent = engine.session("s").assemble(talk, limit=LIMIT)
             assert any(change.kind == "trimmed" for change in sent.report.changes)
-            assert engine.size(session="s", limit=LIMIT) == sent.tokens
-            grown = engine.size([*talk, user("more words " * 300)], session="s", limit=LIMIT)
+            assert engine.session("s").size(limit=LIMIT) == sent.tokens
+            grown = engine.session("s").size([*talk, user("more words " * 300)], limit=LIMIT)
             assert grown > sent.tokens + 500
-            engine.compact(session="s", limit=LIMIT)
-            assert engine.size(session="s", limit=LIMIT) < grown
-            assert [edit.kind for edit in engine.edits(session="s")][-1] == "compacted"
+            engine.session("s").compact(limit=LIMIT)
+            assert engine.session("s").size(limit=LIMIT) < grown
+            assert [edit.kind for edit in engine.session("s").edits()][-1] == "compacted"
 
 
 def requirements(language: str) -> str:
@@ -299,11 +299,11 @@ class TestRunningTurn:
                     reply(f"Module {step}.", call(f"k{step}", command=f"cat src/m{step}.py")),
                     results(answer(f"k{step}", f"line of module {step}\n" * 150)),
                 ]
-                sent = engine.assemble(talk, session="s", limit=32_000)
-                if engine.size(session="s", limit=32_000) > 17_000:
-                    engine.compact(session="s", limit=32_000)
+                sent = engine.session("s").assemble(talk, limit=32_000)
+                if engine.session("s").size(limit=32_000) > 17_000:
+                    engine.session("s").compact(limit=32_000)
                     compactions += 1
-                    sent = engine.assemble(talk, session="s", limit=32_000)
+                    sent = engine.session("s").assemble(talk, limit=32_000)
                 window = [message.text for message in sent.messages]
                 assert sum(asked in text for text in window) == 1
                 assert check(sent.render("anthropic"), "anthropic") == []
@@ -314,8 +314,8 @@ class TestRunningTurn:
         asked = requirements("English")
         talk = [*session(2), user(asked), reply("All done. " + "module " * 3_000), *session(12)[3:]]
         with opened(tmp_path) as engine:
-            engine.compact(talk, session="s", limit=LIMIT)
-            sent = engine.assemble(talk, session="s", limit=LIMIT)
+            engine.session("s").compact(talk, limit=LIMIT)
+            sent = engine.session("s").assemble(talk, limit=LIMIT)
         assert all(asked not in message.text for message in sent.messages)
 
     def test_a_request_that_cannot_fit_is_a_typed_error(self, tmp_path: Path) -> None:
@@ -324,6 +324,6 @@ class TestRunningTurn:
         for step in range(4):
             talk += [reply("Looking.", call(f"k{step}")), results(answer(f"k{step}", "line\n" * 100))]
         with opened(tmp_path) as engine:
-            engine.compact(talk, session="s", limit=16_000)
+            engine.session("s").compact(talk, limit=16_000)
             with pytest.raises(WindowTooSmallError):
-                engine.assemble(talk, session="s", limit=16_000)
+                engine.session("s").assemble(talk, limit=16_000)

@@ -40,7 +40,7 @@ def talk(turns: int) -> list[Message]:
 
 def summaries(engine: Engine, messages: list[Message]) -> int:
     """How many summaries the next window holds."""
-    return [item.kind for item in engine.assemble(messages, session="s", limit=LIMIT).items].count("summary")
+    return [item.kind for item in engine.session("s").assemble(messages, limit=LIMIT).items].count("summary")
 
 
 class TestTwoProcesses:
@@ -49,19 +49,19 @@ class TestTwoProcesses:
         recall = Memory.recall
         with opened(tmp_path) as engine, opened(tmp_path) as other:
             said = talk(120)
-            engine.assemble(said, session="s", limit=LIMIT)
+            engine.session("s").assemble(said, limit=LIMIT)
 
             def meanwhile(memory: Memory, request: Request) -> Recall:
                 monkeypatch.setattr(Memory, "recall", recall)
-                other.compact(said, session="s", limit=LIMIT)
+                other.session("s").compact(said, limit=LIMIT)
                 return recall(memory, request)
 
             monkeypatch.setattr(Memory, "recall", meanwhile)
             said.append(user("Which port does the staging database listen on?"))
-            window = engine.assemble(said, session="s", limit=LIMIT)
+            window = engine.session("s").assemble(said, limit=LIMIT)
             assert [item.kind for item in window.items].count("summary") == 1
             assert window.report.changes[-1].kind == "recalled"
-            assert engine.edits(session="s") == other.edits(session="s")
+            assert engine.session("s").edits() == other.session("s").edits()
             assert summaries(engine, [*said, reply("6543"), user("Thanks!")]) == 1
 
     def test_a_summary_never_hides_what_another_one_tells(self, tmp_path: Path) -> None:
@@ -71,14 +71,14 @@ class TestTwoProcesses:
             longer = [*said, *talk(30)[1:]]
 
             def slow(_: Prompt) -> str:
-                if not other.edits(session="s"):
-                    other.compact(longer, session="s", limit=LIMIT)
+                if not other.session("s").edits():
+                    other.session("s").compact(longer, limit=LIMIT)
                 return "## Goal\nRefactor.\n\n## Key facts\nThe port is 6543.\n"
 
             engine.model = Scripted(slow)
             with pytest.raises(CompactionError, match="compacted meanwhile"):
-                engine.compact(said, session="s", limit=LIMIT)
-            assert [edit.kind for edit in engine.edits(session="s")].count("compacted") == 1
+                engine.session("s").compact(said, limit=LIMIT)
+            assert [edit.kind for edit in engine.session("s").edits()].count("compacted") == 1
 
 
 class TestGoingBack:
@@ -86,10 +86,10 @@ class TestGoingBack:
         """A client that goes back to before a compaction gets its own words, not the summary of what it left."""
         with opened(tmp_path) as engine:
             said = talk(60)
-            engine.compact(said, session="s", limit=LIMIT)
+            engine.session("s").compact(said, limit=LIMIT)
             assert summaries(engine, [*said, user("Go on.")]) == 1
             back = [*said[:5], user("Something else.")]
-            window = engine.assemble(back, session="s", limit=LIMIT)
+            window = engine.session("s").assemble(back, limit=LIMIT)
             assert [message.text for message in window.messages] == [message.text for message in back]
             assert summaries(engine, [*said, user("Go on.")]) == 1
 
@@ -97,7 +97,7 @@ class TestGoingBack:
         """What stayed at the time of the summary is still sent: so it stands for what is missing."""
         with opened(tmp_path) as engine:
             said = talk(60)
-            engine.compact(said, session="s", limit=LIMIT)
+            engine.session("s").compact(said, limit=LIMIT)
             assert summaries(engine, [*said[:3], *said[-6:], user("Go on.")]) == 1
             assert summaries(engine, [*said[-6:], user("Go on.")]) == 1
 
@@ -114,27 +114,27 @@ class TestPinning:
         ]
         said += talk(60)[1:]
         with opened(tmp_path) as engine:
-            engine.compact(said, session="s", limit=LIMIT)
-            found = engine.search("green door", session="s")[0].message
-            assert engine.pin([found], session="s") == 1
-            window = engine.assemble([*said, user("Go on.")], session="s", limit=LIMIT)
+            engine.session("s").compact(said, limit=LIMIT)
+            found = engine.session("s").search("green door")[0].message
+            assert engine.session("s").pin([found]) == 1
+            window = engine.session("s").assemble([*said, user("Go on.")], limit=LIMIT)
             assert "The door is green." in str(window.messages)
-            engine.pin([found], session="s", pinned=False)
-            assert not any(item.pinned for item in engine.assemble(said, session="s", limit=LIMIT).items)
+            engine.session("s").pin([found], pinned=False)
+            assert not any(item.pinned for item in engine.session("s").assemble(said, limit=LIMIT).items)
 
 
 class TestUndoing:
     def test_what_came_back_does_not_come_back_again(self, tmp_path: Path) -> None:
         """A cut is undone once; after a compaction there is nothing to undo."""
         with opened(tmp_path) as engine:
-            engine.assemble(talk(120), session="s", limit=LIMIT)
-            assert engine.undo_trim(session="s") > 0
-            assert engine.undo_trim(session="s") == 0
-            engine.assemble([*talk(120), user("Go on.")], session="s", limit=LIMIT)
-            assert engine.undo_trim(session="s") > 0
-            engine.assemble(talk(120), session="s", limit=LIMIT)
-            engine.compact(session="s", limit=LIMIT)
-            assert engine.undo_trim(session="s") == 0
+            engine.session("s").assemble(talk(120), limit=LIMIT)
+            assert engine.session("s").undo_trim() > 0
+            assert engine.session("s").undo_trim() == 0
+            engine.session("s").assemble([*talk(120), user("Go on.")], limit=LIMIT)
+            assert engine.session("s").undo_trim() > 0
+            engine.session("s").assemble(talk(120), limit=LIMIT)
+            engine.session("s").compact(limit=LIMIT)
+            assert engine.session("s").undo_trim() == 0
 
 
 def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> 
     for turn in range(50):
         said.append(user(f"question {turn} about"))
         with opened(tmp_path) as engine:
-            window = engine.assemble(said, session="s", limit=8_000, reserve=4_000, overhead=3_300)
+            window = engine.session("s").assemble(said, limit=8_000, reserve=4_000, overhead=3_300)
         cuts += [change.kind for change in window.report.changes].count("trimmed")
         said.append(reply(f"answer {turn} of text"))
     assert 0 < cuts < 5
@@ -164,7 +164,7 @@ def test_a_cold_cache_is_known_after_a_restart(tmp_path: Path) -> None:
     for moment in (0, 3 * HOUR):
         with opened(tmp_path, cold) as engine:
             engine.memory.clock = partial(int, 1_790_000_000_000 + moment)
-            pruned.append(len(engine.assemble(said, session="s", limit=120_000).report.changes))
+            pruned.append(len(engine.session("s").assemble(said, limit=120_000).report.changes))
     assert pruned[0] == 0 < pruned[1]
 
 
@@ -176,6 +176,6 @@ def test_without_memory_the_tokens_are_still_told(tmp_path: Path, monkeypatch: p
 
     with opened(tmp_path) as engine:
         monkeypatch.setattr(type(engine.memory.store), "add", full)
-        window = engine.assemble(talk(5), session="s", limit=LIMIT)
+        window = engine.session("s").assemble(talk(5), limit=LIMIT)
     assert window.report.warnings
     assert window.report.total_tokens > 1_000

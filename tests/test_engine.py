@@ -52,13 +52,13 @@ class TestAssemble:
     def test_what_fits_comes_back_as_it_was(self, engine: Engine) -> None:
         """A short conversation is sent byte for byte as it was handed in."""
         talk = long_talk(2)
-        window = engine.assemble(talk, session="s", limit=LIMIT)
+        window = engine.session("s").assemble(talk, limit=LIMIT)
         assert json.dumps(window.render()) == json.dumps(talk)
         assert window.report.changes == ()
 
     def test_what_does_not_fit_is_cut_to_the_limit_and_stays_valid(self, engine: Engine) -> None:
         """A long conversation is trimmed below the limit, and every provider would take it."""
-        window = engine.assemble(long_talk(120), session="s", limit=LIMIT)
+        window = engine.session("s").assemble(long_talk(120), limit=LIMIT)
         assert window.report.total_tokens <= LIMIT
         assert any(change.kind == "trimmed" for change in window.report.changes)
         for provider in ("openai_chat", "anthropic", "openai_responses"):
@@ -67,16 +67,16 @@ class TestAssemble:
     def test_a_cut_keeps_what_the_question_is_about(self, engine: Engine) -> None:
         """What has most to do with the question is the last to leave the window."""
         talk = [*long_talk(120), said("user", "Which port does the staging database listen on?")]
-        window = engine.assemble(talk, session="s", limit=LIMIT)
+        window = engine.session("s").assemble(talk, limit=LIMIT)
         assert any(change.kind == "trimmed" for change in window.report.changes)
         assert "6543" in str(window.render())
 
     def test_what_left_the_window_is_recalled_when_it_is_asked_for(self, engine: Engine) -> None:
         """A fact that an earlier request trimmed away is in the block of the request that needs it."""
         talk = [*long_talk(120), said("user", "Please summarise the changes to module number 117 and detail117.")]
-        assert "6543" not in str(engine.assemble(talk, session="s", limit=LIMIT).render())
+        assert "6543" not in str(engine.session("s").assemble(talk, limit=LIMIT).render())
         talk += [said("assistant", "Done."), said("user", "Which port does the staging database listen on?")]
-        newest = str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
+        newest = str(engine.session("s").assemble(talk, limit=LIMIT).render()[-1])
         assert OPEN in newest
         assert "6543" in newest
 
@@ -84,15 +84,15 @@ class TestAssemble:
         """Where the last messages together say something else, the newest one alone is looked for."""
         talk = [said("user", "The vault word is zanzibar."), *long_talk(120)[1:]]
         talk += [said("user", "Summarise detail117, please, and detail116 too.")]
-        assert "zanzibar" not in str(engine.assemble(talk, session="s", limit=LIMIT).render())
+        assert "zanzibar" not in str(engine.session("s").assemble(talk, limit=LIMIT).render())
         talk += [said("assistant", "Done."), said("user", "What is the vault word?")]
-        assert "zanzibar" in str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
+        assert "zanzibar" in str(engine.session("s").assemble(talk, limit=LIMIT).render()[-1])
 
     def test_nothing_is_lost(self, engine: Engine) -> None:
         """Every message of a conversation that was cut can be had back from the archive."""
         talk = long_talk(120)
-        engine.assemble(talk, session="s", limit=LIMIT)
-        rows = engine.get(range(1, len(talk) + 1), session="s")
+        engine.session("s").assemble(talk, limit=LIMIT)
+        rows = engine.session("s").get(range(1, len(talk) + 1))
         assert [row.message.text for row in rows] == [message["content"] for message in talk]
 
     def test_a_window_only_grows_between_two_cuts(self, engine: Engine) -> None:
@@ -100,7 +100,7 @@ class TestAssemble:
         talk = long_talk(120)
         for turn in range(6):
             talk.append(said("user", f"Which port does the staging database listen on, question {turn}?"))
-            window = engine.assemble(talk, session="s", limit=LIMIT)
+            window = engine.session("s").assemble(talk, limit=LIMIT)
             if turn:
                 assert window.report.prefix_kept == 1.0
             talk.append(said("assistant", "6543."))
@@ -109,37 +109,37 @@ class TestAssemble:
         """What was trimmed and recalled is recorded: a new engine sends the same window."""
         talk = [*long_talk(120), said("user", "Which port does the staging database listen on?")]
         with Engine.open(tmp_path, settings=QUIET) as first:
-            sent = first.assemble(talk, session="s", limit=LIMIT).render()
+            sent = first.session("s").assemble(talk, limit=LIMIT).render()
         with Engine.open(tmp_path, settings=QUIET) as second:
-            assert second.assemble(talk, session="s", limit=LIMIT).render() == sent
+            assert second.session("s").assemble(talk, limit=LIMIT).render() == sent
 
     def test_a_block_that_comes_back_is_not_archived(self, engine: Engine) -> None:
         """A client that sends the recalled block as a part of its history does not feed it to the memory."""
         talk = [*long_talk(120), said("user", "Which port does the staging database listen on?")]
-        echoed = [dict(message) for message in engine.assemble(talk, session="s", limit=LIMIT).render()]
-        engine.assemble([*echoed, said("assistant", "6543")], session="s", limit=LIMIT)
-        rows = engine.get(range(1, 1000), session="s")
+        echoed = [dict(message) for message in engine.session("s").assemble(talk, limit=LIMIT).render()]
+        engine.session("s").assemble([*echoed, said("assistant", "6543")], limit=LIMIT)
+        rows = engine.session("s").get(range(1, 1000))
         assert all("<recalled-context" not in row.message.text for row in rows)
 
     def test_what_must_stay_and_does_not_fit_is_a_typed_error(self, engine: Engine) -> None:
         """A system prompt larger than the window is refused before anything is sent."""
         with pytest.raises(WindowTooSmallError):
-            engine.assemble([said("system", "x " * 40_000), said("user", "hello there")], session="s", limit=8_000)
+            engine.session("s").assemble([said("system", "x " * 40_000), said("user", "hello there")], limit=8_000)
 
     def test_memory_trouble_does_not_block_a_request(self, engine: Engine) -> None:
         """With the store gone the request passes as it came, and the report says why."""
         talk = long_talk(2)
-        engine.assemble(talk, session="s", limit=LIMIT)
+        engine.session("s").assemble(talk, limit=LIMIT)
         engine.memory.store.close()
-        window = engine.assemble([*talk, said("user", "and now?")], session="s", limit=LIMIT)
+        window = engine.session("s").assemble([*talk, said("user", "and now?")], limit=LIMIT)
         assert window.render()[-1] == said("user", "and now?")
         assert window.report.warnings
 
     def test_a_client_that_goes_back_is_followed(self, engine: Engine) -> None:
         """When the end of a conversation is rewritten, the window is that of the new one."""
         talk = long_talk(3)
-        engine.assemble([*talk, said("user", "first try, please")], session="s", limit=LIMIT)
-        window = engine.assemble([*talk, said("user", "second try, please")], session="s", limit=LIMIT)
+        engine.session("s").assemble([*talk, said("user", "first try, please")], limit=LIMIT)
+        window = engine.session("s").assemble([*talk, said("user", "second try, please")], limit=LIMIT)
         assert window.items[-1].message.text == "second try, please"
         assert all(item.message.text != "first try, please" for item in window.items)
 
@@ -147,7 +147,7 @@ class TestAssemble:
 class TestReport:
     def test_the_tokens_add_up(self, engine: Engine) -> None:
         """Used, reserved and free tokens are the whole window."""
-        report = engine.assemble(long_talk(10), session="s", limit=LIMIT).report
+        report = engine.session("s").assemble(long_talk(10), limit=LIMIT).report
         assert sum(category.tokens for category in report.categories) == LIMIT
         used = sum(category.tokens for category in report.categories if category.kind == "used")
         assert used == report.total_tokens
@@ -155,17 +155,17 @@ class TestReport:
     def test_every_turn_is_kept(self, engine: Engine) -> None:
         """The timeline shows the report of each past turn, and survives a new engine."""
         talk = long_talk(1)
-        engine.assemble(talk, session="s", limit=LIMIT)
-        engine.assemble([*talk, said("user", "go on, please")], session="s", limit=LIMIT)
-        assert [turn["turn"] for turn in engine.timeline(session="s")] == [1, 2]
-        assert engine.timeline(session="other") == []
+        engine.session("s").assemble(talk, limit=LIMIT)
+        engine.session("s").assemble([*talk, said("user", "go on, please")], limit=LIMIT)
+        assert [turn.turn for turn in engine.session("s").timeline()] == [1, 2]
+        assert engine.session("other").timeline() == []
 
     def test_a_clock_that_is_absurdly_wrong_blocks_nothing(self, engine: Engine) -> None:
         """A message from the far future is archived like any other, and questions about dates still work."""
-        engine.ingest(
-            [Message(role="user", parts=(Text(text="The vault word is zanzibar."),), timestamp=10**20)], session="s"
+        engine.session("s").append(
+            [Message(role="user", parts=(Text(text="The vault word is zanzibar."),), timestamp=10**20)]
         )
-        window = engine.assemble([said("user", "What was the vault word in March 2026?")], session="s", limit=LIMIT)
+        window = engine.session("s").assemble([said("user", "What was the vault word in March 2026?")], limit=LIMIT)
         assert not window.report.warnings
 
 
@@ -184,7 +184,7 @@ class TestBeyondWhatIsSeen:
             talk += [reply("", call(f"c{number}")), results(answer(f"c{number}", f"other {number} " * 2_500))]
         talk += [reply("Seen."), user("What is the ladder of the gannet?")]
         with Engine.open(tmp_path, settings=pruned, background=False) as engine:
-            window = engine.assemble(talk, session="s", limit=100_000)
+            window = engine.session("s").assemble(talk, limit=100_000)
         assert any(change.kind == "pruned" for change in window.report.changes)
         assert "tennag" in str(window.render()[-1])
 
@@ -192,39 +192,39 @@ class TestBeyondWhatIsSeen:
         """What an earlier block shows of a long message does not hide the rest of it."""
         filler = "".join(f"Nothing of note happened on day {day}, said the log. " for day in range(120))
         told = f"The anthem of the kestrel is letsrek. {filler}The ladder of the gannet is tennag."
-        engine.ingest([said("assistant", told)], session="s")
+        engine.session("s").append([said("assistant", told)])
         talk = [said("user", "What is the anthem of the kestrel?")]
-        assert "letsrek" in str(engine.assemble(talk, session="s", limit=100_000).render())
+        assert "letsrek" in str(engine.session("s").assemble(talk, limit=100_000).render())
         talk += [said("assistant", "I see."), said("user", "What is the ladder of the gannet?")]
-        assert "tennag" in str(engine.assemble(talk, session="s", limit=100_000).render()[-1])
+        assert "tennag" in str(engine.session("s").assemble(talk, limit=100_000).render()[-1])
 
 
 class TestKeeping:
     def test_a_pinned_message_comes_back_and_stays(self, engine: Engine) -> None:
         """What the user pins returns to the window, though it was trimmed, and no later cut takes it."""
         talk = [*long_talk(120), said("user", "Please summarise module number 117 and detail117.")]
-        window = engine.assemble(talk, session="s", limit=LIMIT)
+        window = engine.session("s").assemble(talk, limit=LIMIT)
         assert "6543" not in str(window.render())
-        (number,) = {hit.message for hit in engine.search("Remember staging database port", session="s", limit=1)}
-        assert engine.pin([number], session="s") == 1
+        (number,) = {hit.message for hit in engine.session("s").search("Remember staging database port", limit=1)}
+        assert engine.session("s").pin([number]) == 1
         talk += [*long_talk(60)[3:], said("user", "And detail59?")]
-        again = engine.assemble(talk, session="s", limit=LIMIT)
+        again = engine.session("s").assemble(talk, limit=LIMIT)
         assert "listens on port 6543" in str(again.render()[:6])
         assert again.report.total_tokens <= LIMIT
-        engine.pin([number], session="s", pinned=False)
+        engine.session("s").pin([number], pinned=False)
         talk += [*long_talk(60)[3:], said("user", "And detail58, once more?")]
-        assert "listens on port 6543" not in str(engine.assemble(talk, session="s", limit=LIMIT).render()[:6])
+        assert "listens on port 6543" not in str(engine.session("s").assemble(talk, limit=LIMIT).render()[:6])
 
     def test_a_cut_can_be_undone_where_there_is_room(self, engine: Engine) -> None:
         """What the last cut took comes back when it is asked for and fits."""
         talk = [*long_talk(60), said("user", "Please summarise detail57.")]
-        before = engine.assemble(talk, session="s", limit=40_000)
+        before = engine.session("s").assemble(talk, limit=40_000)
         cut = sum(len(change.ids) for change in before.report.changes if change.kind == "trimmed")
         assert cut
-        assert engine.undo_trim(session="s") == cut
-        after = engine.assemble(talk, session="s", limit=70_000)
+        assert engine.session("s").undo_trim() == cut
+        after = engine.session("s").assemble(talk, limit=70_000)
         assert len(after.items) == len(talk)
-        assert engine.undo_trim(session="another") == 0
+        assert engine.session("another").undo_trim() == 0
 
     def test_edits_of_two_processes_are_all_kept(self, tmp_path: Path) -> None:
         """Two engines that edit the same session at once lose no edit of each other."""
@@ -233,12 +233,12 @@ class TestKeeping:
             Engine.open(tmp_path, settings=QUIET) as one,
             Engine.open(tmp_path, settings=QUIET) as other,
         ):
-            ids = [item.id for item in one.assemble(talk, session="s", limit=LIMIT).items]
-            other.assemble(talk, session="s", limit=LIMIT)
-            one.pin(ids[1:2], session="s")
-            other.pin(ids[2:3], session="s")
+            ids = [item.id for item in one.session("s").assemble(talk, limit=LIMIT).items]
+            other.session("s").assemble(talk, limit=LIMIT)
+            one.session("s").pin(ids[1:2])
+            other.session("s").pin(ids[2:3])
             for engine in (one, other):
-                shown = engine.assemble(talk, session="s", limit=LIMIT).items
+                shown = engine.session("s").assemble(talk, limit=LIMIT).items
                 assert [item.id for item in shown if item.pinned] == ids[1:3]
 
 
@@ -249,24 +249,24 @@ class TestForgetting:
         with Engine.open(tmp_path, settings=QUIET) as engine:
             talk = [said("user", f"Remember: the vault word is {canary}."), *long_talk(120)[1:]]
             talk += [said("user", "Summarise detail117, please.")]
-            engine.assemble(talk, session="s", limit=LIMIT)
+            engine.session("s").assemble(talk, limit=LIMIT)
             talk += [said("assistant", "Done."), said("user", "What is the vault word?")]
-            window = engine.assemble(talk, session="s", limit=LIMIT)
+            window = engine.session("s").assemble(talk, limit=LIMIT)
             assert canary in str(window.render()[-1])
             ids = [hit.message for hit in window.report.recalled if canary in hit.text]
-            assert engine.forget(session="s", ids=ids) == len(ids)
-            assert canary not in str(engine.timeline(session="s"))
+            assert engine.session("s").forget(ids=ids) == len(ids)
+            assert canary not in str(engine.session("s").timeline())
         assert not any(canary.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
     def test_a_fact_goes_with_what_it_rests_on(self, engine: Engine) -> None:
         """Facts whose evidence is forgotten are forgotten; others stay."""
-        (number,) = engine.ingest([said("user", "We ship on Friday.")], session="s")
+        (number,) = engine.session("s").append([said("user", "We ship on Friday.")])
         scope = Scope(session="s")
         shipped = FactRow(scope=scope, id="a", type="decision", content="Ship on Friday.", evidence=(number,))
         engine.memory.store.add([shipped])
-        engine.remember("Tea is at four.", session="s")
-        engine.forget(session="s", ids=[number])
-        assert [fact.content for fact in engine.facts(session="s")] == ["Tea is at four."]
+        engine.session("s").remember("Tea is at four.")
+        engine.session("s").forget(ids=[number])
+        assert [fact.content for fact in engine.session("s").facts()] == ["Tea is at four."]
 
 
 class TestBackground:
@@ -274,7 +274,7 @@ class TestBackground:
         """What is archived gets its vectors without anybody waiting for it."""
         settings = Settings(embedding=Embedding(provider="hash"))
         with Engine.open(tmp_path, settings=settings) as engine:
-            engine.ingest([said("user", "The quick brown fox jumps over the lazy dog.")], session="s")
+            engine.session("s").append([said("user", "The quick brown fox jumps over the lazy dog.")])
             until(lambda: engine.stats().embedded)
             assert engine.stats().embedded == 1
 
@@ -282,7 +282,7 @@ class TestBackground:
         """Where there is no thread, the work is done when it is asked for."""
         settings = Settings(embedding=Embedding(provider="hash"))
         with Engine.open(tmp_path, settings=settings, background=False) as engine:
-            engine.ingest([said("user", "The quick brown fox jumps over the lazy dog.")], session="s")
+            engine.session("s").append([said("user", "The quick brown fox jumps over the lazy dog.")])
             assert engine.stats().embedded == 0
             assert engine.work() == 1
             assert engine.stats().embedded == 1

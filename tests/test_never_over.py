@@ -45,7 +45,7 @@ def test_a_history_of_tool_output_fits_by_real_tokenizers(tmp_path: Path, kind: 
     """The session grows turn by turn; the last windows are cut, and each is counted anew."""
     whole = talk_about(kind)
     with engine_at(tmp_path, model=model) as engine:
-        windows = [engine.assemble(whole[:end], session="s", limit=LIMIT) for end in (1, 41, 81, 121)]
+        windows = [engine.session("s").assemble(whole[:end], limit=LIMIT) for end in (1, 41, 81, 121)]
     assert any(change.kind == "trimmed" for window in windows for change in window.report.changes)
     for name in ("o200k_base", "qwen3.6") if model is None else ("o200k_base",):
         sent = count_messages(windows[-1].messages, count=installed()[name])
@@ -58,7 +58,7 @@ def grown(engine: Engine, sizes: list[int], *, factor: float, session: str = "s"
     seen: list[tuple[float, bool]] = []
     for size in sizes:
         talk.append(user("some words and 12 numbers " * size))
-        report = engine.assemble(talk, session=session, limit=LIMIT).report
+        report = engine.session(session).assemble(talk, limit=LIMIT).report
         seen.append((report.token_scale, report.is_calibrated))
         usage = Usage(input=100, cache_read=int(report.total_tokens * factor) - 100, output=7)
         talk.append(Message(role="assistant", parts=(Text(text="I see."),), usage=usage))
@@ -72,9 +72,9 @@ def test_a_margin_is_kept_until_the_provider_reports(tmp_path: Path) -> None:
         assert grown(engine, [2_000, 100], factor=0.5, session="low") == [(1.05, False), (1.0, True)]
         assert grown(engine, [2_000, 100], factor=9.0, session="high") == [(1.05, False), (2.0, True)]
     with engine_at(tmp_path) as engine:  # the next process goes on with it
-        report = engine.assemble([user("Hello again.")], session="s", limit=LIMIT).report
+        report = engine.session("s").assemble([user("Hello again.")], limit=LIMIT).report
         assert (report.token_scale, report.is_calibrated) == (1.35, True)
-        assert engine.token_scale(session="s") == 1.35
+        assert engine.session("s").token_scale() == 1.35
 
 
 def test_a_small_request_or_zero_usage_says_nothing(tmp_path: Path) -> None:
@@ -82,20 +82,20 @@ def test_a_small_request_or_zero_usage_says_nothing(tmp_path: Path) -> None:
     with engine_at(tmp_path) as engine:
         assert grown(engine, [10, 10], factor=40.0) == [(1.05, False)] * 2
         talk = [user("words " * 20_000)]
-        engine.assemble(talk, session="zero usage", limit=LIMIT)
+        engine.session("zero usage").assemble(talk, limit=LIMIT)
         talk += [Message(role="assistant", parts=(Text(text="x"),), usage=Usage()), user("Go on.")]
-        assert not engine.assemble(talk, session="zero usage", limit=LIMIT).report.is_calibrated
+        assert not engine.session("zero usage").assemble(talk, limit=LIMIT).report.is_calibrated
 
 
 def test_usage_that_comes_with_an_ingested_reply_counts(tmp_path: Path) -> None:
     """The history that a client sends need not carry it."""
     with engine_at(tmp_path) as engine:
         talk = [user("words and numbers 1 2 3 " * 5_000)]
-        sent = engine.assemble(talk, session="s", limit=LIMIT).report.total_tokens
+        sent = engine.session("s").assemble(talk, limit=LIMIT).report.total_tokens
         usage = Usage(input=int(sent * 1.5), output=5)
-        engine.ingest([Message(role="assistant", parts=(Text(text="I see."),), usage=usage)], session="s")
+        engine.session("s").append([Message(role="assistant", parts=(Text(text="I see."),), usage=usage)])
         talk += [reply("I see."), user("Go on.")]
-        assert engine.assemble(talk, session="s", limit=LIMIT).report.token_scale == 1.5
+        assert engine.session("s").assemble(talk, limit=LIMIT).report.token_scale == 1.5
 
 
 def test_a_higher_scale_makes_a_smaller_window(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_higher_scale_makes_a_smaller_window(tmp_path: Path) -> None:
         sent = 0
         for number in range(40):
             talk += [user(f"{number} " + "plain words in a row " * 1_000)]
-            report = engine.assemble(talk, session="s", limit=LIMIT).report
+            report = engine.session("s").assemble(talk, limit=LIMIT).report
             sent = int(report.total_tokens * 1.4)
             assert sent <= LIMIT
             talk += [Message(role="assistant", parts=(Text(text="I see."),), usage=Usage(input=sent))]
@@ -116,6 +116,6 @@ def test_a_real_counter_needs_no_margin_and_the_older_rule_can_be_chosen(tmp_pat
     """The margin is for estimates."""
     talk = [user("a sentence of some length")]
     with engine_at(tmp_path, tokens=Tokens(counter="thirds", margin=0.2)) as engine:
-        report = engine.assemble(talk, session="s", limit=LIMIT).report
+        report = engine.session("s").assemble(talk, limit=LIMIT).report
         assert report.token_scale == 1.2
         assert report.total_tokens == count_messages(talk, count=counter("thirds"))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import MessageRow, Scope, Select
+from holdfast.window import Window
 from talk import answer, call, reply, results, user
 from waiting import UNHURRIED
 
@@ -41,9 +42,9 @@ def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
 
 def taught(engine: Engine) -> tuple[list[Message], Window, str]:
     """A session that knows something: the conversation, its window, and the block in it."""
-    engine.ingest([user("The zanzibar database listens on port 6543 监听端口.")], session="s")
+    engine.session("s").append([user("The zanzibar database listens on port 6543 监听端口.")])
     said = [user(ASKED)]
-    window = engine.assemble(said, session="s", limit=LIMIT)
+    window = engine.session("s").assemble(said, limit=LIMIT)
     block = window.items[-1].block
     assert block is not None
     return said, window, block.text
@@ -54,16 +55,16 @@ def test_text_that_looks_like_a_block_is_kept(tmp_path: Path, text: str) -> None
     """A file or a message with the tags of a block in it is sent and archived to the last character."""
     with opened(tmp_path) as engine:
         said = [user(f"Look: {text}"), reply("", call("c1", command="cat notes.md"))]
-        engine.assemble(said[:1], session="s", limit=LIMIT)
+        engine.session("s").assemble(said[:1], limit=LIMIT)
         said.append(results(answer("c1", text)))
-        window = engine.assemble(said, session="s", limit=LIMIT)
+        window = engine.session("s").assemble(said, limit=LIMIT)
         assert window.messages[0].text.startswith(f"Look: {text}")
         assert window.messages[-1].results[0].text.startswith(text)
         assert window.report.repairs == ()
         rows = archived(engine)
         assert [row.message.text for row in rows[:1]] == [f"Look: {text}"]
         assert [row.message.results[0].text for row in rows if row.message.results] == [text]
-        assert engine.search("Line two, the rest, how it works", session="s")
+        assert engine.session("s").search("Line two, the rest, how it works")
 
 
 ECHOES = {
@@ -85,14 +86,14 @@ def test_a_block_that_comes_back_is_taken_out_and_reported(tmp_path: Path, echo:
         assert window.report.repairs == ()
         said += echo(block)
     with opened(tmp_path) as engine:
-        window = engine.assemble(said, session="s", limit=LIMIT)
+        window = engine.session("s").assemble(said, limit=LIMIT)
         (repair,) = window.report.repairs
         assert "recalled text that came back was taken out" in repair
         assert 0 <= int(repair.split()[-2].replace(",", "")) - len(block) <= 2  # with the line ends beside it
         assert sum("6543" in str(row.message.parts) for row in archived(engine)) == 1
-        again = engine.assemble([*said, reply("Yes."), user("Good.")], session="s", limit=LIMIT)
+        again = engine.session("s").assemble([*said, reply("Yes."), user("Good.")], limit=LIMIT)
         assert again.report.repairs == ()
-        engine.ingest(said, session="imported")
+        engine.session("imported").append(said)
         assert not any("6543" in str(row.message.parts) for row in archived(engine, "imported"))
 
 
@@ -101,7 +102,7 @@ def test_a_block_of_another_memory_is_text(tmp_path: Path) -> None:
     with opened(tmp_path / "one") as engine:
         *_, block = taught(engine)
     with opened(tmp_path / "two") as engine:
-        engine.ingest([user(f"Somebody wrote:\n{block}")], session="s")
+        engine.session("s").append([user(f"Somebody wrote:\n{block}")])
         assert block in archived(engine)[0].message.text
 
 

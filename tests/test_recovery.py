@@ -141,4 +141,4 @@ def test_other_trouble_is_not_ours(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
         with pytest.raises(ModelBusyError):
             ask(engine, session(40), Ask(session="s", limit=60_000), model=Scripted(busy))
-        assert all(item.kind != "summary" for item in engine.assemble(session(40), session="s", limit=60_000).items)
+        assert all(item.kind != "summary" for item in engine.session("s").assemble(session(40), limit=60_000).items)

@@ -105,14 +105,14 @@ def test_a_reply_is_archived_once_however_it_is_sent_back(name: str, engine: Eng
     """As the object, as its parts in a dict, or as plain dicts: what is sent is valid, and nothing is there twice."""
     format_, reply, sent, others = REPLIES[name]
     asked = {"role": "user", "content": "Read a.py"}
-    engine.assemble([asked], session="s")
-    engine.ingest(reply, session="s")
+    engine.session("s").assemble([asked])
+    engine.session("s").append(reply)
     ways: Sequence[list[Incoming]] = [reply, *others]
     for way in ways:
-        window = engine.assemble([asked, *way, RESULT[format_]], session="s")
+        window = engine.session("s").assemble([asked, *way, RESULT[format_]])
         assert window.provider == format_
         assert window.report.warnings == ()
-        assert len(engine.get(range(1, 99), session="s")) == 1 + len(sent) + 1
+        assert len(engine.session("s").get(range(1, 99))) == 1 + len(sent) + 1
         if way is reply:
             assert window.render() == [asked, *sent, RESULT[format_]]
             assert window.report.repairs == ()
@@ -120,8 +120,8 @@ def test_a_reply_is_archived_once_however_it_is_sent_back(name: str, engine: Eng
 
 def test_what_a_reply_cost_is_known_and_not_sent_back(engine: Engine) -> None:
     """The envelope of a reply tells model, usage and why it stopped."""
-    engine.ingest([message()], session="s")
-    (row,) = engine.get([1], session="s")
+    engine.session("s").append([message()])
+    (row,) = engine.session("s").get([1])
     assert (row.message.model, row.message.stop, row.message.id) == ("m", "tool_use", None)
     assert row.message.usage is not None
     assert row.message.usage.input == 12
@@ -145,6 +145,6 @@ def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:
     asked = {"role": "user", "parts": [{"text": "Hi"}]}
     ways: list[Incoming] = [Reply(), Content(), {"role": "model", "parts": [{"text": "Hello"}]}]
     for way in ways:
-        window = engine.assemble([asked, way, asked], session="s")
+        window = engine.session("s").assemble([asked, way, asked])
         assert window.request("gemini")["contents"][1] == {"role": "model", "parts": [{"text": "Hello"}]}
-        assert [row.message.text for row in engine.get(range(1, 9), session="s")] == ["Hi", "Hello", "Hi"]
+        assert [row.message.text for row in engine.session("s").get(range(1, 9))] == ["Hi", "Hello", "Hi"]

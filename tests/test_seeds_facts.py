@@ -39,53 +39,53 @@ def engine(tmp_path: Path) -> Engine:
 )
 def test_a_fact_is_recalled_in_every_session_of_its_agent_and_project(engine: Engine, fact: str, question: str) -> None:
     """Another agent and another project do not see it; the passages of the first session stay there."""
-    engine.ingest([user(f"{fact} Oranges are nice."), reply("Noted.")], session="s1", project="shop")
-    engine.remember(fact, session="s1", project="shop")
-    found = engine.recall(question, session="s2", project="shop")
+    engine.session("s1", project="shop").append([user(f"{fact} Oranges are nice."), reply("Noted.")])
+    engine.session("s1", project="shop").remember(fact)
+    found = engine.session("s2", project="shop").recall(question)
     assert [hit.fact.content for hit in found.facts] == [fact]
     assert found.hits == ()
-    window = engine.assemble([user(question)], session="s3", project="shop", limit=50_000)
+    window = engine.session("s3", project="shop").assemble([user(question)], limit=50_000)
     assert fact in "\n".join(message.text for message in window.messages)
-    assert engine.recall(question, session="s2", project="other").block == ""
-    assert engine.recall(question, session="s2", project="shop", agent="other").block == ""
+    assert engine.session("s2", project="other").recall(question).block == ""
+    assert engine.session("s2", project="shop", agent="other").recall(question).block == ""
 
 
 def test_passages_follow_cross_session(tmp_path: Path) -> None:
     """With `archive.cross_session` another session's passages are recalled too."""
     shared = msgspec.structs.replace(BASE, archive=Archive(cross_session=True))
     with Engine.open(tmp_path, settings=shared, background=False) as engine:
-        engine.ingest([user(PORT), reply("Noted.")], session="s1")
-        assert engine.recall("On which port does the staging database listen?", session="s2").hits
+        engine.session("s1").append([user(PORT), reply("Noted.")])
+        assert engine.session("s2").recall("On which port does the staging database listen?").hits
 
 
 def test_a_fact_learned_in_another_session_is_superseded(engine: Engine) -> None:
     """What a later session decides takes the place of what an earlier one decided."""
     for session, port in (("s1", 6543), ("s2", 7000)):
-        engine.ingest([user(f"The port of the staging database is {port}."), reply("Noted.")], session=session)
-        engine.learn(session=session)
+        engine.session(session).append([user(f"The port of the staging database is {port}."), reply("Noted.")])
+        engine.session(session).learn()
         engine.work()
-    found = engine.recall("What is the port of the staging database?", session="s3")
+    found = engine.session("s3").recall("What is the port of the staging database?")
     assert len(found.facts) == 1
     assert "7000" in found.facts[0].fact.content
 
 
 def test_a_fact_is_kept_once_for_all_sessions(engine: Engine) -> None:
     """The same fact in another session is the same fact."""
-    assert engine.remember(PORT, session="s1").id == engine.remember(PORT, session="s2").id
+    assert engine.session("s1").remember(PORT).id == engine.session("s2").remember(PORT).id
 
 
 def test_a_forgotten_fact_is_gone_from_every_session(engine: Engine) -> None:
     """Blocks of other sessions that quote it go with it, whether it or its whole session is forgotten."""
     question = "On which port does the staging database listen?"
     for whole in (False, True):
-        fact = engine.remember(PORT, session="s1")
-        assert PORT in str([message.text for message in engine.assemble([user(question)], session="s2").messages])
+        fact = engine.session("s1").remember(PORT)
+        assert PORT in str([message.text for message in engine.session("s2").assemble([user(question)]).messages])
         if whole:
-            engine.forget(session="s1")
+            engine.session("s1").forget()
         else:
-            engine.forget_facts([fact.id], session="s1")
-        assert "6543" not in str(engine.edits(session="s2"))
-        assert PORT not in str([message.text for message in engine.assemble([user(question)], session="s2").messages])
+            engine.session("s1").forget_facts([fact.id])
+        assert "6543" not in str(engine.session("s2").edits())
+        assert PORT not in str([message.text for message in engine.session("s2").assemble([user(question)]).messages])
 
 
 def test_facts_of_a_folder_are_recalled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +99,7 @@ def test_facts_of_a_folder_are_recalled(tmp_path: Path, capsys: pytest.CaptureFi
         main(["import", str(folder), "--home", str(tmp_path / "memory")])
     assert not left.value.code, capsys.readouterr().err
     with Engine.open(tmp_path / "memory", settings=BASE, background=False) as engine:
-        assert PORT in engine.recall("On which port does the staging database listen?", session="any").block
+        assert PORT in engine.session("any").recall("On which port does the staging database listen?").block
 
 
 class TestChat:
@@ -185,7 +185,7 @@ def test_a_pruned_result_names_a_tool_only_where_there_is_one(
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         for number in range(12):
             said += [reply("", call(f"c{number}")), results(answer(f"c{number}", f"line {number} of output\n" * 600))]
-            window = engine.assemble([*said, reply("Next.")], session="s", limit=60_000, tools=tools)
+            window = engine.session("s").assemble([*said, reply("Next.")], limit=60_000, tools=tools)
     shown = "\n".join(result.text for message in window.messages for result in message.results)
     assert "holdfast id" in shown
     assert ("brings it back" in shown) is any(name.endswith("archive_get") for name in names)
@@ -216,6 +216,6 @@ def test_no_memory_plugin_means_no_recall(tmp_path: Path) -> None:
         known = load(files=[file], environ={}, embedding={"provider": "none"}).settings
         known = msgspec.structs.replace(known, recall=UNHURRIED)
         with Engine.open(tmp_path / slot, settings=known, background=False) as engine:
-            engine.remember(PORT, session="s1")
-            window = engine.assemble([user("On which port does the staging database listen?")], session="s2")
+            engine.session("s1").remember(PORT)
+            window = engine.session("s2").assemble([user("On which port does the staging database listen?")])
         assert (PORT in str([message.text for message in window.messages])) is recalled

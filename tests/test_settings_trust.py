@@ -376,5 +376,5 @@ def test_a_library_user_is_told_what_was_ignored(tmp_path: Path, monkeypatch: py
     with Engine.open(tmp_path / "memory", background=False) as engine:
         assert engine.settings.archive.redaction
         assert engine.settings.recall.hard_cap_tokens == 900
-        report = engine.assemble([{"role": "user", "content": "hello"}], session="s").report
+        report = engine.session("s").assemble([{"role": "user", "content": "hello"}]).report
         assert any("archive.redaction" in warning for warning in report.warnings)

@@ -49,7 +49,7 @@ def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
 
 def sent(engine: Engine, said: Sequence[dict[str, Any]], _: int) -> list[Any]:
     """What is sent for a history."""
-    return engine.assemble(said, session="s", limit=LIMIT).render()
+    return engine.session("s").assemble(said, limit=LIMIT).render()
 
 
 def at_once(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
@@ -69,7 +69,7 @@ class TestThreads:
         """Six threads that send the same messages get the same window, and archive each message once."""
         said = conversation(10)
         with opened(tmp_path) as engine:
-            windows = at_once(lambda _: engine.assemble(said, session="s", limit=200_000).render())
+            windows = at_once(lambda _: engine.session("s").assemble(said, limit=200_000).render())
             assert all(window == said for window in windows)
             assert len(archived(engine)) == len(said)
 
@@ -81,7 +81,7 @@ class TestThreads:
                 windows = at_once(partial(sent, engine, said[:stop]), 3)
                 assert windows[0] == windows[1] == windows[2]
             assert len(archived(engine)) == len(said[:stop])
-            assert any(edit.kind == "trimmed" for edit in engine.edits(session="s"))
+            assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
 
     def test_many_sessions_at_once_stay_apart(self, tmp_path: Path) -> None:
         """More sessions than the engine keeps in memory, each used by two threads."""
@@ -90,8 +90,8 @@ class TestThreads:
             def run(number: int) -> None:
                 for session in range(number % 2, 140, 2):
                     said = [{"role": "user", "content": f"session {session}"}]
-                    engine.assemble(said, session=f"s{session}")
-                    engine.ingest([{"role": "assistant", "content": "ok"}], session=f"s{session}")
+                    engine.session(f"s{session}").assemble(said)
+                    engine.session(f"s{session}").append([{"role": "assistant", "content": "ok"}])
 
             at_once(run, 4)
             for session in range(140):
@@ -105,9 +105,9 @@ class TestThreads:
             async def turn(stop: int) -> Any:
                 try:
                     async with asyncio.timeout(0.0001):
-                        return await asyncio.to_thread(engine.assemble, said[:stop], session="s", limit=LIMIT)
+                        return await asyncio.to_thread(engine.session("s").assemble, said[:stop], limit=LIMIT)
                 except TimeoutError:
-                    return await asyncio.to_thread(engine.assemble, said[:stop], session="s", limit=LIMIT)
+                    return await asyncio.to_thread(engine.session("s").assemble, said[:stop], limit=LIMIT)
 
             async def run() -> Any:
                 for stop in range(2, len(said) + 1, 6):
@@ -116,7 +116,7 @@ class TestThreads:
 
             window = asyncio.run(run())
             assert window.render()[-1]["content"].startswith(said[-1]["content"])
-            again = engine.assemble(said, session="s", limit=LIMIT)
+            again = engine.session("s").assemble(said, limit=LIMIT)
             assert len(archived(engine)) == len(said)
             assert again.render()[-1]["content"].startswith("ok")
 
@@ -155,9 +155,9 @@ def test_processes_share_a_session(tmp_path: Path) -> None:
     processes(tmp_path, said, 4)
     with opened(tmp_path / "store") as engine, opened(tmp_path / "store") as other:
         assert len(archived(engine)) == len(said)
-        assert any(edit.kind == "trimmed" for edit in engine.edits(session="s"))
-        window = engine.assemble(said, session="s", limit=LIMIT).render()
-        assert other.assemble(said, session="s", limit=LIMIT).render() == window
+        assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
+        window = engine.session("s").assemble(said, limit=LIMIT).render()
+        assert other.session("s").assemble(said, limit=LIMIT).render() == window
 
 
 class TestTheSameWordsAgain:
@@ -167,17 +167,17 @@ class TestTheSameWordsAgain:
         with opened(tmp_path) as engine:
             for number in range(3):
                 said.append({"role": "user", "content": "ok"})
-                engine.assemble(said, session="s")
+                engine.session("s").assemble(said)
                 said.append({"role": "assistant", "content": "Done."})
-                engine.ingest(said[-1:], session="s")
+                engine.session("s").append(said[-1:])
                 assert len(archived(engine)) == 2 * (number + 1)
-            engine.assemble(said, session="s")
-            engine.ingest(said, session="s")
+            engine.session("s").assemble(said)
+            engine.session("s").append(said)
             assert len(archived(engine)) == 6
         with opened(tmp_path) as engine:
-            engine.ingest(said, session="s")
-            engine.assemble(said, session="s")
-            engine.ingest(said[-2:], session="s")
+            engine.session("s").append(said)
+            engine.session("s").assemble(said)
+            engine.session("s").append(said[-2:])
             assert len(archived(engine)) == 6
 
     @pytest.mark.parametrize("reopen", [False, True])
@@ -185,9 +185,9 @@ class TestTheSameWordsAgain:
         """A user who says "ok" three times said it three times; a reply that is appended twice is one reply."""
         engine = opened(tmp_path)
         for _ in range(3):
-            engine.ingest([{"role": "user", "content": "ok"}], session="s")
+            engine.session("s").append([{"role": "user", "content": "ok"}])
             for _ in range(2):
-                engine.ingest([{"role": "assistant", "content": "Done."}], session="s")
+                engine.session("s").append([{"role": "assistant", "content": "Done."}])
                 if reopen:
                     engine.close()
                     engine = opened(tmp_path)
@@ -198,7 +198,7 @@ class TestTheSameWordsAgain:
         """Nobody needs to answer in between."""
         with opened(tmp_path) as engine:
             for _ in range(3):
-                engine.ingest([{"role": "user", "content": "好"}], session="s")
+                engine.session("s").append([{"role": "user", "content": "好"}])
             assert len(archived(engine)) == 3
 
     def test_a_history_that_grows_is_appended_once(self, tmp_path: Path) -> None:
@@ -206,23 +206,23 @@ class TestTheSameWordsAgain:
         said = conversation(10)
         with opened(tmp_path) as engine:
             for stop in range(2, len(said) + 1, 3):
-                engine.ingest(said[1:stop], session="s")
+                engine.session("s").append(said[1:stop])
             assert len(archived(engine)) == len(said[1:stop])
 
     def test_a_client_that_drops_or_changes_old_messages_repeats_nothing(self, tmp_path: Path) -> None:
         """What follows a dropped or shortened message is still the same message; a new "ok" is new."""
         said = conversation(10)
         with opened(tmp_path) as engine:
-            engine.assemble(said, session="s")
+            engine.session("s").assemble(said)
             rows = len(archived(engine))
             dropped = [said[0], *said[9:]]
-            engine.assemble(dropped, session="s")
+            engine.session("s").assemble(dropped)
             assert len(archived(engine)) == rows
             shortened = [*said[:5], {"role": "user", "content": "[shortened]"}, *said[6:]]
-            engine.assemble(shortened, session="s")
+            engine.session("s").assemble(shortened)
             assert len(archived(engine)) == rows + 1
             more = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "ok"}]
-            engine.assemble([*dropped, *more], session="s")
+            engine.session("s").assemble([*dropped, *more])
             assert len(archived(engine)) == rows + 3
 
 
@@ -231,33 +231,33 @@ def test_what_was_forgotten_stays_so_while_a_client_drops_old_messages(tmp_path:
     said = conversation(3)[1:]
     said[4]["content"] = "My secret is 桑给巴尔9876."
     with opened(tmp_path) as engine:
-        engine.assemble(said, session="s")
+        engine.session("s").assemble(said)
         rows = archived(engine)
         number = next(row.id for row in rows if "9876" in row.message.text)
-        engine.forget(ids=[number], session="s")
+        engine.session("s").forget(ids=[number])
         for start in range(6):
-            window = engine.assemble(said[start:], session="s")
+            window = engine.session("s").assemble(said[start:])
             assert "9876" not in str(window.render())
         assert len(archived(engine)) == len(rows) - 1
         again = [*said[4:], {"role": "assistant", "content": "Yes?"}, said[4]]
-        assert engine.assemble(again, session="s").render()[-1] == said[4]
+        assert engine.session("s").assemble(again).render()[-1] == said[4]
         assert "9876" in archived(engine)[-1].message.text
 
 
 class TestBranches:
     def drive(self, engine: Engine, said: Sequence[dict[str, Any]]) -> None:
         for stop in range(2, len(said) + 1, 2):
-            engine.assemble(said[:stop], session="s", limit=LIMIT)
+            engine.session("s").assemble(said[:stop], limit=LIMIT)
 
     def test_going_back_keeps_the_question(self, tmp_path: Path) -> None:
         """Wherever a client goes back to, its newest message is sent whole, in this process and in another one."""
         said = conversation(60)
         with opened(tmp_path) as engine, opened(tmp_path) as other:
             self.drive(engine, said)
-            assert any(edit.kind == "trimmed" for edit in engine.edits(session="s"))
+            assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
             for stop in range(2, len(said) + 1, 2):
                 for one in (engine, other):
-                    sent = one.assemble(said[:stop], session="s", limit=LIMIT).render()
+                    sent = one.session("s").assemble(said[:stop], limit=LIMIT).render()
                     assert sent[-1]["content"].startswith(said[stop - 1]["content"]), stop
 
     def test_another_branch_is_not_cut_by_edits_of_the_first(self, tmp_path: Path) -> None:
@@ -265,12 +265,12 @@ class TestBranches:
         said = conversation(60)
         with opened(tmp_path) as engine:
             self.drive(engine, said)
-            before = engine.assemble(said, session="s", limit=LIMIT).render()
+            before = engine.session("s").assemble(said, limit=LIMIT).render()
             branch = [*said[:10], {"role": "user", "content": "ok"}]
-            assert engine.assemble(branch, session="s", limit=LIMIT).render() == branch
+            assert engine.session("s").assemble(branch, limit=LIMIT).render() == branch
             branch += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "ok"}]
-            assert engine.assemble(branch, session="s", limit=LIMIT).render() == branch
-            assert engine.assemble(said, session="s", limit=LIMIT).render() == before
+            assert engine.session("s").assemble(branch, limit=LIMIT).render() == branch
+            assert engine.session("s").assemble(said, limit=LIMIT).render() == before
 
 
 class TestMessagesChangedInPlace:
@@ -279,11 +279,11 @@ class TestMessagesChangedInPlace:
         content = [{"type": "text", "text": "First half."}]
         said: list[dict[str, Any]] = [{"role": "user", "content": "Write."}, {"role": "assistant", "content": content}]
         with opened(tmp_path) as engine:
-            engine.assemble([*said, {"role": "user", "content": "Go on."}], session="s")
+            engine.session("s").assemble([*said, {"role": "user", "content": "Go on."}])
             content.append({"type": "text", "text": "Second half about zirconium."})
-            window = engine.assemble([*said, {"role": "user", "content": "Go on."}], session="s")
+            window = engine.session("s").assemble([*said, {"role": "user", "content": "Go on."}])
             assert window.render()[1] == said[1]
-            assert engine.search("zirconium", session="s")
+            assert engine.session("s").search("zirconium")
 
     def test_a_streamed_reply_is_archived_as_it_ends(self, tmp_path: Path) -> None:
         """A reply that grows with += is archived in its last form."""
@@ -291,14 +291,14 @@ class TestMessagesChangedInPlace:
         with opened(tmp_path) as engine:
             for piece in ("The cap", "ital of ", "Iceland is Reykjavik."):
                 said[1]["content"] += piece
-                engine.assemble([*said, {"role": "user", "content": "Go on."}], session="s")
+                engine.session("s").assemble([*said, {"role": "user", "content": "Go on."}])
             assert "The capital of Iceland is Reykjavik." in [row.message.text for row in archived(engine)]
 
     def test_what_is_sent_is_not_changed_by_the_caller_later(self, tmp_path: Path) -> None:
         """A window is what it was when it was made."""
         said = [{"role": "user", "content": [{"type": "text", "text": "One."}]}]
         with opened(tmp_path) as engine:
-            window = engine.assemble(said, session="s")
+            window = engine.session("s").assemble(said)
             said[0]["content"][0]["text"] = "Two."  # type: ignore[index]
             assert window.render()[0]["content"][0]["text"] == "One."
 
@@ -307,7 +307,7 @@ def test_messages_without_a_time_get_the_time_of_arrival(tmp_path: Path) -> None
     """Recalled passages carry dates though no message had one."""
     now = int(datetime(2026, 3, 2, 13, 47, tzinfo=UTC).timestamp() * 1000)
     with Engine.open(tmp_path, settings=QUIET, background=False, clock=lambda: now) as engine:
-        engine.assemble([{"role": "user", "content": "The staging port is 6543."}], session="s")
-        engine.ingest([{"role": "assistant", "content": "The production port is 8443."}], session="s")
+        engine.session("s").assemble([{"role": "user", "content": "The staging port is 6543."}])
+        engine.session("s").append([{"role": "assistant", "content": "The production port is 8443."}])
         assert [row.message.timestamp for row in archived(engine)] == [now, now]
-        assert "2026-03-02" in engine.recall("Which port has production?", session="s").block
+        assert "2026-03-02" in engine.session("s").recall("Which port has production?").block

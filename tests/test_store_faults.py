@@ -65,9 +65,9 @@ def home(tmp_path: Path) -> Path:
     """A memory with messages, facts, edits, reports and a job."""
     home = tmp_path / "memory"
     with opened(home) as engine:
-        engine.assemble(long_talk(), session="s", limit=LIMIT)
-        engine.remember("The API listens on port 8443", session="s")
-        engine.learn(session="s")
+        engine.session("s").assemble(long_talk(), limit=LIMIT)
+        engine.session("s").remember("The API listens on port 8443")
+        engine.session("s").learn()
     return home
 
 
@@ -102,34 +102,34 @@ class TestABitThatFlipped:
             for bit in random.Random(1).sample(range(8 * len(body)), 100):  # noqa: S311 - any will do
                 flip(home, 1, bit)
                 with pytest.raises(StorageError, match=r"message 1 is damaged.*doctor --repair"):
-                    engine.get([1], session="s")
+                    engine.session("s").get([1])
                 flip(home, 1, bit)
-            assert engine.get([1], session="s")[0].message.text == WORDS[0]
+            assert engine.session("s").get([1])[0].message.text == WORDS[0]
 
     def test_it_can_be_forgotten(self, home: Path) -> None:
         """A message that cannot be read any more is forgotten like any other, and then no gap."""
         flip(home, 1, 8 * 40)
         with opened(home) as engine:
-            engine.search("staging database port 6543", session="s")
+            engine.session("s").search("staging database port 6543")
             assert engine.stats().notes
-            assert engine.forget(session="s", ids=[1]) == 1
-            engine.search("staging database port 6543", session="s")
+            assert engine.session("s").forget(ids=[1]) == 1
+            engine.session("s").search("staging database port 6543")
             assert [note for note in engine.stats().notes if "damaged" in note] == []
 
     def test_search_and_recall_leave_it_out_and_say_so(self, home: Path) -> None:
         """A flipped message is found no more; the others are; the report of the next request names the gap."""
         talk = [*long_talk(), said("assistant", "done"), said("user", QUESTION)]
         with opened(home) as engine:
-            assert "6543" in str(engine.assemble(talk, session="s", limit=LIMIT).render()[-1])
+            assert "6543" in str(engine.session("s").assemble(talk, limit=LIMIT).render()[-1])
         flip(home, 1, 8 * 40)
         with opened(home) as engine:
-            assert 1 not in [hit.message for hit in engine.search("staging database port 6543", session="s")]
-            assert engine.search("端口 7001", session="s")[0].message == 2
-            assert any("message 1 is damaged" in note for note in engine.recall(QUESTION, session="s").notes)
+            assert 1 not in [hit.message for hit in engine.session("s").search("staging database port 6543")]
+            assert engine.session("s").search("端口 7001")[0].message == 2
+            assert any("message 1 is damaged" in note for note in engine.session("s").recall(QUESTION).notes)
             assert any("message 1 is damaged" in note for note in engine.stats().notes)
-            report = engine.assemble(long_talk(), session="s", limit=LIMIT).report
+            report = engine.session("s").assemble(long_talk(), limit=LIMIT).report
             assert [warning for warning in report.warnings if "message 1 is damaged" in warning]
-            assert engine.assemble(long_talk(), session="t", limit=LIMIT, agent="other").report.warnings == ()
+            assert engine.session("t", agent="other").assemble(long_talk(), limit=LIMIT).report.warnings == ()
 
     def test_commands_leave_it_out_and_say_so(self, home: Path, call: Callable[..., Result], tmp_path: Path) -> None:
         """Search prints the rest and names the gap; an export is complete but for it, and exits with 1."""
@@ -165,8 +165,8 @@ class TestABitThatFlipped:
         for key, data in sql(home, f"SELECT rowid, data FROM {table}"):  # noqa: S608 - our own tables
             sql(home, f"UPDATE {table} SET data = ? WHERE rowid = ?", data[:-3] + b"?" + data[-2:], key)  # noqa: S608
         with opened(home) as engine:
-            assert engine.facts(session="s") == [] or table != "facts"
-            assert engine.edits(session="s") == () or table != "records"
+            assert engine.session("s").facts() == [] or table != "facts"
+            assert engine.session("s").edits() == () or table != "records"
             assert engine.work() == 0 or table != "jobs"
             assert any(f"{table[:-1]} 1 is damaged" in note for note in engine.stats().notes)
         assert f"{table[:-1]} 1 cannot be read" in call("doctor").output
@@ -180,29 +180,29 @@ class TestABitThatFlipped:
         ((version, data),) = sql(home, "SELECT version, data FROM facts ORDER BY version DESC LIMIT 1")
         sql(home, "UPDATE facts SET data = ? WHERE version = ?", data[:-1], version)
         with opened(home) as engine:
-            known = [fact.content for fact in engine.facts(session="s")]
+            known = [fact.content for fact in engine.session("s").facts()]
             assert known == ["The API listens on port 8443", "Deploys go to Dublin"]
 
 
 def use_everything() -> Iterator[Callable[[Engine], object]]:
     """Each thing that an engine can be asked, as a function."""
     talk = [*long_talk(), said("assistant", "done"), said("user", QUESTION)]
-    yield lambda engine: engine.assemble(talk, session="s", limit=LIMIT)
-    yield lambda engine: engine.assemble(long_talk(), session="s", limit=2 * LIMIT)
-    yield lambda engine: engine.search(QUESTION, session="s")
-    yield lambda engine: engine.recall(QUESTION, session="s")
-    yield lambda engine: engine.get([1, 2], session="s", around=2)
-    yield lambda engine: engine.facts(session="s")
-    yield lambda engine: engine.edits(session="s")
-    yield lambda engine: engine.timeline(session="s")
-    yield lambda engine: engine.size(session="s")
+    yield lambda engine: engine.session("s").assemble(talk, limit=LIMIT)
+    yield lambda engine: engine.session("s").assemble(long_talk(), limit=2 * LIMIT)
+    yield lambda engine: engine.session("s").search(QUESTION)
+    yield lambda engine: engine.session("s").recall(QUESTION)
+    yield lambda engine: engine.session("s").get([1, 2], around=2)
+    yield lambda engine: engine.session("s").facts()
+    yield lambda engine: engine.session("s").edits()
+    yield lambda engine: engine.session("s").timeline()
+    yield lambda engine: engine.session("s").size()
     yield lambda engine: engine.stats()
-    yield lambda engine: engine.compact(long_talk(), session="s", limit=LIMIT, dry_run=True)
-    yield lambda engine: engine.ingest([said("user", "One thing more.")], session="s")
-    yield lambda engine: engine.pin([1], session="s")
-    yield lambda engine: engine.undo_trim(session="s")
+    yield lambda engine: engine.session("s").compact(long_talk(), limit=LIMIT, dry_run=True)
+    yield lambda engine: engine.session("s").append([said("user", "One thing more.")])
+    yield lambda engine: engine.session("s").pin([1])
+    yield lambda engine: engine.session("s").undo_trim()
     yield lambda engine: engine.work()
-    yield lambda engine: engine.forget(session="s", ids=[2])
+    yield lambda engine: engine.session("s").forget(ids=[2])
 
 
 COLUMNS = [
@@ -234,7 +234,7 @@ class TestARowThatIsSomethingElse:
                         use(engine)
                     except HoldfastError:
                         continue
-                window = engine.assemble([said("user", QUESTION)], session="s", limit=LIMIT)
+                window = engine.session("s").assemble([said("user", QUESTION)], limit=LIMIT)
                 assert QUESTION in str(window.render())
 
 
@@ -245,28 +245,28 @@ class TestADeletedStore:
         with opened(home) as engine:
             (home / gone).unlink()
             with pytest.raises(StorageError, match=r"deleted, moved or replaced.*start this program again"):
-                engine.ingest([said("user", "Is this kept?")], session="s")
-            window = engine.assemble([*long_talk(turns=1), said("user", QUESTION)], session="s", limit=LIMIT)
+                engine.session("s").append([said("user", "Is this kept?")])
+            window = engine.session("s").assemble([*long_talk(turns=1), said("user", QUESTION)], limit=LIMIT)
             assert QUESTION in str(window.render())
             assert any("deleted, moved or replaced" in warning for warning in window.report.warnings)
 
     def test_one_that_was_put_in_its_place_is_noticed(self, home: Path, tmp_path: Path) -> None:
         """A file that takes the store's place while it is open is not taken for it."""
         with opened(tmp_path / "other") as other:
-            other.ingest([said("user", "Somebody else's.")], session="s")
+            other.session("s").append([said("user", "Somebody else's.")])
         with opened(home) as engine:
             (tmp_path / "other" / STORE_NAME).replace(home / STORE_NAME)
             with pytest.raises(StorageError, match="replaced"):
-                engine.remember("This is important", session="s")
+                engine.session("s").remember("This is important")
 
     def test_the_next_to_open_begins_anew_and_archives_everything(self, home: Path) -> None:
         """Whoever opens the memory after it was deleted gets an empty one that takes the whole conversation."""
         with opened(home) as engine:
             for file in home.iterdir():
                 file.unlink()
-            engine.assemble(long_talk(turns=2), session="s", limit=LIMIT)
+            engine.session("s").assemble(long_talk(turns=2), limit=LIMIT)
         with opened(home) as engine:
-            engine.assemble(long_talk(turns=2), session="s", limit=LIMIT)
+            engine.session("s").assemble(long_talk(turns=2), limit=LIMIT)
             assert engine.stats().messages == 7
 
 
@@ -279,13 +279,13 @@ class TestANewerSchema:
             subprocess.run([sys.executable, "-I", "-c", code, str(home / STORE_NAME), bump], check=True)
             before = sql(home, "SELECT count(*) FROM messages")
             for attempt in (
-                lambda: engine.ingest([said("user", "From the old one.")], session="s"),
-                lambda: engine.forget(session="s", ids=[1]),
-                lambda: engine.search(QUESTION, session="s"),
+                lambda: engine.session("s").append([said("user", "From the old one.")]),
+                lambda: engine.session("s").forget(ids=[1]),
+                lambda: engine.session("s").search(QUESTION),
             ):
                 with pytest.raises(StorageError, match=r"newer Holdfast.*upgrade holdfast and start"):
                     attempt()
-            window = engine.assemble([*long_talk(turns=1), said("user", QUESTION)], session="s", limit=LIMIT)
+            window = engine.session("s").assemble([*long_talk(turns=1), said("user", QUESTION)], limit=LIMIT)
             assert any("newer Holdfast" in warning for warning in window.report.warnings)
         assert sql(home, "SELECT count(*) FROM messages") == before
 
@@ -390,7 +390,7 @@ class TestAReadOnlyStore:
     def test_one_that_another_process_writes_is_read(self, home: Path, see: Callable[..., Any], tmp_path: Path) -> None:
         """What a process wrote that still has the store open is seen by one that may only read it."""
         with opened(home) as engine:
-            engine.ingest([said("user", "The staging database is called 6543-blue now.")], session="s")
+            engine.session("s").append([said("user", "The staging database is called 6543-blue now.")])
             seen = see(home)
         self.check(seen, tmp_path / "out.jsonl")
         assert any("6543-blue" in text for text in seen["search"])
@@ -402,7 +402,7 @@ class TestAReadOnlyStore:
         copy = tmp_path / "copy"
         copy.mkdir()
         with opened(home) as engine:
-            engine.ingest([said("user", "The staging database is called 6543-blue now.")], session="s")
+            engine.session("s").append([said("user", "The staging database is called 6543-blue now.")])
             for ending in ("", "-wal"):
                 (copy / f"{STORE_NAME}{ending}").write_bytes((home / f"{STORE_NAME}{ending}").read_bytes())
         seen = see(copy)
@@ -453,12 +453,12 @@ class TestAnOlderStore:
 
         def contents() -> object:
             with opened(home) as engine:
-                rows = engine.get(range(1, 24), session="s")
+                rows = engine.session("s").get(range(1, 24))
                 return (
                     [row.message for row in rows],
-                    engine.facts(session="s"),
-                    engine.edits(session="s"),
-                    (engine.timeline(session="s")),
+                    engine.session("s").facts(),
+                    engine.session("s").edits(),
+                    (engine.session("s").timeline()),
                 )
 
         before = contents()
@@ -476,7 +476,7 @@ class TestAnOlderStore:
         sql(home, "UPDATE messages SET body = 'text' WHERE id = 2")
         sql(home, "UPDATE facts SET data = x'7b'")
         with opened(home) as engine:
-            assert engine.get([3], session="s")[0].message.text == WORDS[2]
-            assert engine.facts(session="s") == []
+            assert engine.session("s").get([3])[0].message.text == WORDS[2]
+            assert engine.session("s").facts() == []
             with pytest.raises(StorageError, match=r"message 1 is damaged.*message 2 is damaged"):
-                engine.get([1, 2], session="s")
+                engine.session("s").get([1, 2])

@@ -68,13 +68,13 @@ def test_a_tool_loop_of_300_turns(talk: Talk, limit: int, engine: Engine) -> Non
     words: dict[str, int] = {}
     for number, step in enumerate(talk.steps(TURNS)):
         if number % 4 < 2 and step.replied:  # all that was said before is archived
-            engine.ingest(step.wires[: step.replied], session="s")
+            engine.session("s").append(step.wires[: step.replied])
         words |= {found: len(sent) + place + 1 for found, place in (step.results or {}).items()}
         sent += step.wires
         if number % 4 in {1, 2}:  # one request a turn, after the question or after the results
             continue
-        window = engine.assemble(sent, session="s", limit=limit)
-        edits = engine.edits(session="s")
+        window = engine.session("s").assemble(sent, limit=limit)
+        edits = engine.session("s").edits()
         gone, pruned = ({number for edit in edits if edit.kind == kind for number in edit.ids} for kind in KINDS)
         assert window.provider == talk.format or number == 0
         assert window.report.warnings == ()
@@ -82,10 +82,10 @@ def test_a_tool_loop_of_300_turns(talk: Talk, limit: int, engine: Engine) -> Non
         assert_untouched(window, sent, pruned, cut=bool(gone))
         if number % 20 == 0:
             assert not check(window.render(talk.format), talk.format)
-    rows = engine.get(range(1, len(sent) + 9), session="s")
+    rows = engine.session("s").get(range(1, len(sent) + 9))
     assert [json.dumps(row.message.origin and row.message.origin.data) for row in rows] == list(map(json.dumps, sent))
     for found in list(words)[:: 1 if limit == 8_000 else 25]:
-        assert words[found] in {hit.message for hit in engine.search(found, session="s", limit=3)}
+        assert words[found] in {hit.message for hit in engine.session("s").search(found, limit=3)}
 
 
 class TestFormats:
@@ -111,15 +111,15 @@ class TestFormats:
     def test_a_system_message_first_stays_the_system_prompt(self, engine: Engine) -> None:
         """However the blocks show later that the conversation is Anthropic's."""
         prompt = {"role": "system", "content": "You are careful."}
-        engine.assemble([prompt, self.CALLED[0]], session="s")
+        engine.session("s").assemble([prompt, self.CALLED[0]])
         for format_ in (None, "anthropic"):
-            window = engine.assemble([prompt, *self.CALLED], session=f"s{format_}", format=format_)
+            window = engine.session(f"s{format_}").assemble([prompt, *self.CALLED], format=format_)
             assert window.request() == {"system": "You are careful.", "messages": self.CALLED}
 
     def test_a_request_of_gemini_has_its_system_instruction_beside_the_contents(self, engine: Engine) -> None:
         """Also where the prompt came as a plain message."""
         asked = {"role": "user", "parts": [{"text": "hi"}]}
-        window = engine.assemble([{"role": "system", "content": "You are careful."}, asked], session="s")
+        window = engine.session("s").assemble([{"role": "system", "content": "You are careful."}, asked])
         instruction = {"parts": [{"text": "You are careful."}]}
         assert window.request("gemini") == {"systemInstruction": instruction, "contents": [asked]}
 
@@ -130,31 +130,32 @@ class TestFormats:
         inside = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [novelty]}]}
         odd = {"type": "novelty_item", "id": "x"}
         for number, sent in enumerate(([plain], [*self.CALLED[:2], inside], [self.CALLED[0], odd])):
-            window = engine.assemble(sent, session=f"s{number}")
+            window = engine.session(f"s{number}").assemble(sent)
             assert window.render() == sent
             assert "novelty" in " ".join(window.report.warnings)
 
     def test_what_a_provider_has_no_place_for_is_reported(self, engine: Engine) -> None:
         """A block of one provider cannot be sent to another: the report names it."""
         cited = {"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "x"}}]}
-        window = engine.assemble(
-            [*self.CALLED, {"role": "assistant", "content": "ok"}, cited, self.CALLED[0]], session="s"
+        window = engine.session("s").assemble(
+            [*self.CALLED, {"role": "assistant", "content": "ok"}, cited, self.CALLED[0]]
         )
         for provider in ("openai_chat", "openai_responses", "gemini"):
-            other = engine.assemble([*self.CALLED, cited], session=provider, provider=provider)
+            other = engine.session(provider).assemble([*self.CALLED, cited], provider=provider)
             assert "left out document" in " ".join(other.report.repairs)
         assert cited in window.render()
 
     def test_every_method_takes_the_format_of_its_messages(self, engine: Engine) -> None:
         """A named format is that of every message, marked or not."""
         plain = [{"role": "user", "content": "hi"}]
-        assert engine.ingest(plain, session="s", format="pi") == [1]
-        assert engine.assemble(plain, session="s", format="anthropic").provider == "anthropic"
-        assert engine.size(plain, session="s", format="openai_responses") > 0
-        assert engine.compact(plain, session="s", format="gemini", dry_run=True).plan.outcome == "nothing"
-        for method in (engine.ingest, engine.assemble, engine.size, engine.compact):
+        assert engine.session("s").append(plain, format="pi") == [1]
+        assert engine.session("s").assemble(plain, format="anthropic").provider == "anthropic"
+        assert engine.session("s").size(plain, format="openai_responses") > 0
+        assert engine.session("s").compact(plain, format="gemini", dry_run=True).plan.outcome == "nothing"
+        other = engine.session("other")
+        for method in (other.append, other.assemble, other.size, other.compact):
             with pytest.raises(FormatError, match="'bard' is not one of"):
-                method(plain, session="other", format="bard")
+                method(plain, format="bard")
 
     def test_the_newest_mark_names_the_provider(self, engine: Engine) -> None:
         """A client may change its model: what other formats wrote is rendered for the one that is asked now."""
@@ -165,7 +166,7 @@ class TestFormats:
             "content": None,
             "tool_calls": [{"id": "c1", "type": "function", "function": function}],
         }
-        window = engine.assemble([*self.CALLED, called, result], session="s")
+        window = engine.session("s").assemble([*self.CALLED, called, result])
         assert window.provider == "openai_chat"
         assert window.render()[-2:] == [called, result]
         assert not check(window.render(), "openai_chat")
@@ -180,8 +181,8 @@ def test_real_requests_grow_turn_by_turn(path: Path, limit: int, engine: Engine)
     with gzip.open(path, "rt") as file:
         bodies = [json.loads(line)["messages"] for line in file if line.startswith("{")]
     for body in bodies[:40]:
-        window = engine.assemble(body, session="s", limit=limit)
-        pruned = {number for edit in engine.edits(session="s") if edit.kind == "pruned" for number in edit.ids}
+        window = engine.session("s").assemble(body, limit=limit)
+        pruned = {number for edit in engine.session("s").edits() if edit.kind == "pruned" for number in edit.ids}
         kept = [item.message for item in window.items if not item.block and item.id not in pruned]
         rendered = set(map(json.dumps, window.render()))
         assert {json.dumps(message.origin.data) for message in kept if message.origin} <= rendered

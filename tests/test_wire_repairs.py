@@ -53,9 +53,9 @@ class TestReasoning:
         for turns in range(10, 60, step):
             stop = next(place for place, item in enumerate(sent) if f"Question {turns}:" in str(item)) + 1
             session = f"s{turns}"
-            engine.assemble(sent[:stop], session=session, limit=limit)
-            engine.compact(session=session, limit=limit)
-            window = engine.assemble(sent[:stop], session=session, limit=limit)
+            engine.session(session).assemble(sent[:stop], limit=limit)
+            engine.session(session).compact(limit=limit)
+            window = engine.session(session).assemble(sent[:stop], limit=limit)
             assert not broken(window.render(), sent)
             assert window.report.repairs == ()
             assert all("id" in item for item in window.render() if item.get("role") == "assistant")
@@ -63,9 +63,9 @@ class TestReasoning:
     def test_an_item_whose_reasoning_was_forgotten_is_sent_as_new(self, engine: Engine) -> None:
         """Without the id by which the provider would look for the reasoning; the report says so."""
         sent = reasoned_talk(4)
-        engine.assemble(sent, session="s")
-        engine.forget(session="s", ids=[2])
-        window = engine.assemble([*sent, {"role": "user", "content": "And now?"}], session="s")
+        engine.session("s").assemble(sent)
+        engine.session("s").forget(ids=[2])
+        window = engine.session("s").assemble([*sent, {"role": "user", "content": "And now?"}])
         assert not broken(window.render(), sent)
         assert "msg_0_0" not in json.dumps(window.render())
         assert "Answer 0_0" in json.dumps(window.render())
@@ -86,10 +86,10 @@ class TestRepairs:
         """Everything else of the message stays."""
         said: dict[str, Any] = {"role": "assistant", "content": "Done.", "tool_calls": [], "reasoning_content": "Hm."}
         sent = [{"role": "user", "content": "Do it"}, said, {"role": "user", "content": "Thanks"}]
-        window = engine.assemble(sent, session="s")
+        window = engine.session("s").assemble(sent)
         assert window.render()[1] == {"role": "assistant", "content": "Done.", "reasoning_content": "Hm."}
         assert "empty-calls" in " ".join(window.report.repairs)
-        (row,) = engine.get([2], session="s")
+        (row,) = engine.session("s").get([2])
         assert row.message.origin is not None
         assert row.message.origin.data == said
 
@@ -99,7 +99,7 @@ class TestRepairs:
         use = {"type": "tool_use", "id": "t1", "name": "shot", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "t1", "content": content, "is_error": True}
         sent: list[dict[str, Any]] = [{"role": "user", "content": "Look"}, {"role": "assistant", "content": [use]}]
-        window = engine.assemble([*sent, {"role": "user", "content": [result]}], session="s")
+        window = engine.session("s").assemble([*sent, {"role": "user", "content": [result]}])
         first, second = window.render()[2]["content"]
         assert (first["type"], first["is_error"], second) == ("tool_result", True, PIXEL)
         assert "image" not in json.dumps(first)
@@ -130,16 +130,16 @@ class TestRepairs:
     def test_half_a_character_is_replaced(self, sent: list[dict[str, Any]], engine: Engine) -> None:
         """What goes out can be written as UTF-8, the report says so, and the archive has what came."""
         for _ in range(2):
-            window = engine.assemble(sent, session="s")
+            window = engine.session("s").assemble(sent)
             json.dumps(window.request(), ensure_ascii=False).encode()
             json.dumps(window.render(), ensure_ascii=False).encode()
             assert "\ufffd" in json.dumps(window.render(), ensure_ascii=False)
             assert "surrogates" in " ".join(window.report.repairs)
-        rows = engine.get(range(1, 9), session="s")
+        rows = engine.session("s").get(range(1, 9))
         assert [row.message.origin.data for row in rows if row.message.origin] == sent
-        engine.search("half \ud83d", session="s")
+        engine.session("s").search("half \ud83d")
 
     def test_two_halves_that_belong_together_become_one_character(self, engine: Engine) -> None:
         """As a stream leaves them that was put together piece by piece."""
-        window = engine.assemble([{"role": "user", "content": "\ud83d" + "\ude00"}], session="s")
+        window = engine.session("s").assemble([{"role": "user", "content": "\ud83d" + "\ude00"}])
         assert window.render() == [{"role": "user", "content": "😀"}]

@@ -3,8 +3,8 @@
 from pathlib import Path
 from threading import Event
 
+from holdfast.engine import Worker, only_process
 from holdfast.errors import StorageError
-from holdfast.worker import Worker, alone
 
 
 def test_it_goes_on_while_there_is_more() -> None:
@@ -30,7 +30,7 @@ def test_trouble_is_told_and_tried_again() -> None:
     failed, done = Event(), Event()
 
     def step() -> bool:
-        tries.append(worker.trouble)
+        tries.append(worker.error)
         if len(tries) == 1:
             failed.set()
             raise StorageError("the disk is full", path="x")
@@ -44,7 +44,7 @@ def test_trouble_is_told_and_tried_again() -> None:
     worker.stop()
     assert tries[0] == ""
     assert "the disk is full" in tries[1]
-    assert worker.trouble == ""
+    assert worker.error == ""
 
 
 def test_a_lock_that_cannot_be_had_is_trouble_like_any_other() -> None:
@@ -53,7 +53,7 @@ def test_a_lock_that_cannot_be_had_is_trouble_like_any_other() -> None:
 
     def step() -> bool:
         tried.set()
-        with alone(Path("/proc/none/x.worker")) as mine:
+        with only_process(Path("/proc/none/x.worker")) as mine:
             return mine
 
     worker = Worker(step, pause=0.05)
@@ -62,7 +62,7 @@ def test_a_lock_that_cannot_be_had_is_trouble_like_any_other() -> None:
     tried.clear()
     assert tried.wait(60)
     worker.stop()
-    assert "x.worker" in worker.trouble
+    assert "x.worker" in worker.error
 
 
 def test_one_that_was_never_started_can_be_stopped() -> None:
@@ -73,8 +73,8 @@ def test_one_that_was_never_started_can_be_stopped() -> None:
 def test_only_one_holds_the_lock(tmp_path: Path) -> None:
     """While one is at work another is told so; then it may."""
     path = tmp_path / "lock"
-    with alone(path) as first, alone(path) as second:
+    with only_process(path) as first, only_process(path) as second:
         assert (first, second) == (True, False)
-    with alone(path) as again:
+    with only_process(path) as again:
         assert again
     assert path.stat().st_mode & 0o777 == 0o600

@@ -3,7 +3,7 @@
     from holdfast import Engine
 
     with Engine.open("~/agent-memory") as engine:
-        window = engine.assemble(messages, session="s1", limit=200_000)
+        window = engine.session("s1").assemble(messages, limit=200_000)
 
 Names are loaded when they are first used, so that importing the package costs nothing.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.compactor import Compaction
-    from holdfast.engine import Engine, Window
+    from holdfast.engine import Engine
     from holdfast.errors import (
         CompactionError,
         ConflictError,
@@ -49,10 +49,12 @@ if TYPE_CHECKING:
     from holdfast.models.base import Model
     from holdfast.redact import redact
     from holdfast.report import ContextReport
+    from holdfast.session import Session
     from holdfast.settings import Settings
     from holdfast.store.base import FactRow, MessageRow, Scope, Store
     from holdfast.tokens import count_messages, count_text
     from holdfast.transcripts import Transcript
+    from holdfast.window import Window
 
 __version__ = "0.2.0"
 
@@ -82,6 +84,7 @@ __all__ = [
     "RedactedThinking",
     "Request",
     "Scope",
+    "Session",
     "Settings",
     "SettingsError",
     "Stats",
@@ -105,7 +108,7 @@ __all__ = [
 
 _HOMES: Final = {
     "holdfast.compactor": ("Compaction",),
-    "holdfast.engine": ("Engine", "Window"),
+    "holdfast.engine": ("Engine",),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "holdfast.events": ("Hooks",),
     "holdfast.memory.memory": ("Memory", "Stats"),
@@ -116,10 +119,12 @@ _HOMES: Final = {
     "holdfast.models.base": ("Model",),
     "holdfast.redact": ("redact",),
     "holdfast.report": ("ContextReport",),
+    "holdfast.session": ("Session",),
     "holdfast.settings": ("Settings",),
     "holdfast.store.base": ("FactRow", "MessageRow", "Scope", "Store"),
     "holdfast.tokens": ("count_messages", "count_text"),
     "holdfast.transcripts": ("Transcript",),
+    "holdfast.window": ("Window",),
 }
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
 

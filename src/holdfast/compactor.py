@@ -7,22 +7,25 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.compaction import cut, frame
 from holdfast.compaction.cut import CompactionPlan
 from holdfast.compaction.summarise import Progress, Summary, summarise
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, tokens
-from holdfast.conversation import Conversation
 from holdfast.errors import CompactionError
 from holdfast.events import Compacted, Compacting, Hooks, supplied, tell
 from holdfast.learner import jobs
-from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
 from holdfast.redact import redact
-from holdfast.tokens import TokenCounter, count_message, count_text
+from holdfast.settings import Settings
+from holdfast.state import SessionState
+from holdfast.tokens import count_message
+
+if TYPE_CHECKING:
+    from holdfast.session import Session
 
 __all__ = ["Compaction", "Compactor", "window"]
 
@@ -63,10 +66,10 @@ class Compaction:
         }
 
 
-def window(talk: Conversation, *, limit: int) -> tuple[Item, ...]:
+def window(state: SessionState, *, limit: int) -> tuple[Item, ...]:
     """What a compaction is about: everything since the last one. What was trimmed has its place in the summary."""
-    standing = [edit for edit in talk.standing(limit=limit) if edit.kind not in {"trimmed", "recalled"}]
-    return apply(talk.items, standing)
+    standing = [edit for edit in state.standing_edits(limit=limit) if edit.kind not in {"trimmed", "recalled"}]
+    return apply(state.items, standing)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,35 +77,40 @@ class Compactor:
     """One compaction of one session.
 
     Attributes:
-        talk: The session.
-        memory: Where it is recorded.
+        session: The session.
         limits: The limits of its window.
         model: Who tells the summary; without one it is put together by rule.
         hooks: Who is told, and who may tell the summary instead.
         done: Pieces that an earlier try finished.
     """
 
-    talk: Conversation
-    memory: Memory
+    session: Session
     limits: Budget
     model: Model | None = None
     hooks: Hooks = field(default_factory=Hooks)
     done: MutableMapping[str, str] = field(default_factory=dict)
-    count: TokenCounter = count_text
+
+    @property
+    def _state(self) -> SessionState:
+        return self.session.state
+
+    @property
+    def _settings(self) -> Settings:
+        return self.session.engine.settings
 
     def plan(self, *, force: bool) -> CompactionPlan:
         """What would be done."""
-        with self.talk.lock:
-            items = window(self.talk, limit=self.limits.safe_limit)
+        with self.session.lock:
+            items = window(self._state, limit=self.limits.safe_limit)
         summary = next((item.message.text for item in items if item.kind == "summary"), None)
         return cut.plan(
             items,
-            settings=self.memory.settings.compaction,
+            settings=self._settings.compaction,
             budget=self.limits,
             previous_summary=summary,
             force=force,
-            sent=tokens(self.talk.replay(limit=self.limits.safe_limit)[0]),
-            count=self.count,
+            sent=tokens(self._state.replay(limit=self.limits.safe_limit)[0]),
+            count=self._state.count,
         )
 
     def run(
@@ -122,11 +130,11 @@ class Compactor:
                 compacted or changed meanwhile.
             ModelCancelledError: It was called off.
         """
-        with self.talk.lock:
-            plan, known = self.plan(force=force), len(self.talk.edits)
+        with self.session.lock:
+            plan, known = self.plan(force=force), len(self._state.edits)
         if plan.outcome != "ready":
             raise CompactionError(plan.reason)
-        session, gone = self.talk.scope.session, len(plan.summarised)
+        session, gone = self.session.scope.session, len(plan.summarised)
         starting = Compacting(
             session=session, messages=len(plan.kept) + gone, summarised=gone, tokens=plan.tokens_before
         )
@@ -135,7 +143,7 @@ class Compactor:
         summary = self._supplied(text, plan) or summarise(
             plan,
             self.model,
-            settings=self.memory.settings.compaction,
+            settings=self._settings.compaction,
             window_tokens=self.model.context_tokens if self.model else self.limits.window,
             clock=time.monotonic,
             sleep=cancel.wait if cancel else time.sleep,
@@ -143,7 +151,7 @@ class Compactor:
             cancel=cancel,
             on_progress=on_progress,
             done=self.done,
-            count=self.count,
+            count=self._state.count,
         )
         summary = self._masked(summary)
         after = self._record(plan, summary, instructions, known=known)
@@ -170,30 +178,30 @@ class Compactor:
     def _masked(self, summary: Summary) -> Summary:
         """The summary without secrets: it is told of messages as they were said, and rests on disk."""
         told, text = redact(summary.told), redact(summary.text)
-        if not self.memory.settings.archive.redaction or (told, text) == (summary.told, summary.text):
+        if not self._settings.archive.redaction or (told, text) == (summary.told, summary.text):
             return summary
         return replace(summary, told=told, text=text, tokens=self._cost(told))
 
     def _cost(self, told: str) -> int:
-        return count_message(Message(role="user", parts=(Text(text=told),)), count=self.count)
+        return count_message(Message(role="user", parts=(Text(text=told),)), count=self._state.count)
 
     def _check_current(self, plan: CompactionPlan, known: int) -> None:
         """Refuse a summary of what is no longer the session's history, or that would hide one made meanwhile."""
-        self.talk.learn_edits(self.memory)
-        if any(edit.kind == "compacted" for edit in self.talk.edits[known:]):
+        self._state.load()
+        if any(edit.kind == "compacted" for edit in self._state.edits[known:]):
             raise CompactionError("this conversation has been compacted meanwhile: go on with that summary")
-        if not {item.id for item in self.talk.history}.issuperset(plan.ids):
+        if not {item.id for item in self._state.history}.issuperset(plan.ids):
             raise CompactionError("the conversation has changed meanwhile: compact it as it is now")
 
     def _record(self, plan: CompactionPlan, summary: Summary, instructions: str | None, *, known: int) -> int:
         """Record the edit, with the work that follows from it, and say what the conversation takes now."""
-        now = self.memory.clock()
-        masking = self.memory.settings.archive.redaction
+        now = self._state.memory.clock()
+        masking = self._settings.archive.redaction
         asked = redact(instructions) if instructions and masking else instructions
         reason = f"compacted: {asked}" if asked else "compacted"
         edit: Edit = plan.edit(summary.told, cost=summary.tokens, reason=reason)
-        work = jobs(plan.ids, scope=self.talk.scope, time=now) if self.memory.settings.knowledge.extraction else []
-        with self.talk.lock:
+        work = jobs(plan.ids, scope=self.session.scope, time=now) if self._settings.knowledge.extraction else []
+        with self.session.lock:
             check = partial(self._check_current, plan, known)
-            self.talk.record_last([edit], memory=self.memory, time=now, beside=work, check=check)
-            return tokens(window(self.talk, limit=self.limits.safe_limit))
+            self._state.record_after_others([edit], time=now, beside=work, check=check)
+            return tokens(window(self._state, limit=self.limits.safe_limit))

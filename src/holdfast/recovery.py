@@ -8,12 +8,13 @@ from threading import Event
 from typing import Any, Final
 
 from holdfast.compactor import Compaction
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
 from holdfast.formats import Incoming
 from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.overflow import is_silent_overflow
 from holdfast.store.base import FactRow
+from holdfast.window import Window
 
 __all__ = ["Answer", "Ask", "ask", "definition"]
 
@@ -124,22 +125,19 @@ def _fitting(
 
 
 def _assembled(engine: Engine, messages: Sequence[Incoming], request: Ask, *, limit: int, model: Model) -> Window:
-    return engine.assemble(
+    return engine.session(request.session, project=request.project, agent=request.agent).assemble(
         messages,
-        session=request.session,
         limit=limit,
         provider=model.provider,
         tools=[definition(tool) for tool in request.tools],
         facts=request.facts,
-        project=request.project,
-        agent=request.agent,
     )
 
 
 def _would_help(engine: Engine, request: Ask, limit: int, error: WindowTooSmallError) -> bool:
     """Whether what a compaction keeps fits: one message that is too long by itself never does."""
-    planned = engine.compact(
-        session=request.session, limit=limit, dry_run=True, project=request.project, agent=request.agent
+    planned = engine.session(request.session, project=request.project, agent=request.agent).compact(
+        limit=limit, dry_run=True
     )
     return planned.plan.outcome == "ready" and planned.plan.tokens_kept < error.limit
 
@@ -166,8 +164,8 @@ def _compacted(engine: Engine, request: Ask, limit: int) -> list[Compaction]:
     if request.before_compact is not None:
         request.before_compact()
     try:
-        done = engine.compact(
-            session=request.session, limit=limit, cancel=request.cancel, project=request.project, agent=request.agent
+        done = engine.session(request.session, project=request.project, agent=request.agent).compact(
+            limit=limit, cancel=request.cancel
         )
     except (CompactionError, StorageError):
         return []

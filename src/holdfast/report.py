@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import msgspec
 
 from holdfast.context.budget import Budget, LimitSource
-from holdfast.context.edits import Edit, Item
+from holdfast.context.edits import Edit, Item, tokens
 from holdfast.errors import FormatError
-from holdfast.memory.recall import Hit
-from holdfast.messages import ToolCall
+from holdfast.memory.recall import Hit, Recall
+from holdfast.messages import Opaque, ToolCall, ToolResult
 from holdfast.tokens import count_part, count_text
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "MessageBreakdown",
     "WorkspaceFile",
     "breakdown",
+    "build_report",
     "categories",
     "change",
     "workspace_files",
@@ -179,6 +180,52 @@ class ContextReport:
         return shown
 
 
+def build_report(
+    items: Sequence[Item],
+    *,
+    session: str,
+    turn: int,
+    limits: Budget,
+    edits: Iterable[Edit],
+    recall: Recall,
+    prefix_kept: float | None,
+    repairs: tuple[str, ...],
+    warnings: Iterable[str],
+    milliseconds: Mapping[str, float],
+    is_calibrated: bool,
+) -> ContextReport:
+    """Build the report of one turn."""
+    total = tokens(items) + limits.overhead
+    return ContextReport(
+        session=session,
+        turn=turn,
+        total_tokens=total,
+        raw_max_tokens=limits.window,
+        limit_source=limits.source,
+        reserved_tokens=limits.reserve,
+        percentage=round(100 * total / limits.window, 1),
+        categories=categories(items, budget=limits),
+        changes=tuple(map(change, edits)),
+        recalled=recall.hits,
+        recall_reason=recall.reason,
+        prefix_kept=prefix_kept,
+        repairs=repairs,
+        warnings=tuple(dict.fromkeys((*warnings, *recall.notes, *_opaque_kinds(items)))),
+        milliseconds=milliseconds,
+        files=workspace_files(items),
+        token_scale=limits.scale,
+        is_calibrated=is_calibrated,
+    )
+
+
+def _opaque_kinds(items: Sequence[Item]) -> list[str]:
+    """Name the kinds of blocks that are sent as they came because they are not understood."""
+    parts = [part for item in items for part in item.message.parts]
+    inside = (block for part in parts if isinstance(part, ToolResult) for block in part.content)
+    kinds = sorted({part.kind for part in (*parts, *inside) if isinstance(part, Opaque)})
+    return [f"carried as they came, not understood and not searchable: {', '.join(kinds)}"] if kinds else []
+
+
 # --- where the tokens are ----------------------------------------------------
 
 
@@ -195,7 +242,7 @@ def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]
         sums["workspace files"] += held
     used = sum(sums.values())
     return (
-        *(Category(name=name, tokens=tokens) for name, tokens in sums.items()),
+        *(Category(name=name, tokens=size) for name, size in sums.items()),
         Category(name="reserve", tokens=min(budget.reserve, max(0, budget.window - used)), kind="buffer"),
         Category(name="free", tokens=max(0, budget.window - budget.reserve - used), kind="free"),
     )

@@ -141,7 +141,7 @@ class TestMemory:
             again = desk.agent(talker(lambda _: "Yes, the module is there. " * 40))
             assert "Talk about modules." in again.history[0].text
             again.say("Tell me more about module 3.")
-            again.engine.pin([1], session=again.session, agent=again.agent)  # an edit, and no compaction
+            again.engine.session(again.session, agent=again.agent).pin([1])  # an edit, and no compaction
             again.engine.close()
 
     def test_trouble_with_it_is_told_and_blocks_nothing(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,9 +224,9 @@ class TestRoom:
         agent = desk.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
         for number in range(40):
             agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
-        reports = agent.engine.timeline(session=agent.session)
-        assert sum(change["kind"] == "trimmed" for turn in reports for change in turn["changes"]) >= 2
-        assert max(turn["total_tokens"] for turn in reports) <= 12_000
+        reports = agent.engine.session(agent.session).timeline()
+        assert sum(change.kind == "trimmed" for turn in reports for change in turn.changes) >= 2
+        assert max(turn.total_tokens for turn in reports) <= 12_000
         assert agent.opened.entry.compaction_count == 0
 
     def test_by_hand(self, desk: Desk) -> None:
@@ -295,7 +295,7 @@ class TestReset:
         agent.say("Hello.")
         assert [m.text for m in prompts(agent)[1].messages[1:]] == ["Hello."]
         agent.engine.work()
-        assert any("6543" in fact.content for fact in agent.engine.facts(session=old))
+        assert any("6543" in fact.content for fact in agent.engine.session(old).facts())
 
     def test_what_ended_while_nothing_ran_is_learned_from_too(self, desk: Desk) -> None:
         """A conversation that is over when the next process begins leaves its facts, and the user is told."""
@@ -306,7 +306,7 @@ class TestReset:
         agent = desk.agent([])
         assert agent.session != before.session
         agent.engine.work()
-        assert any("6543" in fact.content for fact in agent.engine.facts(session=before.session))
+        assert any("6543" in fact.content for fact in agent.engine.session(before.session).facts())
         assert any("A new conversation begins (daily reset)" in told for told in desk.view.notices)
 
     def test_the_day_ends(self, desk: Desk) -> None:

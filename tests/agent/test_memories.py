@@ -112,10 +112,10 @@ class TestKeeping:
     def test_they_belong_to_the_agent(self, memories: Memories) -> None:
         """Every session of the agent sees them, no other agent does, and other facts are not among them."""
         memories.store("The cat is called Momo")
-        memories.engine.remember("a fact of one session", session="s1")
+        memories.engine.session("s1").remember("a fact of one session")
         assert len(memories.all()) == 1
         assert Memories(memories.engine, "other").all() == []
-        assert any(fact.content == "The cat is called Momo" for fact in memories.engine.facts(session="s9"))
+        assert any(fact.content == "The cat is called Momo" for fact in memories.engine.session("s9").facts())
 
     def test_secrets_are_masked(self, memories: Memories) -> None:
         """A key that is to be remembered is not."""
@@ -124,7 +124,7 @@ class TestKeeping:
 
     def test_facts_that_others_put_there_are_memories_too(self, memories: Memories) -> None:
         """A fact of the agent without details has the usual ones."""
-        memories.engine.remember("kept by hand, of no session", session="")
+        memories.engine.session("").remember("kept by hand, of no session")
         (kept,) = memories.all()
         assert (kept.category, kept.importance) == ("other", 0.7)
 

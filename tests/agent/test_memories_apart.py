@@ -71,7 +71,7 @@ class TestStore:
     def test_the_archive_knows_nothing_of_it(self, memories: Memories, tmp_path: Path) -> None:
         """Memories rest there and nowhere else, with all that is known of them."""
         memories.store(MOMO, category="entity", importance=0.9)
-        assert memories.engine.facts(session="s") == []
+        assert memories.engine.session("s").facts() == []
         assert not holds(tmp_path / "home", "Momo")
         (found,) = memories.recall("the cat Momo")
         assert (found.text, found.category, found.importance) == (MOMO, "entity", 0.9)
@@ -108,7 +108,7 @@ class TestStore:
             assert kept.memory is engine.memory
             kept.close()
             kept.store(MOMO)
-            assert [fact.content for fact in engine.facts(session="s")] == [MOMO]
+            assert [fact.content for fact in engine.session("s").facts()] == [MOMO]
 
     def test_a_place_that_is_none(self, tmp_path: Path) -> None:
         """An address is refused in words, and no folder of that name is made."""
@@ -131,7 +131,7 @@ class TestAgent:
         agent.say("What is the cat of the user called?")
         assert isinstance(agent.model, Scripted)
         assert "called Momo" in agent.model.prompts[-1].messages[-1].text
-        assert "called Momo" in str(agent.engine.edits(session=agent.session))
+        assert "called Momo" in str(agent.engine.session(agent.session).edits())
         line = run(agent, "/memory show").text.splitlines()[-1]
         assert line.startswith(f"- [config] {MOMO}  (")
         status = run(agent, "/status").text.splitlines()[-1]
@@ -140,7 +140,7 @@ class TestAgent:
         assert run(agent, f"/memory forget {name}").text == "Forgotten: 1."
         assert "Nothing is called" in run(agent, f"/memory forget {name}").text
         assert run(agent, "/memory show").text.endswith("No facts yet.")
-        assert "called Momo" not in str(agent.engine.edits(session=agent.session))
+        assert "called Momo" not in str(agent.engine.session(agent.session).edits())
         agent.close()
         assert not holds(desk.folder / "own", "called Momo")
 

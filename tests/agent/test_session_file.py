@@ -262,7 +262,7 @@ class TestWords:
         """A block that comes back with a message is in no transcript, and the user is told."""
         desk = Desk(tmp_path)
         agent = desk.agent(["Noted.", "It is 6543.", "Yes."])
-        agent.engine.remember("The zanzibar database listens on port 6543", session=agent.session)
+        agent.engine.session(agent.session).remember("The zanzibar database listens on port 6543")
         agent.say("Which port does the zanzibar database listen on?")
         window = agent.window
         assert window is not None

@@ -56,9 +56,9 @@ def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
         for turn in range(6):
             said = [message for number in range(turn + 1) for message in turn_of(0, number)]
-            engine.assemble(said, session="s0", limit=LIMIT)
+            engine.session("s0").assemble(said, limit=LIMIT)
             trial.take(turn)
-        engine.compact(session="s0", limit=LIMIT)
+        engine.session("s0").compact(limit=LIMIT)
     assert trial.missing() == 0
     trial.kept[-1] = "said, acknowledged, and gone"
     assert trial.missing() == 1
@@ -67,7 +67,7 @@ def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="not learned"):
         trial.missing()
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
-        engine.pin([10**6], session="s0")
+        engine.session("s0").pin([10**6])
     with pytest.raises(AssertionError, match="not archived"):
         trial.missing()
 

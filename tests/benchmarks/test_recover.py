@@ -139,6 +139,6 @@ def test_a_useless_summary_is_what_the_window_says(tmp_path: Path) -> None:
     engine: Engine
     with _engine(str(tmp_path), quiet, useless=True) as engine:
         said = [user(f"Turn {number} " + "word " * 200) for number in range(40)]
-        done = engine.compact(said, session="s", limit=40_000)
+        done = engine.session("s").compact(said, limit=40_000)
         assert done.summary is not None
         assert done.summary.text == USELESS

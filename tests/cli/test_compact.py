@@ -124,14 +124,14 @@ class TestSession:
         """The next window of the session begins with the summary; nothing is archived twice."""
         talk = session(40)
         with Engine.open(home / "memory", settings=QUIET, background=False) as engine:
-            engine.assemble(talk, session="s", limit=20_000)
+            engine.session("s").assemble(talk, limit=20_000)
             known = engine.stats().messages
         assert data("--session", "s", "--limit", "20000", "--dry-run")["outcome"] == "ready"
         found = data("--session", "s", "--limit", "20000")
         assert found["tokensAfter"] < found["tokensBefore"]
         with Engine.open(home / "memory", settings=QUIET, background=False) as engine:
             assert engine.stats().messages == known
-            window = engine.assemble([*talk, user("Go on, please.")], session="s", limit=20_000)
+            window = engine.session("s").assemble([*talk, user("Go on, please.")], limit=20_000)
             assert [item.kind for item in window.items][1] == "summary"
             assert {item.id for item in window.items}.isdisjoint(found["ids"])
 

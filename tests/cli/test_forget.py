@@ -37,7 +37,7 @@ def test_words_go_from_the_agents_own_transcripts_too(tmp_path: Path) -> None:
     agent = desk.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
     agent.say("The other word is mombasa1234.")
-    (number,) = {hit.message for hit in agent.engine.search("vault word zanzibar9876", session=agent.session, limit=1)}
+    (number,) = {hit.message for hit in agent.engine.session(agent.session).search("vault word zanzibar9876", limit=1)}
     session = agent.session
     agent.engine.close()
     run(forget, str(number), "--yes", home=tmp_path)
@@ -56,7 +56,7 @@ def test_words_go_from_the_index_of_notes(tmp_path: Path) -> None:
     agent = desk.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
     agent.say("The other word is mombasa1234.")
-    (number,) = {hit.message for hit in agent.engine.search("vault word zanzibar9876", session=agent.session, limit=1)}
+    (number,) = {hit.message for hit in agent.engine.session(agent.session).search("vault word zanzibar9876", limit=1)}
     with Notes(agent.root, desk.settings, tmp_path / "notes-main.db", sessions=agent.sessions.folder) as notes:
         notes.sync(whole=True)
         assert "zanzibar9876" in notes.search("vault word").hits[0].snippet
@@ -73,7 +73,7 @@ def test_words_go_from_the_index_of_qmd(tmp_path: Path) -> None:
     desk = Desk(tmp_path, memory=tmp_path)
     agent = desk.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
-    (number,) = {hit.message for hit in agent.engine.search("vault word zanzibar9876", session=agent.session, limit=1)}
+    (number,) = {hit.message for hit in agent.engine.session(agent.session).search("vault word zanzibar9876", limit=1)}
     agent.reset()
     agent.say("The other word is mombasa1234.")
     agent.engine.close()
@@ -94,8 +94,8 @@ def test_words_go_from_the_prompt_history(tmp_path: Path) -> None:
     for line in ("The vault word\nis 桑给巴尔9876.", "/memory add The code is mombasa1234.", "no", "not that"):
         typed.store_string(line)
     agent.say("The vault word\nis 桑给巴尔9876.")
-    numbers = agent.engine.ingest([user("no")], session=agent.session)
-    numbers += [hit.message for hit in agent.engine.search("vault word 桑给巴尔9876", session=agent.session, limit=1)]
+    numbers = agent.engine.session(agent.session).append([user("no")])
+    numbers += [hit.message for hit in agent.engine.session(agent.session).search("vault word 桑给巴尔9876", limit=1)]
     agent.engine.close()
     fact = json.loads(run(remember, "The code is mombasa1234.", "--json", home=tmp_path))["id"]
     run(forget, *map(str, numbers), fact, "--yes", home=tmp_path)
@@ -108,7 +108,7 @@ def test_words_go_from_the_prompt_history(tmp_path: Path) -> None:
 def test_words_go_from_damaged_copies_of_the_store(tmp_path: Path) -> None:
     """A damaged file that a repair has kept cannot be changed row by row: it goes, and that is said."""
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
-        (number,) = engine.ingest([user("The vault word is zanzibar9876.")], session="s")
+        (number,) = engine.session("s").append([user("The vault word is zanzibar9876.")])
     run(doctor, "--repair", home=tmp_path)
     assert len(list(tmp_path.glob("*.damaged.*"))) == 1
     said = run(forget, str(number), "--yes", home=tmp_path)
@@ -120,11 +120,11 @@ def test_words_go_from_damaged_copies_of_the_store(tmp_path: Path) -> None:
 def test_a_number_is_not_taken_for_the_beginning_of_a_fact_id(tmp_path: Path) -> None:
     """`forget 4` forgets message 4, though the id of a fact that is named too begins with a 4."""
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
-        known = [engine.remember(f"The port is {port}.", session="s").id for port in range(60)]
+        known = [engine.session("s").remember(f"The port is {port}.").id for port in range(60)]
         fact = next(name for name in known if name[0].isdigit() and name[0] != "0")
         said = [{"role": "user", "content": f"word{number}"} for number in range(9)]
-        numbers = engine.ingest(said, session="s")
+        numbers = engine.session("s").append(said)
     run(forget, fact[0], fact, "--yes", home=tmp_path)
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
-        left = [row.id for row in engine.get(numbers, session="s")]
+        left = [row.id for row in engine.session("s").get(numbers)]
         assert left == [number for number in numbers if number != int(fact[0])]

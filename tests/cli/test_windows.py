@@ -158,7 +158,7 @@ class TestContext:
         quiet = Settings(embedding=Embedding(provider="none"))
         with Engine.open(home / "memory", settings=quiet, background=False) as engine:
             for words in ("hello there", "hello again"):
-                engine.assemble([{"role": "user", "content": words}], session="s1", limit=16_000)
+                engine.session("s1").assemble([{"role": "user", "content": words}], limit=16_000)
         found = data("context", "--session", "s1", "--turn", "1")
         assert (found["turn"], found["so_far"]["requests"]) == (1, 1)
         assert "request 2" in run("context", "--session", "s1").output
@@ -224,7 +224,7 @@ class TestTimeline:
         """What the engine did is read back from its memory, warnings and all."""
         quiet = Settings(embedding=Embedding(provider="none"))
         with Engine.open(home / "memory", settings=quiet, background=False) as engine:
-            engine.assemble([{"role": "user", "content": "hello there"}], session="s1")
+            engine.session("s1").assemble([{"role": "user", "content": "hello there"}])
         (turn,) = data("timeline", "--session", "s1")
         assert turn["turn"] == 1
         assert "1 request" in run("timeline", "--session", "s1").output

@@ -17,7 +17,7 @@ from holdfast.context.edits import (
     apply,
     from_json,
     in_force,
-    messages,
+    messages_of,
     shorten,
     to_json,
     tokens,
@@ -99,17 +99,17 @@ class TestApply:
     def test_a_shortened_result_keeps_its_stretches_and_says_so(self) -> None:
         """With a gap between them, and the note at the end."""
         window = apply(WINDOW, [pruned(4, keep=((0, 2), (8, 10)))])
-        assert texts(messages(window))[3] == "01\n[...]\n89\n\n(more)"
+        assert texts(messages_of(window))[3] == "01\n[...]\n89\n\n(more)"
         assert window[3].tokens == 5
 
     def test_a_cleared_result_is_its_note(self) -> None:
         """Nothing of it stays."""
-        assert texts(messages(apply(WINDOW, [pruned(4)])))[3] == "(more)"
+        assert texts(messages_of(apply(WINDOW, [pruned(4)])))[3] == "(more)"
 
     def test_a_shortened_result_may_be_cleared_later(self) -> None:
         """The newest edit counts."""
         window = apply(WINDOW, [pruned(4, keep=((0, 2),)), pruned(4, after=3)])
-        assert (texts(messages(window))[3], window[3].tokens) == ("(more)", 3)
+        assert (texts(messages_of(window))[3], window[3].tokens) == ("(more)", 3)
 
     def test_only_tool_results_are_ever_shortened(self) -> None:
         """An edit that names anything else changes nothing."""
@@ -125,7 +125,7 @@ class TestApply:
         window = apply(WINDOW, [compacted(2, 3, 4)])
         assert [(item.kind, item.id) for item in window[:3]] == [("system", 1), ("summary", 0), ("message", 5)]
         assert window[1].tokens == 7
-        assert messages(window)[1] == user("so far")
+        assert messages_of(window)[1] == user("so far")
 
     def test_there_is_one_summary(self) -> None:
         """A later one takes the place of an earlier one."""
@@ -142,23 +142,23 @@ class TestApply:
         """A part of its own."""
         window = apply(WINDOW, [recalled("<r>", 6)])
         assert window[5].block == Block("<r>", 3)
-        assert messages(window)[5].parts == (Text(text="renew it"), Text(text="<r>"))
+        assert messages_of(window)[5].parts == (Text(text="renew it"), Text(text="<r>"))
         assert tokens(window) == tokens(WINDOW) + 3
 
     def test_a_block_at_the_head_is_a_message_after_system_prompt_and_summary(self) -> None:
         """There is exactly one."""
         window = apply(WINDOW, [compacted(2), recalled("<old>", None), recalled("<r>", None)])
         assert [item.kind for item in window[:4]] == ["system", "summary", "recall", "message"]
-        assert texts(messages(apply(window, [recalled("<newer>", None)])))[2] == "<newer>"
+        assert texts(messages_of(apply(window, [recalled("<newer>", None)])))[2] == "<newer>"
 
     def test_a_cut_takes_every_block_with_it(self) -> None:
         """The prefix breaks anyway."""
         window = apply(WINDOW, [recalled("<r>", 6), recalled("<h>", None)])
-        assert texts(messages(apply(window, [trimmed()]))) == texts(messages(WINDOW))
+        assert texts(messages_of(apply(window, [trimmed()]))) == texts(messages_of(WINDOW))
 
     def test_a_block_of_a_message_that_is_gone_is_gone_too(self) -> None:
         """Nowhere else does it appear."""
-        assert texts(messages(apply(WINDOW, [trimmed(6), recalled("<r>", 6)]))) == texts(messages(WINDOW[:5]))
+        assert texts(messages_of(apply(WINDOW, [trimmed(6), recalled("<r>", 6)]))) == texts(messages_of(WINDOW[:5]))
 
     def test_what_has_no_number_stays(self) -> None:
         """No edit can name it."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import formats
-from holdfast.context.edits import Block, Recalled, apply, messages, tokens
+from holdfast.context.edits import Block, Recalled, apply, messages_of, tokens
 from holdfast.context.finish import finish
 from holdfast.context.place import Position, allowance, place
 from holdfast.context.verify import PROVIDERS
@@ -28,7 +28,7 @@ def sent(talk: list[Message], position: Position, provider: str) -> Any:
     window = items(talk)
     edit = place(window, BLOCK, position=position)
     assert edit is not None
-    return finish(messages(apply(window, [edit])), provider).wire
+    return finish(messages_of(apply(window, [edit])), provider).wire
 
 
 class TestTail:
@@ -40,14 +40,14 @@ class TestTail:
         assert edit is not None
         assert edit.change == Recalled(text=BLOCK, into=4)
         assert (edit.ids, edit.kind, edit.tokens_before) == ((7, 9), "recalled", 0)
-        assert messages(apply(items(TALK), [edit]))[3].parts[-1].text == BLOCK  # type: ignore[union-attr]
+        assert messages_of(apply(items(TALK), [edit]))[3].parts[-1].text == BLOCK  # type: ignore[union-attr]
 
     def test_after_tools_it_follows_the_results(self) -> None:
         """Never inside of one."""
         edit = place(items(TOOLS), BLOCK, position="tail")
         assert edit is not None
         assert edit.change == Recalled(text=BLOCK, into=7)
-        last = messages(apply(items(TOOLS), [edit]))[-1]
+        last = messages_of(apply(items(TOOLS), [edit]))[-1]
         assert [type(part).__name__ for part in last.parts] == ["ToolResult", "Text"]
 
     @pytest.mark.parametrize("provider", PROVIDERS)
@@ -100,7 +100,7 @@ class TestHead:
             assert edit is not None
             window = list(apply(window, [edit]))
         assert [item.kind for item in window] == ["system", "recall", "message", "message", "message"]
-        assert messages(window)[1] == user(BLOCK)
+        assert messages_of(window)[1] == user(BLOCK)
 
     def test_it_costs_what_is_counted(self) -> None:
         """To the token, here and at the tail."""
@@ -108,7 +108,7 @@ class TestHead:
             edit = place(items(TALK), BLOCK, position=position)
             assert edit is not None
             window = apply(items(TALK), [edit])
-            assert tokens(window) == count_messages(messages(window))
+            assert tokens(window) == count_messages(messages_of(window))
 
 
 class TestAllowance:

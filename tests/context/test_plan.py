@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.context.budget import budget
-from holdfast.context.edits import Edit, apply, messages, tokens
+from holdfast.context.edits import Edit, apply, messages_of, tokens
 from holdfast.context.plan import plan
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
@@ -88,7 +88,7 @@ class TestPlan:
         planned = plan(items(talk), [], budget=limits, settings=Settings())
         assert tokens(planned.items) <= limits.prompt
         shown = next(
-            message for message in messages(planned.items) if message.results and message.results[0].call_id == "x"
+            message for message in messages_of(planned.items) if message.results and message.results[0].call_id == "x"
         )
         assert "holdfast id" in shown.results[0].text
 
@@ -104,9 +104,9 @@ class TestPlan:
             )
             for size in (10, 4_000)
         )
-        assert "line of output" in str(messages(shortened.items))
+        assert "line of output" in str(messages_of(shortened.items))
         assert tokens(shortened.items) <= 7_000
-        assert "line of output" not in str(messages(cleared.items))
+        assert "line of output" not in str(messages_of(cleared.items))
 
     def test_what_cannot_shrink_is_an_error(self) -> None:
         """Words of the user are never cut."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.edits import Edit, Item, Pruned, apply, messages, tokens
+from holdfast.context.edits import Edit, Item, Pruned, apply, messages_of, tokens
 from holdfast.context.prune import prune, relieve
 from holdfast.messages import Message, Opaque, Text, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim, ToolFilter
@@ -85,7 +85,7 @@ class TestRange:
     def test_nothing_before_the_first_word_of_the_user_is_touched(self) -> None:
         """It belongs to the setting."""
         before = [reply("", call("s")), results(answer("s", LONG))]
-        window = items([*before, *messages(session())])
+        window = items([*before, *messages_of(session())])
         assert 2 not in ids(run(window, mode="aggressive"))
         assert (
             run(items([reply("", call("s")), results(answer("s", LONG))]), mode="aggressive", keep_last_assistants=0)
@@ -144,7 +144,7 @@ class TestSoft:
         window = session()
         edits = run(window, mode="adaptive", size=60_000)
         assert ids(edits) == [3, 5, 7, 9]
-        text = texts(messages(apply(window, edits)))[2]
+        text = texts(messages_of(apply(window, edits)))[2]
         assert text.startswith("line of output\n")
         assert text.endswith("[Tool result trimmed: kept the beginning and the end of 15000 characters. holdfast id 3]")
         assert len(text) <= 4_000
@@ -153,7 +153,7 @@ class TestSoft:
         """And the exit status."""
         text = LONG + "error: certificate expired\n" + LONG + "Command exited with code 1\n" + LONG
         window = session(text=text)
-        kept = texts(messages(apply(window, run(window, mode="adaptive"))))[2]
+        kept = texts(messages_of(apply(window, run(window, mode="adaptive"))))[2]
         assert "error: certificate expired" in kept
         assert "Command exited with code 1" in kept
 
@@ -162,7 +162,7 @@ class TestSoft:
         blocks = ToolResult(call_id="c0", content=(Text(text=LONG), Text(text="the end")))
         window = session()
         window[2] = replace(window[2], message=results(blocks), tokens=count_message(results(blocks)))
-        assert "the end\n\n[Tool result" in texts(messages(apply(window, run(window, mode="adaptive"))))[2]
+        assert "the end\n\n[Tool result" in texts(messages_of(apply(window, run(window, mode="adaptive"))))[2]
 
     def test_short_results_are_left_alone(self) -> None:
         """There is nothing to gain."""
@@ -173,7 +173,7 @@ class TestSoft:
         shot = ToolResult(call_id="c0", content=(Text(text="see"), PIXEL, PIXEL))
         window = session()
         window[2] = replace(window[2], message=results(shot), tokens=count_message(results(shot)))
-        text = texts(messages(apply(window, run(window, mode="adaptive"))))[2]
+        text = texts(messages_of(apply(window, run(window, mode="adaptive"))))[2]
         assert text.startswith("see\n\n[Tool result trimmed")
         assert "2 image(s) removed" in text
 
@@ -202,7 +202,7 @@ class TestHard:
     def test_the_note_names_the_way_back(self) -> None:
         """The placeholder, and the number in the archive."""
         window = session()
-        text = texts(messages(apply(window, run(window, mode="aggressive"))))[2]
+        text = texts(messages_of(apply(window, run(window, mode="aggressive"))))[2]
         assert text == "[Old tool result content cleared] (holdfast id 3)"
         other = run(session(), mode="aggressive", hard_clear=HardClear(placeholder="[gone]"))
         assert isinstance(other[0].change, Pruned)
@@ -307,6 +307,8 @@ class TestNeverElse:
         window = session()
         soft = SoftTrim(max_chars=200, head_chars=50, tail_chars=50)
         text = texts(
-            messages(apply(window, run(window, mode="adaptive", soft_trim=soft, hard_clear=HardClear(enabled=False))))
+            messages_of(
+                apply(window, run(window, mode="adaptive", soft_trim=soft, hard_clear=HardClear(enabled=False)))
+            )
         )[2]
         assert len(text) <= 200

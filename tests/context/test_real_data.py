@@ -10,7 +10,7 @@ import pytest
 from agent_files import OWN, REAL, name
 from holdfast import transcripts
 from holdfast.context.budget import budget
-from holdfast.context.edits import Edit, apply, messages, tokens
+from holdfast.context.edits import Edit, apply, messages_of, tokens
 from holdfast.context.finish import finish
 from holdfast.context.place import allowance, place
 from holdfast.context.plan import plan
@@ -50,7 +50,7 @@ def windows(talk: Sequence[Message], limit: int, *, settings: Settings) -> Itera
         edits += [block] if block else []
         placed = apply(planned.items, [block] if block else [])
         assert tokens(placed) <= limits.ceiling
-        yield messages(placed)
+        yield messages_of(placed)
 
 
 def prove(talk: Sequence[Message]) -> int:

@@ -26,13 +26,13 @@ def test_a_small_model_tells_a_summary_and_reads_facts(tmp_path: Path) -> None:
     with local_model(context_tokens=8_192) as name:
         model = open_model(name, settings=SETTINGS)
         with Engine.open(tmp_path, settings=SETTINGS, model=model, background=False) as engine:
-            done = engine.compact(talk, session="s", limit=8_192)
+            done = engine.session("s").compact(talk, limit=8_192)
             assert done.summary is not None
             assert done.summary.calls > 0
             assert done.tokens_after < done.tokens_before
             engine.work()
             asked = [*talk, user("Which port does the staging database use?")]
-            window = engine.assemble(asked, session="s", limit=8_192)
-            archived = [row.message.text for row in engine.get(done.plan.ids, session="s")]
+            window = engine.session("s").assemble(asked, limit=8_192)
+            archived = [row.message.text for row in engine.session("s").get(done.plan.ids)]
     assert archived == [item.message.text for item in done.plan.summarised]
     assert "6543" in str(window.render())

@@ -52,7 +52,7 @@ def numbers(engine: Engine, words: str) -> list[int]:
 
 def shown(engine: Engine, messages: list[Message], words: str) -> int:
     """How many messages of the next window say exactly this."""
-    window = engine.assemble(messages, session="s", limit=LIMIT)
+    window = engine.session("s").assemble(messages, limit=LIMIT)
     return sum(message.text == words for message in window.messages)
 
 
@@ -64,7 +64,7 @@ def in_records(engine: Engine, word: str) -> bool:
 
 def in_window(engine: Engine, messages: list[Message], word: str) -> bool:
     """Whether the next window says a word."""
-    window = engine.assemble(messages, session="s", limit=LIMIT)
+    window = engine.session("s").assemble(messages, limit=LIMIT)
     return any(word in message.text for message in window.messages)
 
 
@@ -73,12 +73,12 @@ class TestSummaries:
         """A later summary says what the first one said: both are emptied, and the message does not come back."""
         with opened(tmp_path) as engine:
             said = talk(60)
-            engine.compact(said, session="s", limit=LIMIT)
+            engine.session("s").compact(said, limit=LIMIT)
             said += talk(40, about="tests", first="Go on.")[1:]
-            second = engine.compact(said, session="s", limit=LIMIT)
+            second = engine.session("s").compact(said, limit=LIMIT)
             assert second.summary is not None
             assert "zebraquartz" in second.summary.told
-            engine.forget(session="s", ids=[number(engine, "zebraquartz")])
+            engine.session("s").forget(ids=[number(engine, "zebraquartz")])
             assert not in_records(engine, "zebraquartz")
             assert not in_window(engine, said, "zebraquartz")
             assert in_window(engine, [*said, user("And now?")], FORGOTTEN)
@@ -87,18 +87,18 @@ class TestSummaries:
         """What the user asked for last stays in the window and is told in the summary as well."""
         with opened(tmp_path) as engine:
             said = [*talk(60), user("Now open the walruskey drawer.")]
-            engine.compact(said, session="s", limit=LIMIT)
+            engine.session("s").compact(said, limit=LIMIT)
             assert in_records(engine, "walruskey")
-            engine.forget(session="s", ids=[number(engine, "walruskey")])
+            engine.session("s").forget(ids=[number(engine, "walruskey")])
             assert not in_records(engine, "walruskey")
 
     def test_what_was_said_after_it_leaves_it_alone(self, tmp_path: Path) -> None:
         """A summary that cannot know a message is not harmed."""
         with opened(tmp_path) as engine:
             said = talk(60)
-            engine.compact(said, session="s", limit=LIMIT)
-            engine.ingest([user("A walruskey.")], session="s")
-            engine.forget(session="s", ids=[number(engine, "walruskey")])
+            engine.session("s").compact(said, limit=LIMIT)
+            engine.session("s").append([user("A walruskey.")])
+            engine.session("s").forget(ids=[number(engine, "walruskey")])
             assert in_records(engine, "zebraquartz")
 
 
@@ -123,28 +123,28 @@ class TestFacts:
     def test_a_block_that_tells_a_fact_goes_with_it(self, tmp_path: Path, across: bool) -> None:  # noqa: FBT001
         """The fact is in no record and in no window, though the block was placed to stay."""
         with opened(tmp_path) as engine:
-            fact = engine.remember("The vault code of the Lisbon office is giraffe", session="s")
+            fact = engine.session("s").remember("The vault code of the Lisbon office is giraffe")
             said = [system(), user("What is the vault code of the Lisbon office?")]
             assert in_window(engine, said, "giraffe")
-            engine.forget_facts([fact.id], session="s", across=across)
+            engine.session("s").forget_facts([fact.id], across=across)
             assert not in_records(engine, "giraffe")
             assert not in_window(engine, [*said, reply("Hm."), user("Well?")], "giraffe")
 
     def test_one_that_is_read_meanwhile_is_not_learned(self, tmp_path: Path) -> None:
         """A message that is forgotten while a model reads it leaves no fact behind."""
         with opened(tmp_path) as engine, opened(tmp_path) as other:
-            engine.ingest([user("Remember that the codename is zebraquartz.")], session="s")
+            engine.session("s").append([user("Remember that the codename is zebraquartz.")])
             found = number(engine, "zebraquartz")
             fact = {"type": "decision", "content": "The codename is zebraquartz", "evidence": [found]}
 
             def reads(_: Prompt) -> str:
-                other.forget(session="s", ids=[found])
+                other.session("s").forget(ids=[found])
                 return json.dumps({"facts": [fact | {"quote": "the codename is zebraquartz"}]})
 
             engine.model = Scripted(reads)
-            engine.learn(session="s")
+            engine.session("s").learn()
             engine.work()
-            assert engine.facts(session="s") == []
+            assert engine.session("s").facts() == []
 
 
 class TestIdentity:
@@ -155,9 +155,9 @@ class TestIdentity:
         for turn in range(3):
             said += [user(word), reply(f"Question {turn}?")]
         with opened(tmp_path) as engine:
-            engine.assemble([*said, user("Go on.")], session="s", limit=LIMIT)
+            engine.session("s").assemble([*said, user("Go on.")], limit=LIMIT)
             _, second, _ = numbers(engine, word)
-            engine.forget(session="s", ids=[second])
+            engine.session("s").forget(ids=[second])
         for _ in range(2):  # by a process that knows nothing, and by one that has seen it
             with opened(tmp_path) as engine:
                 later = [*said, user("Go on."), reply("Well?"), user(word)]
@@ -173,11 +173,11 @@ class TestIdentity:
         first, again = (replace(user("no"), id=name) for name in ("a1", "a2"))
         early, late = (replace(user("no"), timestamp=time) for time in (1_000, 2_000))
         with opened(tmp_path) as engine:
-            engine.ingest([first, early], session="s")
-            engine.forget(session="s", ids=numbers(engine, "no"))
+            engine.session("s").append([first, early])
+            engine.session("s").forget(ids=numbers(engine, "no"))
         with opened(tmp_path) as engine:
-            assert engine.ingest([first, early], session="s") == [0, 0]
-            assert all(engine.ingest([again, late], session="s"))
+            assert engine.session("s").append([first, early]) == [0, 0]
+            assert all(engine.session("s").append([again, late]))
             assert len(numbers(engine, "no")) == 2
 
 
@@ -186,9 +186,9 @@ class TestGoingOn:
         """One that had the summary in mind shows it no more."""
         with opened(tmp_path) as engine, opened(tmp_path) as other:
             said = talk(60)
-            engine.compact(said, session="s", limit=LIMIT)
+            engine.session("s").compact(said, limit=LIMIT)
             assert in_window(other, said, "zebraquartz")
-            engine.forget(session="s", ids=[number(engine, "zebraquartz")])
+            engine.session("s").forget(ids=[number(engine, "zebraquartz")])
             assert not in_window(other, [*said, user("Go on.")], "zebraquartz")
 
     def test_another_process_that_made_no_edit_hears_of_it_too(self, tmp_path: Path) -> None:
@@ -196,21 +196,21 @@ class TestGoingOn:
         with opened(tmp_path) as engine, opened(tmp_path) as other:
             said = talk(1)
             assert in_window(other, said, "zebraquartz")
-            engine.forget(session="s", ids=[number(engine, "zebraquartz")])
+            engine.session("s").forget(ids=[number(engine, "zebraquartz")])
             assert not in_window(other, [*said, user("Go on.")], "zebraquartz")
 
     def test_a_client_that_sends_it_again_is_not_blocked(self, tmp_path: Path) -> None:
         """A session that was forgotten goes on with what is asked now, however long the history that comes along."""
         with opened(tmp_path) as engine:
             said = talk(300)
-            engine.assemble(said, session="s", limit=LIMIT)
-            engine.forget(session="s")
-            window = engine.assemble([*said, user("Go on.")], session="s", limit=LIMIT)
+            engine.session("s").assemble(said, limit=LIMIT)
+            engine.session("s").forget()
+            window = engine.session("s").assemble([*said, user("Go on.")], limit=LIMIT)
         assert [message.text for message in window.messages] == ["You are careful.", "Go on."]
 
     def test_what_is_asked_now_is_sent_though_it_was_forgotten_before(self, tmp_path: Path) -> None:
         """The same words again are a question like any other."""
         with opened(tmp_path) as engine:
-            engine.assemble([user("Which way?")], session="s", limit=LIMIT)
-            engine.forget(session="s")
+            engine.session("s").assemble([user("Which way?")], limit=LIMIT)
+            engine.session("s").forget()
             assert in_window(engine, [user("Which way?")], "Which way?")

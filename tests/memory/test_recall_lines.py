@@ -30,20 +30,20 @@ def opened(home: Path, provider: str) -> Iterator[Engine]:
 def archive(home: Path, texts: Sequence[str]) -> None:
     """Archive messages, and give them their vectors."""
     with opened(home, "auto") as engine:
-        engine.ingest([{"role": "user", "content": text} for text in texts], session="s")
+        engine.session("s").append([{"role": "user", "content": text} for text in texts])
         engine.work()
 
 
 def missed(home: Path, provider: str, facts: Sequence[Planted]) -> list[str]:
     """The questions whose answers are not in the block."""
     with opened(home, provider) as engine:
-        return [fact.question for fact in facts if fact.answer not in engine.recall(fact.question, session="s").block]
+        return [fact.question for fact in facts if fact.answer not in engine.session("s").recall(fact.question).block]
 
 
 def injected(home: Path, provider: str) -> list[str]:
     """The questions about something else that get a block."""
     with opened(home, provider) as engine:
-        return [question for question in OFF_TOPIC if engine.recall(question, session="s").block]
+        return [question for question in OFF_TOPIC if engine.session("s").recall(question).block]
 
 
 @pytest.mark.parametrize("kind", lines.KINDS)
@@ -74,7 +74,7 @@ def test_a_line_of_tool_output_in_a_real_session_is_recalled(tmp_path: Path, pat
     ]
     assert not facts
     with opened(tmp_path, "auto") as engine:
-        engine.ingest(messages, session="s")
+        engine.session("s").append(messages)
         engine.work()
     for provider in PROVIDERS:
         assert missed(tmp_path, provider, ENGLISH) == []

@@ -54,8 +54,8 @@ def test_a_message_is_its_words_and_what_came_before(steps: list[tuple[str, str,
             if said is sent:
                 said = [*said, {"role": "assistant", "content": answer}]
             if step == "append":
-                engine.ingest(said[-1:], session="s")
-                engine.ingest(said[-1:], session="s")
+                engine.session("s").append(said[-1:])
+                engine.session("s").append(said[-1:])
                 places.add(tuple(message["content"] for message in said))
         assert len(engine.memory.store.fetch(Select(kind="message", scope=Scope(session="s")))) == len(places)
         engine.close()
@@ -64,6 +64,6 @@ def test_a_message_is_its_words_and_what_came_before(steps: list[tuple[str, str,
 def _sent(engine: Engine, said: list[dict[str, Any]]) -> list[Any] | None:
     """What is sent; None where what must stay does not fit."""
     try:
-        return engine.assemble(said, session="s", limit=6_000).render("openai_chat")
+        return engine.session("s").assemble(said, limit=6_000).render("openai_chat")
     except WindowTooSmallError:
         return None

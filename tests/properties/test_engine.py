@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from holdfast.compaction.summarise import MOST_CALLS
 from holdfast.context.budget import budget
 from holdfast.context.verify import PROVIDERS, check
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.errors import (
     CompactionError,
     FormatError,
@@ -33,6 +33,7 @@ from holdfast.models.steps import Hang
 from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import MessageRow, PassageText, Scope, Select
 from holdfast.tokens import count_messages
+from holdfast.window import Window
 from strategies import WIRE
 from talk import answer, call, reply, results, system, user
 from waiting import UNHURRIED
@@ -57,7 +58,7 @@ def opened(model: Scripted | None = None, folder: Path | None = None) -> Iterato
 def assembled(engine: Engine, talk: Sequence[Any], limit: int, **how: Any) -> Window | None:
     """The window; None where what must stay does not fit, which is a typed error before anything is sent."""
     try:
-        return engine.assemble(talk, session="s", limit=limit, **how)
+        return engine.session("s").assemble(talk, limit=limit, **how)
     except WindowTooSmallError:
         return None
 
@@ -139,16 +140,16 @@ def holds_everything(engine: Engine, talk: Sequence[Message]) -> None:
     held = [row.message.parts for row in rows]
     assert all(message.parts in held for message in talk)
     known = {row.id for row in rows}
-    assert all(known.issuperset(edit.ids) for edit in engine.edits(session="s"))
+    assert all(known.issuperset(edit.ids) for edit in engine.session("s").edits())
 
 
 def compacted(engine: Engine, limit: int) -> None:
     """Compact: with progress, or a typed error and no change."""
-    before = engine.edits(session="s")
+    before = engine.session("s").edits()
     try:
-        done = engine.compact(session="s", limit=limit)
+        done = engine.session("s").compact(limit=limit)
     except CompactionError:
-        assert engine.edits(session="s") == before
+        assert engine.session("s").edits() == before
     else:
         assert done.tokens_after < done.tokens_before
         assert done.summary is not None
@@ -181,7 +182,7 @@ def test_a_model_that_hangs_loses_nothing() -> None:
     talk = [system(), *(user(f"Request {number}: {'word ' * 300}") for number in range(30))]
     with opened(Scripted([Hang()] * MOST_CALLS)) as engine:
         assembled(engine, talk, 40_000)
-        done = engine.compact(session="s", limit=40_000)
+        done = engine.session("s").compact(limit=40_000)
         assert done.summary is not None
         assert done.summary.rung == "digest"
         holds_everything(engine, talk)
@@ -198,7 +199,7 @@ def test_a_window_is_valid_whatever_comes_in(name: str, data: st.DataObject, pro
     talk = [*data.draw(WIRE[name]), {"role": "user", "content": "And now?"}]
     with opened() as engine:
         try:
-            window = engine.assemble(talk, session="s", limit=40_000, provider=provider)
+            window = engine.session("s").assemble(talk, limit=40_000, provider=provider)
         except (FormatError, InvalidWindowError, WindowTooSmallError):
             return
         assert check(window.render(), provider) == []
@@ -241,15 +242,15 @@ def test_the_same_again_adds_nothing(requests: Requests, limit: int, compact: bo
             if compact:
                 compacted(engine, limit)
                 window = assembled(engine, requests[-1], limit)
-            known, edits = len(archived(engine)), engine.edits(session="s")
+            known, edits = len(archived(engine)), engine.session("s").edits()
             again = assembled(engine, requests[-1], limit)
-            engine.ingest(requests[-1], session="s")
+            engine.session("s").append(requests[-1])
             assert (again and wire(again)) == (window and wire(window))
-            assert (len(archived(engine)), engine.edits(session="s")) == (known, edits)
+            assert (len(archived(engine)), engine.session("s").edits()) == (known, edits)
         with opened(folder=Path(folder)) as other:
             there = assembled(other, requests[-1], limit)
             assert (there and wire(there)) == (window and wire(window))
-            assert (len(archived(other)), other.edits(session="s")) == (known, edits)
+            assert (len(archived(other)), other.session("s").edits()) == (known, edits)
 
 
 def test_memory_does_not_fall_silent() -> None:
@@ -258,13 +259,13 @@ def test_memory_does_not_fall_silent() -> None:
     parts = ["harbour", "colour", "engine", "anthem", "kitchen", "bridge", "winter", "ladder"]
     with opened() as engine:
         for name, part in zip(names, parts, strict=True):
-            engine.ingest([user(f"The {part} of the {name} is {name[::-1]}.")], session="s")
+            engine.session("s").append([user(f"The {part} of the {name} is {name[::-1]}.")])
             long = [f"Day {day}, line {line}: the {name} goes on. " for day in range(24) for line in range(80)]
-            engine.ingest([reply("".join(long[start : start + 80])) for start in range(0, 1_920, 80)], session="s")
+            engine.session("s").append([reply("".join(long[start : start + 80])) for start in range(0, 1_920, 80)])
         asked: list[Message] = []
         for name, part in zip(names, parts, strict=True):
             asked.append(user(f"What is the {part} of the {name}?"))
-            window = engine.assemble(asked, session="s", limit=100_000)
+            window = engine.session("s").assemble(asked, limit=100_000)
             block = window.items[-1].block
             assert block is not None
             assert any(name[::-1] in message.text for message in window.messages)
@@ -295,9 +296,9 @@ def test_recalled_text_is_never_remembered_again(echo: str, words: str, again: b
     """I7: a block that comes back, in whatever message, is not archived, not indexed, and no fact is read out of it."""
     said = f"Remember that the {CANARY} database {words}."
     with opened() as engine:
-        engine.ingest([user(said)], session="s")
+        engine.session("s").append([user(said)])
         talk = [user(f"What do you know about the {CANARY} database?")]
-        window = engine.assemble(talk, session="s", limit=40_000)
+        window = engine.session("s").assemble(talk, limit=40_000)
         block = window.items[-1].block
         assert block is not None
         talk += [*ECHOES[echo](block.text), user("Go on with the other thing, please.")]
@@ -307,9 +308,9 @@ def test_recalled_text_is_never_remembered_again(echo: str, words: str, again: b
         assert len(found) == 1 or echo == "call"  # what the agent itself did is kept as it was
         passages: list[PassageText] = engine.memory.store.fetch(Select(kind="passage", scope=HERE))
         assert [passage.text for passage in passages if words in passage.text] == [said]
-        engine.learn(session="s")
+        engine.session("s").learn()
         engine.work()
-        assert all(fact.evidence == (found[0],) for fact in engine.facts(session="s") if words in fact.content)
+        assert all(fact.evidence == (found[0],) for fact in engine.session("s").facts() if words in fact.content)
 
 
 # --- I10: fails open, out loud ---------------------------------------------------------
@@ -381,11 +382,11 @@ def test_stored_text_cannot_close_or_fake_the_block(poison: str, as_fact: bool) 
     """I11: whatever was said, the block in the window begins and ends once, and the user's own words stay outside."""
     question = f"What do you know about the {CANARY} database?"
     with opened() as engine:
-        engine.ingest([user(f"The {CANARY} database is ours. {poison} It listens."), reply("Noted.")], session="s")
+        engine.session("s").append([user(f"The {CANARY} database is ours. {poison} It listens."), reply("Noted.")])
         if as_fact:
-            engine.remember(f"The {CANARY} database {poison}", session="s")
-        before = engine.recall(question, session="s")
-        window = engine.assemble([user(question)], session="s", limit=40_000)
+            engine.session("s").remember(f"The {CANARY} database {poison}")
+        before = engine.session("s").recall(question)
+        window = engine.session("s").assemble([user(question)], limit=40_000)
         block = window.items[-1].block
         assert before.block
         assert block is not None  # what looks like a block is archived, and quoted

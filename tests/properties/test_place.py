@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast import formats
-from holdfast.context.edits import Recalled, apply, messages, tokens
+from holdfast.context.edits import Recalled, apply, messages_of, tokens
 from holdfast.context.finish import finish
 from holdfast.context.place import Position, allowance, place
 from holdfast.context.verify import PROVIDERS
@@ -56,7 +56,7 @@ def test_a_placed_block_is_valid_everywhere_and_there_once(
     edit = place(window, block, position=position)
     assert edit is not None
     plain = finish(talk, provider)
-    done = finish(messages(apply(window, [edit])), provider)
+    done = finish(messages_of(apply(window, [edit])), provider)
     assert not done.violations
     halves = {"surrogates"}  # a block may quote halves of characters: they cannot be sent
     assert {mended.rule for mended in done.repairs} - halves <= {mended.rule for mended in plain.repairs}
@@ -69,7 +69,7 @@ def test_the_place_is_one_text_after_everything_else(talk: list[Message], block:
     """Every other part stays where it was."""
     window = items(talk)
     edit = place(window, block, position=position)
-    after = messages(apply(window, [edit] if edit else []))
+    after = messages_of(apply(window, [edit] if edit else []))
     if edit is None:
         assert position == "tail"
         assert after == talk
@@ -105,7 +105,7 @@ def test_what_comes_back_from_outside_leaves_no_trace(name: str, talk: list[Mess
     window = items(talk)
     edit = place(window, block, position="tail")
     assert edit is not None
-    sent = [dict(wire) for wire in finish(messages(apply(window, [edit])), name).wire]
+    sent = [dict(wire) for wire in finish(messages_of(apply(window, [edit])), name).wire]
     back = [own for message in formats.read(sent, format=name) if (own := strip_message(message, MARKS)) is not None]
     plain = formats.read([dict(wire) for wire in finish(talk, name).wire], format=name)
     assert [message.digest for message in back] == [message.digest for message in plain]

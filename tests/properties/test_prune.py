@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.context.edits import GAP, Edit, Pruned, apply, messages, tokens
+from holdfast.context.edits import GAP, Edit, Pruned, apply, messages_of, tokens
 from holdfast.context.excerpt import excerpt
 from holdfast.context.prune import prune, relieve
 from holdfast.messages import Message, ToolResult
@@ -69,7 +69,7 @@ def without_results(talk: list[Message]) -> list[Any]:
 @given(talk=work(), pruning=some_pruning())
 def test_nothing_but_results_is_ever_touched(talk: list[Message], pruning: Pruning) -> None:
     """Words, calls and the order of everything stay; so do the ids of results."""
-    after = messages(apply(items(talk), pruned(talk, pruning)))
+    after = messages_of(apply(items(talk), pruned(talk, pruning)))
     assert without_results(after) == without_results(talk)
     assert [r.call_id for m in after for r in m.results] == [r.call_id for m in talk for r in m.results]
 
@@ -81,7 +81,7 @@ def test_what_it_says_it_saves_it_saves(talk: list[Message], pruning: Pruning) -
     window = items(talk)
     edits = pruned(talk, pruning)
     after = apply(window, edits)
-    assert tokens(after) == count_messages(messages(after))
+    assert tokens(after) == count_messages(messages_of(after))
     assert tokens(window) - tokens(after) == sum(edit.tokens_before - edit.tokens_after for edit in edits)
     assert all(edit.tokens_after < edit.tokens_before for edit in edits)
 
@@ -103,7 +103,7 @@ def test_pruning_comes_to_rest(talk: list[Message], pruning: Pruning) -> None:
 def test_any_conversation_can_be_pruned(talk: list[Message], pruning: Pruning) -> None:
     """However little sense it makes."""
     edits = pruned(talk, pruning)
-    assert without_results(messages(apply(items(talk), edits))) == without_results(talk)
+    assert without_results(messages_of(apply(items(talk), edits))) == without_results(talk)
     relieve(items(talk), edits, excess=10**6, pruning=pruning, clear=True)
 
 

@@ -66,9 +66,9 @@ def asked(folder: str, provider: str, said: Sequence[str], question: str, *, cap
     chosen = load(files=(), environ={}, embedding={"provider": provider}, recall={"hard_cap_tokens": cap}).settings
     with Engine.open(folder, settings=chosen, background=False) as engine:
         if not engine.stats().messages:
-            engine.ingest([{"role": "user", "content": text} for text in said], session="s")
+            engine.session("s").append([{"role": "user", "content": text} for text in said])
         engine.work()
-        return engine.recall(question, session="s")
+        return engine.session("s").recall(question)
 
 
 @pytest.mark.parametrize("provider", ["auto", "hash"])

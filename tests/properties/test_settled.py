@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from benchmarks.fuzz import _Talk
 from holdfast.context import settled
 from holdfast.context.edits import Item
-from holdfast.context.edits import messages as said
+from holdfast.context.edits import messages_of as said
 from holdfast.context.finish import Finished, finish
 from holdfast.context.settled import Settled
 from holdfast.context.verify import PROVIDERS

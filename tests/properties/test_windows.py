@@ -20,7 +20,7 @@ from holdfast.context.edits import (
     Trimmed,
     apply,
     from_json,
-    messages,
+    messages_of,
     to_json,
     tokens,
 )
@@ -144,9 +144,9 @@ def request(talk: Sequence[Message], edits: list[Edit], settings_: Settings, win
     placed = apply(planned.items, [block] if block else [])
     edits += [block] if block else []
     assert sum(item.block.tokens for item in placed if item.block) <= limits.live_recall
-    assert tokens(placed) == count_messages(messages(placed))
+    assert tokens(placed) == count_messages(messages_of(placed))
     assert tokens(placed) <= limits.ceiling
-    return messages(placed)
+    return messages_of(placed)
 
 
 @slow

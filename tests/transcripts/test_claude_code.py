@@ -145,7 +145,7 @@ def test_a_result_written_before_its_call_follows_it(tmp_path: Path) -> None:
     transcript = read(path)
     assert [message.id for message in transcript.messages] == ["u1", "a1", "r1", "a2", "r2", "u2"]
     with Engine.open(tmp_path / "home") as engine:
-        window = engine.assemble(transcript.messages, session="s", limit=50_000)
+        window = engine.session("s").assemble(transcript.messages, limit=50_000)
     assert [part.text for message in window.messages for part in message.results] == ["潮汐 1", "潮汐 2"]
 
 

@@ -95,6 +95,6 @@ def test_a_developer_message_between_call_and_output(tmp_path: Path) -> None:
     assert [message.role for message in transcript.messages] == ["user", "assistant", "system", "tool"]
     assert transcript.problems == ()
     with Engine.open(tmp_path / "home") as engine:
-        window = engine.assemble(transcript.messages, session="s", limit=50_000)
+        window = engine.session("s").assemble(transcript.messages, limit=50_000)
     assert [part.text for message in window.messages for part in message.results] == ["built"]
     assert "用制表符缩进" in [message.text for message in window.messages]

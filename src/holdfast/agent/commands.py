@@ -165,7 +165,7 @@ def _new(agent: Agent, _: str) -> Done:
 def _pin(agent: Agent, what: str) -> Done:
     """Pin a message by its number, or the last one of the user."""
     ids = _numbers(what) if what else _last_asked(agent)
-    known = agent.engine.pin(ids, session=agent.session, agent=agent.agent)
+    known = agent.engine.session(agent.session, agent=agent.agent).pin(ids)
     return Done(f"Pinned {known} message(s): they stay in every window." if known else "There is no such message.")
 
 
@@ -182,7 +182,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _undo_trim(agent: Agent, _: str) -> Done:
-    count = agent.engine.undo_trim(session=agent.session, agent=agent.agent)
+    count = agent.engine.session(agent.session, agent=agent.agent).undo_trim()
     return Done(f"{count} message(s) come back, as far as they fit." if count else "Nothing was trimmed.")
 
 
@@ -256,7 +256,7 @@ def _memory(agent: Agent, what: str) -> Done:
         case "" | "show":
             return Done("\n".join(_shown(agent)))
         case "add" if rest:
-            fact = agent.engine.remember(rest, session=agent.session, agent=agent.agent)
+            fact = agent.engine.session(agent.session, agent=agent.agent).remember(rest)
             return Done(f"Remembered: {fact.content}  ({fact.id})")
         case "forget" if rest:
             return Done(_forgotten(agent, rest))
@@ -284,7 +284,7 @@ def _fact_line(fact: FactRow) -> str:
 
 def _facts(agent: Agent) -> list[FactRow]:
     """What is known here, with the memories that are kept elsewhere."""
-    known = agent.engine.facts(session=agent.session, agent=agent.agent)
+    known = agent.engine.session(agent.session, agent=agent.agent).facts()
     with agent.memory_may_fail():
         known += agent.memories.rows() if agent.memories.apart else ()
     return known
@@ -295,7 +295,7 @@ def _forgotten(agent: Agent, wanted: str) -> str:
         gone = agent.forget([int(wanted)])
     else:
         agent.sessions.forget((), facts=[fact.content for fact in _facts(agent) if fact.id == wanted])
-        gone = agent.engine.forget_facts([wanted], session=agent.session, agent=agent.agent)
+        gone = agent.engine.session(agent.session, agent=agent.agent).forget_facts([wanted])
         with agent.memory_may_fail():
             gone += agent.memories.forget(wanted)
     return f"Forgotten: {gone}." if gone else f"Nothing is called {wanted}. /memory show lists facts with their ids."
@@ -322,7 +322,7 @@ def _found_notes(agent: Agent, query: str) -> Iterator[str]:
 
 
 def _found_messages(agent: Agent, query: str) -> Iterator[str]:
-    for hit in agent.engine.search(query, session=agent.session, limit=_FOUND, agent=agent.agent):
+    for hit in agent.engine.session(agent.session, agent=agent.agent).search(query, limit=_FOUND):
         yield f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {_cut(hit.text)}"
 
 

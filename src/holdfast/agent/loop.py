@@ -8,7 +8,6 @@ from typing import Final
 from holdfast.agent.entry import SessionEntry
 from holdfast.agent.talk import Talk
 from holdfast.compaction import flush
-from holdfast.engine import Window
 from holdfast.errors import ModelCancelledError
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Reply
@@ -17,6 +16,7 @@ from holdfast.models.retry import ANEW
 from holdfast.recovery import Answer, Ask, ask
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_text
+from holdfast.window import Window
 
 __all__ = ["Agent", "Turn"]
 
@@ -93,7 +93,7 @@ class Agent(Talk):
         self.keep(Message(role="user", parts=(Text(text=text),)))
         self._spoken = 0 if heartbeat else self.sessions.clock()
         with self.memory_may_fail():
-            self.engine.ingest(self.history[-1:], session=self.session, agent=self.agent)
+            self.engine.session(self.session, agent=self.agent).append(self.history[-1:])
 
     def _noted(self, entry: SessionEntry) -> SessionEntry:
         spoken, self._spoken = self._spoken, 0
@@ -120,7 +120,7 @@ class Agent(Talk):
         else:
             self.view.notice(f"Stopped after {_MOST_STEPS} steps. Say something to go on.")
         with self.memory_may_fail():
-            self.engine.ingest(self.history[-1:], session=self.session, agent=self.agent)
+            self.engine.session(self.session, agent=self.agent).append(self.history[-1:])
         return turn
 
     def _took(self, turn: Turn, answer: Answer) -> Turn:

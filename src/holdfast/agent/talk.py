@@ -29,7 +29,7 @@ from holdfast.compaction import flush
 from holdfast.compaction.summarise import Progress
 from holdfast.compactor import Compaction
 from holdfast.context.budget import Budget, budget
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.errors import (
     CompactionError,
     EmbeddingError,
@@ -48,6 +48,7 @@ from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
 from holdfast.transcripts.context import Context
 from holdfast.transcripts.records import messages_of
+from holdfast.window import Window
 
 __all__ = ["Talk"]
 
@@ -160,7 +161,7 @@ class Talk:
     @property
     def limits(self) -> Budget:
         """The limits of the window, tools counted."""
-        scale = self.engine.token_scale(session=self.session, agent=self.agent)
+        scale = self.engine.session(self.session, agent=self.agent).token_scale()
         return budget(self.settings, window=self.limit, overhead=self._overhead, scale=scale)
 
     def messages(self) -> list[Message]:
@@ -184,13 +185,11 @@ class Talk:
         return self.window or self._assembled()
 
     def _assembled(self) -> Window:
-        return self.engine.assemble(
+        return self.engine.session(self.session, agent=self.agent).assemble(
             self.messages(),
-            session=self.session,
             limit=self.limit,
             provider=self.model.provider,
             tools=[definition(tool) for tool in self.tools.tools()],
-            agent=self.agent,
         )
 
     def take_up(self, opened: Opened) -> None:
@@ -213,7 +212,7 @@ class Talk:
 
     def _past(self, context: Context) -> list[Message]:
         """All that was said; where memory has lost the summary of it, what the transcript has in its place."""
-        known = self.engine.edits(session=self.session, agent=self.agent)
+        known = self.engine.session(self.session, agent=self.agent).edits()
         lost = context.compaction is not None and not any(edit.kind == "compacted" for edit in known)
         path = [message for entry in self.opened.session.path() for message in messages_of(entry)]
         return list(context.messages) if lost else path
@@ -240,7 +239,7 @@ class Talk:
         """Learn from the conversation before this one, if there was one, and leave a note of it; this takes time."""
         if before is not None:
             with self.memory_may_fail():
-                self.engine.learn(session=before, agent=self.agent)
+                self.engine.session(before, agent=self.agent).learn()
         if self.opened.why in {"daily", "idle"}:
             self.view.notice(
                 f"A new conversation begins ({self.opened.why} reset). The old one is in {self.opened.archived}."
@@ -285,13 +284,13 @@ class Talk:
     def forget(self, ids: Sequence[int]) -> int:
         """Forget messages of any conversation for good: in transcripts, in what is sent from now on, in memory."""
         said: dict[str, list[MessageRow]] = {}
-        for row in self.engine.get(ids, session=self.session, agent=self.agent):
+        for row in self.engine.session(self.session, agent=self.agent).get(ids):
             said.setdefault(row.scope.session, []).append(row)
         self.sessions.forget(row for rows in said.values() for row in rows)
         self.opened.session.refresh()
         self.history, self.window = self._past(self.opened.session.context()), None
         return sum(
-            self.engine.forget(session=session, ids=[row.id for row in rows], agent=self.agent)
+            self.engine.session(session, agent=self.agent).forget(ids=[row.id for row in rows])
             for session, rows in said.items()
         )
 
@@ -346,7 +345,7 @@ class Talk:
 
     def _used(self) -> int:
         """What the next request takes before anything is cut from it: the conversation and the tools."""
-        size = self.engine.size(self.messages(), session=self.session, limit=self.limit, agent=self.agent)
+        size = self.engine.session(self.session, agent=self.agent).size(self.messages(), limit=self.limit)
         return size + self._overhead
 
     def compact(self, instructions: str | None = None) -> Compaction:
@@ -359,14 +358,12 @@ class Talk:
         self.flush()
         self.view.working("compacting")
         try:
-            done = self.engine.compact(
+            done = self.engine.session(self.session, agent=self.agent).compact(
                 self.messages(),
-                session=self.session,
                 limit=self.limit,
                 instructions=instructions,
                 cancel=self.cancel,
                 on_progress=self._progressed,
-                agent=self.agent,
             )
         finally:
             self.view.working("")

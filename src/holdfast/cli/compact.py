@@ -89,7 +89,7 @@ def _tried(file: Path, *, model_name: str | None, limit: int | None) -> Iterator
     ):
 
         def run(**how: Any) -> Compaction:
-            return engine.compact(transcript.messages, session="compact", limit=size, **how)
+            return engine.session("compact").compact(transcript.messages, limit=size, **how)
 
         yield run
 
@@ -105,7 +105,8 @@ def _stored(home: Path | None, whose: dict[str, Any], *, model_name: str | None,
         messages = [row.message for row in rows]
 
         def run(**how: Any) -> Compaction:
-            return engine.compact(messages, limit=limit, **whose, **how)
+            owner = {name: value for name, value in whose.items() if name != "session"}
+            return engine.session(whose["session"], **owner).compact(messages, limit=limit, **how)
 
         yield run
 

@@ -62,7 +62,7 @@ def context(*, file: Path | None, session: str | None, project: str, agent: str,
 def _stored(home: Path | None, turn: int | None, *, session: str, **whose: str) -> list[ContextReport]:
     """The reports of a stored session, up to a request."""
     with Engine(open_memory(home)) as engine:
-        reports = [ContextReport.from_json(one) for one in engine.timeline(session=session, **whose)]
+        reports = engine.session(session, **whose).timeline()
     found = [report for report in reports if turn is None or report.turn <= turn]
     if not found or (turn is not None and found[-1].turn != turn):
         raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")

@@ -22,10 +22,11 @@ from holdfast.cli.plot import chart
 from holdfast.cli.replay import Replayed, ceiling, judge
 from holdfast.cli.story import QUESTIONS, SYSTEM, Asked, write
 from holdfast.cli.trial import play, requests, settings_for
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.tokens import count_message
+from holdfast.window import Window
 
 __all__ = ["demo"]
 
@@ -132,7 +133,7 @@ def _ask_all(
     talk = list(messages)
     for asked in QUESTIONS:
         talk.append(Message(role="user", parts=(Text(text=asked.question),)))
-        window = engine.assemble(talk, session="replay", limit=limit, provider="anthropic")
+        window = engine.session("replay").assemble(talk, limit=limit, provider="anthropic")
         judge(window, done)
         answer = _answer(window, asked)
         _show(screen, answer)

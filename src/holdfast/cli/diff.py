@@ -109,7 +109,7 @@ def _last_changes(reports: Sequence[ContextReport], kinds: set[str]) -> dict[int
 
 
 def _archived(trial: Trial, numbers: set[int]) -> list[Any]:
-    return trial.engine.get(sorted(numbers), session=trial.session) if numbers else []
+    return trial.engine.session(trial.session).get(sorted(numbers)) if numbers else []
 
 
 def _left(number: int, message: Message, turn: int, change: Change) -> Entry:

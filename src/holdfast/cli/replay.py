@@ -21,9 +21,10 @@ from holdfast.cli.plot import Point, chart, plural, point
 from holdfast.cli.trial import play, requests, settings_for
 from holdfast.context.budget import budget
 from holdfast.context.verify import PROVIDERS, check
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.messages import Message
 from holdfast.settings import Settings
+from holdfast.window import Window
 
 __all__ = ["Replayed", "figures", "judge", "replay", "run"]
 

@@ -50,7 +50,8 @@ def timeline(
             turns: list[Turn] = [report.to_json() for report in trial.reports]
     elif session:
         with Engine(open_memory(home)) as engine:
-            turns = list(engine.timeline(session=session, project=project, agent=agent))
+            stored = engine.session(session, project=project, agent=agent).timeline()
+            turns = [report.to_json() for report in stored]
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:

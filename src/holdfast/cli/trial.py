@@ -17,12 +17,13 @@ from holdfast import transcripts
 from holdfast.cli.live import LivePlot
 from holdfast.cli.output import printable
 from holdfast.cli.plot import point
-from holdfast.engine import Engine, Window
+from holdfast.engine import Engine
 from holdfast.errors import InputError, WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.report import ContextReport, workspace_files
 from holdfast.settings import Settings
 from holdfast.transcripts import Transcript
+from holdfast.window import Window
 
 __all__ = ["Trial", "play", "play_file", "plays", "requests", "settings_for"]
 
@@ -160,7 +161,7 @@ def play(
     """Make every request again: how many messages it had, and its window; None where what must stay did not fit."""
     for stop in requests(messages):
         try:
-            window = engine.assemble(messages[:stop], session=session, limit=limit, model=model, provider=provider)
+            window = engine.session(session).assemble(messages[:stop], limit=limit, model=model, provider=provider)
         except WindowTooSmallError:
             yield stop, None
         else:

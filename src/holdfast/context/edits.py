@@ -37,7 +37,7 @@ __all__ = [
     "apply",
     "from_json",
     "in_force",
-    "messages",
+    "messages_of",
     "newest_turn",
     "shorten",
     "to_json",
@@ -96,7 +96,7 @@ def newest_turn(items: Sequence[Item]) -> Item | None:
     return next(turns, None)
 
 
-def messages(items: Iterable[Item]) -> list[Message]:
+def messages_of(items: Iterable[Item]) -> list[Message]:
     """The messages of a window, recalled blocks in their places: each is the last part of its message."""
     return [_with_block(item.message, item.block) if item.block else item.message for item in items]
 

@@ -12,8 +12,7 @@ from functools import partial
 from operator import is_
 from typing import Final, TypeAlias
 
-from holdfast.context.edits import Item
-from holdfast.context.edits import messages as said
+from holdfast.context.edits import Item, messages_of
 from holdfast.context.finish import Finished, finish
 from holdfast.context.pairing import Repair
 from holdfast.errors import InvalidWindowError
@@ -55,8 +54,8 @@ class Settled:
         if provider != self.provider or not self._begins(items):
             self.provider, self.items, self.done, self.ids = provider, [], None, set()
         make: _Make = partial(finish, provider=provider, reasoned=reasoned or {})
-        rest = said(items[len(self.items) :])
-        whole = self._continued(rest, make) or make(said(items))
+        rest = messages_of(items[len(self.items) :])
+        whole = self._continued(rest, make) or make(messages_of(items))
         if len(rest) >= _ENOUGH:
             self._settle(items, rest, make)
         return whole

@@ -48,13 +48,13 @@ def keeper(engine: Engine, *, session: str, agent: str = "main") -> Keep:
     def keep(call: ToolCall, text: str) -> int:
         whole = ToolResult(call_id=call.id, name=call.name, content=(Text(text=text),))
         message = Message(role="tool", parts=(whole,), id=f"{call.id}:whole")
-        return engine.ingest([message], session=session, agent=agent)[0]
+        return engine.session(session, agent=agent).append([message])[0]
 
     return keep
 
 
 def _get(engine: Engine, session: str, agent: str, asked: Get, _cancel: Event) -> Answer:
-    rows = engine.get([asked.id], session=session, agent=agent)
+    rows = engine.session(session, agent=agent).get([asked.id])
     if not rows:
         raise InputError(f"the archive holds no message {asked.id}: use a number that stands in this conversation")
     text = words(rows[0].message)

@@ -1,11 +1,13 @@
-"""What the engine remembers of a session between two requests, so that only what is new costs anything."""
+"""The state of a session between two requests. Internal: `Session` is the public object.
+
+Only messages that are new since the last request are read, archived and counted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from threading import RLock
 from typing import Any, Final
 
 from msgspec import structs
@@ -25,18 +27,20 @@ from holdfast.memory.noise import unwrap
 from holdfast.memory.request import question
 from holdfast.messages import Message, units
 from holdfast.store.base import Record, Row, Scope, Select
-from holdfast.tokens import TokenCounter, count_message, count_text, reported_prompt, scale_of
+from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
-__all__ = ["MAX_TRIES", "Conversation"]
+__all__ = ["MAX_TRIES", "TURN", "SessionState"]
 
 MAX_TRIES: Final = 8
 """How often edits are recorded again because another process has recorded one meanwhile."""
+TURN: Final = "turn"
+"""The kind of the records that hold the reports of past turns."""
 _EDIT: Final = "edit"
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """The window of the last request, and what it was made of."""
+class _Replayed:
+    """The window of the last request without its recall blocks, and what it was made of."""
 
     items: tuple[Item, ...]
     history: int
@@ -44,33 +48,35 @@ class _Shown:
     limit: int
 
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
-class Conversation:
-    """A session as this process knows it.
+@dataclass(slots=True, eq=False)
+class SessionState:
+    """What this process knows of a session. The lock of the session guards every use.
 
     Attributes:
-        scope: Whose it is.
-        lock: Held by the thread that works on the session.
-        given: The messages of the last request after the system prompt, copied: a caller may change its own.
+        scope: Who owns the session.
+        memory: Where messages and edits are stored.
+        count: Counts tokens.
+        given: The messages of the last request after the system prompt, copied: the caller may change its own.
         system: The system prompt of the last request.
-        history: What came after it; messages that were nothing but recalled text are not among it.
-        edits: Every change recorded so far.
-        sent: What was sent last, for the share of it that stays a prefix.
-        settled: The beginning of its windows that is known to be valid.
+        history: The messages after it, without those that were nothing but recalled text.
+        edits: Every edit recorded so far.
+        sent: The messages that were sent last, with their tokens.
+        settled: The beginning of the windows that is known to be valid.
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
-        stripped: What was taken out of the new messages of the last request because it was recalled text.
-        told: What of a summary is told already, where a compaction did not come to its end.
+        stripped: One line for each new message of the last request from which recalled text was removed.
+        summary_parts: Finished parts of a summary, kept when a compaction did not complete.
         limits: The limits of the last request.
-        notes: What a compaction in the background has to report with the next request.
+        notes: Warnings of a background compaction for the next report.
         compact_from: How long the history must be before a compaction is tried again after one that failed.
-        reported: How many of the edits earlier reports tell of; None before the first request.
-        sent_tokens: What the last request was estimated to take.
-        scale: How many tokens the provider counted for each estimated one, at the last report; None before one.
+        reported_edits: How many of the edits are in earlier reports; None before the first request.
+        sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
+        scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
     """
 
     scope: Scope
-    lock: RLock = field(default_factory=RLock, repr=False)
+    memory: Memory
+    count: TokenCounter
     given: list[Message | Mapping[str, Any]] = field(default_factory=list)
     system: list[Item] = field(default_factory=list)
     history: list[Item] = field(default_factory=list)
@@ -80,61 +86,76 @@ class Conversation:
     turn: int = 0
     last_time: int | None = None
     stripped: list[str] = field(default_factory=list)
-    told: dict[str, str] = field(default_factory=dict)
+    summary_parts: dict[str, str] = field(default_factory=dict)
     limits: Budget | None = None
     notes: list[str] = field(default_factory=list)
     compact_from: int = 0
-    reported: int | None = None
+    reported_edits: int | None = None
     sent_tokens: int = 0
     scale: float | None = None
+    _is_loaded: bool = False
     _given_system: list[Message | Mapping[str, Any]] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
     _keys: list[Key] = field(default_factory=list)
     _log: list[Key] = field(default_factory=list)
     _last_record: int = 0
     _unreadable: int = 0
-    _shown: _Shown | None = None
+    _replayed: _Replayed | None = None
 
-    def take(
+    def load(self) -> None:
+        """Read what earlier processes recorded: the last turn, and every edit since the last call."""
+        if not self._is_loaded:
+            select = Select(kind="record", scope=self.scope, name=TURN, newest=True, limit=1)
+            for record in self.memory.store.fetch(select):
+                self.turn, self.last_time = record.data.get("turn", 0), record.time
+                self.scale = record.data.get("token_scale") if record.data.get("is_calibrated") else None
+            self._is_loaded = True
+        fresh = self._fetch_edits()
+        if any(isinstance(edit.change, Forgotten) for edit in fresh):  # the words of older edits are gone
+            self.edits, self._last_record, self._replayed = [], 0, None
+            fresh = self._fetch_edits()
+            gone = {number for edit in fresh if isinstance(edit.change, Forgotten) for number in edit.ids}
+            self.history = [replace(item, id=0) if item.id in gone else item for item in self.history]
+        self.edits += fresh
+
+    def update(
         self,
         given: Sequence[Incoming],
         *,
-        memory: Memory,
         format: str | None = None,
-        count: TokenCounter = count_text,
     ) -> None:
-        """Take over a request's messages: what is new is archived, durably, before anything else is done with it.
+        """Compare the messages of a request with those of the last one, and archive what is new, durably.
 
-        Each message is read in the format that it shows unless one is named. The system prompt is looked at anew
-        each time: many clients put the date into it.
+        Each message is read in the format that it shows unless one is named. The system prompt is compared
+        separately: many clients put the date into it.
         """
         self.stripped = []
         messages = formats.incoming(given)
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
             new = [_copy(message) for message in messages[:leading]]
-            system = [message for message in self._read(new, memory, format) if message is not None]
-            numbers, _ = self._archive(system, memory, before=())
-            self.system = [item for item in _items(system, numbers, count) if item.message.role == "system"]
+            system = [message for message in self._read(new, format) if message is not None]
+            numbers, _ = self._archive(system, before=())
+            self.system = [item for item in _items(system, numbers, self.count) if item.message.role == "system"]
             self._given_system = new
         history = messages[leading:]
         known = self._common(history)
-        self._forget_after(known)
+        self._truncate(known)
         appended = 0 < known == len(self.given)
         new = [_copy(message) for message in history[known:]]
-        read = self._read(new, memory, format)
+        read = self._read(new, format)
         fresh = [message for message in read if message is not None]
-        numbers, keys = self._archive(fresh, memory, before=self._keys)
+        numbers, keys = self._archive(fresh, before=self._keys)
         self._note_ends(read)
         self.given += new
         self._keys += keys
         self._log = []
-        self.history += _items(fresh, numbers, count)
+        self.history += _items(fresh, numbers, self.count)
         if appended:
-            self.calibrate(fresh, count=count)
+            self.calibrate(fresh)
         self.sent_tokens = 0  # a later report is about a request that is not known yet
 
-    def calibrate(self, new: Iterable[Message], *, count: TokenCounter) -> None:
+    def calibrate(self, new: Iterable[Message]) -> None:
         """Compare what the provider reported for the last request with what was estimated; `new` came after it."""
         estimated = self.sent_tokens
         for message in new:
@@ -143,11 +164,9 @@ class Conversation:
                 self.scale = scale_of(prompt, estimated) or self.scale
                 self.sent_tokens = 0
                 return
-            estimated += count_message(message, count=count) if estimated else 0
+            estimated += count_message(message, count=self.count) if estimated else 0
 
-    def append(
-        self, messages: Sequence[Incoming], *, memory: Memory, format: str | None = None
-    ) -> tuple[list[int], list[Message]]:
+    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> tuple[list[int], list[Message]]:
         """Archive messages that come after what the session has, such as a reply.
 
         Messages that the session ends with already are not archived again. A user may say the same words twice:
@@ -157,44 +176,49 @@ class Conversation:
             The numbers of the messages, and the messages as they were read.
         """
         read = formats.read([_copy(message) for message in formats.incoming(messages)], format=format)
-        own = [own for message in read if (own := strip_message(message, memory.marks)) is not None]
-        log = self._log or self._keys or self._stored_keys(memory, limit=len(own) + 1)
-        digests = [message.digest for message in self._masked(own, memory)]
-        if len(own) > 1 and archive.FIRST in memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
+        own = [own for message in read if (own := strip_message(message, self.memory.marks)) is not None]
+        log = self._log or self._keys or self._stored_keys(limit=len(own) + 1)
+        digests = [message.digest for message in self._mask(own)]
+        if len(own) > 1 and archive.FIRST in self.memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
             repeated = len(log)  # it is the whole history, from its first message on
         elif [message.role for message in own] == ["user"]:
             repeated = 0
         else:
             repeated = _overlap([key.digest for key in log], digests)
         before = log[: len(log) - repeated]
-        numbers, keys = self._archive(own, memory, before=before)
+        numbers, keys = self._archive(own, before=before)
         self._log = max([*before, *keys], log, key=len)
         return numbers, own
 
-    def _stored_keys(self, memory: Memory, *, limit: int) -> list[Key]:
-        rows = memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))
+    def _stored_keys(self, *, limit: int) -> list[Key]:
+        rows = self.memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))
         return [Key(row.message.digest, row.nonce) for row in rows]
 
-    def _read(
-        self, given: Sequence[Message | Mapping[str, Any]], memory: Memory, format: str | None
-    ) -> list[Message | None]:
+    def _read(self, given: Sequence[Message | Mapping[str, Any]], format: str | None) -> list[Message | None]:
         """Read messages; None for those that were nothing but recalled text."""
         read = formats.read(given, format=format)
-        own = [strip_message(message, memory.marks) for message in read]
+        own = [strip_message(message, self.memory.marks) for message in read]
         self.stripped += [_echo(message, own) for message, own in zip(read, own, strict=True) if own is not message]
         return own
 
-    def _masked(self, messages: Sequence[Message], memory: Memory) -> list[Message]:
-        return [archive.mask(message) for message in messages] if memory.settings.archive.redaction else list(messages)
+    def _mask(self, messages: Sequence[Message]) -> list[Message]:
+        return (
+            [archive.mask(message) for message in messages]
+            if self.memory.settings.archive.redaction
+            else list(messages)
+        )
 
-    def _archive(
-        self, messages: Sequence[Message], memory: Memory, *, before: Sequence[Key]
-    ) -> tuple[list[int], list[Key]]:
+    def _archive(self, messages: Sequence[Message], *, before: Sequence[Key]) -> tuple[list[int], list[Key]]:
         if not messages:
             return [], []
-        masked = self._masked(messages, memory)
+        memory = self.memory
         return archive.append(
-            memory.store, masked, scope=self.scope, time=memory.clock(), before=before, marks=memory.marks
+            memory.store,
+            self._mask(messages),
+            scope=self.scope,
+            time=memory.clock(),
+            before=before,
+            marks=memory.marks,
         )
 
     def _note_ends(self, own: Sequence[Message | None]) -> None:
@@ -204,12 +228,10 @@ class Conversation:
             end += message is not None
             self._ends.append(end)
 
-    def unmanaged(
-        self, given: Sequence[Incoming], *, format: str | None = None, count: TokenCounter = count_text
-    ) -> tuple[Item, ...]:
-        """The conversation as it came, where it could not be archived: nothing may be taken out of it."""
+    def read_unmanaged(self, given: Sequence[Incoming], *, format: str | None = None) -> tuple[Item, ...]:
+        """Read messages that could not be archived: nothing may be removed from them."""
         read = formats.read(given, format=format)
-        return tuple(_items(read, [0] * len(read), count))
+        return tuple(_items(read, [0] * len(read), self.count))
 
     @property
     def items(self) -> list[Item]:
@@ -235,29 +257,35 @@ class Conversation:
             count += 1
         return count
 
-    def _forget_after(self, known: int) -> None:
+    def _truncate(self, known: int) -> None:
         """The client went back: what it no longer sends is no longer a part of the conversation."""
         if known == len(self.given):
             return
-        self._shown = None
+        self._replayed = None
         left = self._ends[known - 1] if known else 0
         del self.given[known:], self._ends[known:], self.history[left:], self._keys[left:]
 
-    # --- what was done to it -----------------------------------------------------
+    # --- edits -------------------------------------------------------------------
+
+    @property
+    def token_scale(self) -> float:
+        """Tokens that the provider may count for each estimated one: by its last report, else with the margin."""
+        margin = self.memory.settings.tokens.margin if is_estimate(self.count) else 0.0
+        return self.scale or 1 + margin
 
     def replay(self, *, limit: int) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
         """The window after every edit that holds for the next request, and these edits.
 
         What was replayed for the last request is not gone through again.
         """
-        standing = self.standing(limit=limit)
-        shown = self._shown
+        standing = self.standing_edits(limit=limit)
+        shown = self._replayed
         if shown is None or (shown.edits, shown.limit) != (len(self._branch_edits()), limit):
             return editing.apply(self.items, standing), standing
         history = _unforgotten([*shown.items, *self.history[shown.history :]])
         return (*self.system, *history), standing
 
-    def standing(self, *, limit: int) -> tuple[Edit, ...]:
+    def standing_edits(self, *, limit: int) -> tuple[Edit, ...]:
         """The edits that hold for the next request."""
         return editing.in_force(self._branch_edits(), limit=limit)
 
@@ -277,22 +305,22 @@ class Conversation:
             if not edit.anchors or max(edit.anchors) < first or not present.isdisjoint(edit.anchors)
         ]
 
-    def last_cut(self) -> tuple[int, ...]:
+    def last_trim(self) -> tuple[int, ...]:
         """What the last cut took out of the window and nobody brought back; nothing after a compaction."""
         cuts: list[set[int]] = []
-        for edit in self.standing(limit=0):
+        for edit in self.standing_edits(limit=0):
             if edit.kind == "trimmed":
                 cuts.append(set(edit.ids))
             elif edit.kind == "restored":
                 cuts = [cut.difference(edit.ids) for cut in cuts]
         return tuple(sorted(next((cut for cut in reversed(cuts) if cut), ())))
 
-    def show(self, items: Sequence[Item], *, limit: int) -> None:
-        """Remember the window that was made with all edits recorded so far."""
+    def keep_window(self, items: Sequence[Item], *, limit: int) -> None:
+        """Keep the window that was made with all edits recorded so far: the next replay starts from it."""
         lasting = tuple(item for item in items[len(self.system) :] if item.kind != "recall")
-        self._shown = _Shown(lasting, history=len(self.history), edits=len(self._branch_edits()), limit=limit)
+        self._replayed = _Replayed(lasting, history=len(self.history), edits=len(self._branch_edits()), limit=limit)
 
-    def paired(self, ids: Sequence[int]) -> tuple[int, ...]:
+    def with_pairs(self, ids: Sequence[int]) -> tuple[int, ...]:
         """These messages with all that they cannot be sent without: a result with its call, and the other way round."""
         wanted = set(ids)
         for unit in units([item.message for item in self.history]):
@@ -300,7 +328,7 @@ class Conversation:
             wanted |= together if not together.isdisjoint(wanted) else set()
         return tuple(sorted(wanted - {0}))
 
-    def quoted(self, items: Sequence[Item]) -> set[int]:
+    def quoted_passages(self, items: Sequence[Item]) -> set[int]:
         """The passages that a block in the window quotes."""
         blocks = {item.block.text for item in items if item.block}
         changes = (edit.change for edit in self.edits)
@@ -311,31 +339,21 @@ class Conversation:
             for number in change.passages
         }
 
-    def seen(self, items: Sequence[Item], new: Sequence[Edit]) -> set[int]:
+    def visible_ids(self, items: Sequence[Item], new: Sequence[Edit]) -> set[int]:
         """The archived messages that the window shows whole: of a shortened one, most can only be recalled."""
         edits = (*self.edits, *new)
         shortened = {number for edit in edits if isinstance(edit.change, Pruned) for number in edit.ids}
         return {item.id for item in items} - shortened
 
-    def learn_edits(self, memory: Memory) -> None:
-        """Read the edits that were recorded since the last time, by whatever process."""
-        fresh = self._fetched(memory)
-        if any(isinstance(edit.change, Forgotten) for edit in fresh):  # words of older ones are gone
-            self.edits, self._last_record, self._shown = [], 0, None
-            fresh = self._fetched(memory)
-            gone = {number for edit in fresh if isinstance(edit.change, Forgotten) for number in edit.ids}
-            self.history = [replace(item, id=0) if item.id in gone else item for item in self.history]
-        self.edits += fresh
-
-    def _fetched(self, memory: Memory) -> list[Edit]:
-        """The edits that are not known yet."""
+    def _fetch_edits(self) -> list[Edit]:
+        """Read the edits that are not known yet."""
         select = Select(kind="record", scope=self.scope, name=_EDIT, after=self._last_record)
-        records = memory.store.fetch(select)
+        records = self.memory.store.fetch(select)
         fresh = [editing.from_json(record.data) for record in records]
         self._last_record = records[-1].id if records else self._last_record
         return fresh
 
-    def record(self, edits: Sequence[Edit], *, memory: Memory, time: int, beside: Sequence[Row] = ()) -> None:
+    def record(self, edits: Sequence[Edit], *, time: int, beside: Sequence[Row] = ()) -> None:
         """Record new edits, durably, before a window made with them is sent; with rows that belong to them.
 
         Raises:
@@ -357,19 +375,18 @@ class Conversation:
             return
         known = len(self.edits)
         try:
-            memory.store.add([*rows, *beside])
+            self.memory.store.add([*rows, *beside])
         except ConflictError:
-            self.learn_edits(memory)
+            self.load()
             if len(self.edits) == known:  # the rows that are there are damaged: go on after them
                 self._unreadable = 2 * self._unreadable + 1
             raise
-        self.learn_edits(memory)
+        self.load()
 
-    def record_last(
+    def record_after_others(
         self,
         edits: Sequence[Edit],
         *,
-        memory: Memory,
         time: int,
         beside: Sequence[Row] = (),
         check: Callable[[], None] = lambda: None,
@@ -382,20 +399,19 @@ class Conversation:
         for left in reversed(range(MAX_TRIES)):
             check()
             try:
-                return self.record(edits, memory=memory, time=time, beside=beside)
+                return self.record(edits, time=time, beside=beside)
             except ConflictError:
                 if not left:
                     raise
         return None
 
     def prefix_kept(self, sent: Sequence[tuple[Message, int]]) -> float | None:
-        """How much of the last request is an unchanged beginning of this one; and remember this one."""
-        before, self.sent = self.sent, list(sent)
-        total = sum(tokens for _, tokens in before)
+        """Compute which share of the last request, by tokens, is an unchanged beginning of this one."""
+        total = sum(tokens for _, tokens in self.sent)
         if not total:
             return None
         kept = 0
-        for (old, tokens), (new, _) in zip(before, sent, strict=False):
+        for (old, tokens), (new, _) in zip(self.sent, sent, strict=False):
             if old is not new and old != new:
                 break
             kept += tokens

@@ -1,0 +1,343 @@
+"""A session: one conversation, its state, and the operations on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from threading import Event, RLock
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast import turn
+from holdfast.compaction.summarise import Progress
+from holdfast.compactor import Compaction, Compactor
+from holdfast.context.budget import Budget, budget
+from holdfast.context.edits import Edit, Pinned, Restored, tokens
+from holdfast.errors import HoldfastError, ModelCancelledError
+from holdfast.formats import Incoming
+from holdfast.learner import queue
+from holdfast.memory.memory import Memory
+from holdfast.memory.recall import Hit, Recall
+from holdfast.memory.request import request_of
+from holdfast.report import ContextReport
+from holdfast.state import TURN, SessionState
+from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
+from holdfast.tokens import count_json, count_message
+from holdfast.window import Window
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+
+__all__ = ["Session"]
+
+ARCHIVE_TOOL: Final = "archive_get"
+"""The tool that shows archived messages; hosts may put a prefix before its name."""
+RETRY_AFTER: Final = 8
+"""Messages after which an automatic compaction that failed is tried again."""
+
+
+class Session:
+    """One conversation. Get it from `Engine.session`; it may be used from any number of threads and processes.
+
+    Attributes:
+        engine: The engine that it belongs to.
+        scope: Who owns it: tenant, project, agent and session id.
+        lock: Held by the thread that works on it.
+        state: What this process knows of it. Internal.
+    """
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        self.engine = engine
+        self.scope = scope
+        self.lock = RLock()
+        self.state = SessionState(scope, engine.memory, engine.count)
+
+    @property
+    def id(self) -> str:
+        """The id of the session."""
+        return self.scope.session
+
+    @property
+    def _memory(self) -> Memory:
+        return self.engine.memory
+
+    # --- requests ----------------------------------------------------------------
+
+    def assemble(
+        self,
+        messages: Sequence[Incoming],
+        *,
+        format: str | None = None,
+        limit: int | None = None,
+        reserve: int | None = None,
+        model: str | None = None,
+        provider: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        overhead: int = 0,
+        facts: Sequence[FactRow] = (),
+    ) -> Window:
+        """Make the window for the next request out of the whole history.
+
+        Args:
+            messages: The conversation so far, canonical, in any provider's format or as an SDK returned it, with the
+                system prompt.
+            format: The format of the messages, such as `anthropic`; by default it is detected for each message.
+            limit: The context window of the model; by default that of the settings or of the model.
+            reserve: Tokens kept for the reply; by default as the settings say, and at most a quarter of the window.
+            model: The model that the request goes to.
+            provider: The provider whose rules the window must keep; by default the format of the newest message that
+                shows one, else `openai_chat`.
+            tools: The tool definitions of the request, to be counted. Where one is `archive_get`, pruned results
+                name it.
+            overhead: Tokens of anything else in the request.
+            facts: Facts that the caller chose for this question; they go into the block first.
+
+        Raises:
+            WindowTooSmallError: What must stay in the window does not fit.
+            InvalidWindowError: The window breaks a rule of the provider that could not be repaired.
+            InputError: `limit` or `reserve` is out of range.
+        """
+        beside = overhead + sum(count_json(tool, count=self.engine.count) for tool in tools)
+        request = turn.Turn(
+            limits=self._limits(limit, reserve, model=model, overhead=beside),
+            now=self._memory.clock(),
+            facts=facts,
+            archive_tool=next((name for name in map(_tool_name, tools) if name.endswith(ARCHIVE_TOOL)), ""),
+        )
+        with self.lock:
+            return turn.assemble(self, messages, request, format=format, provider=provider)
+
+    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> list[int]:
+        """Archive messages that follow those of the session, such as a reply, and return their numbers.
+
+        They are durable and searchable when this returns. Messages that the session ends with already are not archived
+        again. Near the limit of the last request the session is compacted, as `compaction.auto` says.
+        """
+        with self.lock:
+            numbers, read = self.state.append(messages, format=format)
+            self.state.calibrate(read)
+            if self.state.limits is not None:
+                self.compact_if_due(coming=sum(count_message(message, count=self.engine.count) for message in read))
+        self.engine.notify()
+        return numbers
+
+    def size(
+        self,
+        messages: Sequence[Incoming] | None = None,
+        *,
+        format: str | None = None,
+        limit: int | None = None,
+        reserve: int | None = None,
+    ) -> int:
+        """Count the tokens of the next request before anything new is cut from it."""
+        limits = self._limits(limit, reserve)
+        with self.lock:
+            self._update(messages, format=format)
+            limits = replace(limits, scale=self.state.token_scale)
+            return tokens(self.state.replay(limit=limits.safe_limit)[0])
+
+    def token_scale(self) -> float:
+        """How many tokens the provider may count for each estimated one: by its last report, else with the margin."""
+        with self.lock:
+            self.state.load()
+            return self.state.token_scale
+
+    def timeline(self) -> list[ContextReport]:
+        """The reports of all past turns, oldest first."""
+        select = Select(kind="record", scope=self.scope, name=TURN)
+        return [ContextReport.from_json(record.data) for record in self._memory.store.fetch(select)]
+
+    # --- compaction --------------------------------------------------------------
+
+    def compact(
+        self,
+        messages: Sequence[Incoming] | None = None,
+        *,
+        format: str | None = None,
+        limit: int | None = None,
+        reserve: int | None = None,
+        instructions: str | None = None,
+        force: bool = True,
+        dry_run: bool = False,
+        cancel: Event | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Compaction:
+        """Replace the older history by a summary. Nothing is lost: the archive keeps every message.
+
+        Args:
+            messages: The conversation so far; by default that of the last request.
+            format: The format of the messages, as for `assemble`.
+            limit: The context window of the model; by default that of the settings or of the model.
+            reserve: Tokens kept for the reply; by default as the settings say, and at most a quarter of the window.
+            instructions: What the summary should pay attention to.
+            force: Compact even if the conversation fits.
+            dry_run: Only plan.
+            cancel: Cancels the compaction when set, from any thread; then nothing has changed.
+            on_progress: Called with every step.
+
+        Raises:
+            CompactionError: There is nothing to compact, or nothing shorter could be made.
+            ModelCancelledError: It was cancelled.
+            InputError: `limit` or `reserve` is out of range.
+        """
+        limits = self._limits(limit, reserve)
+        with self.lock:
+            self._update(messages, format=format)
+            compactor = self._compactor(replace(limits, scale=self.state.token_scale))
+        if dry_run:
+            plan = compactor.plan(force=force)
+            return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
+        done = compactor.run(force=force, instructions=instructions, cancel=cancel, on_progress=on_progress)
+        self.state.summary_parts.clear()
+        self.engine.notify()
+        return done
+
+    def compact_if_due(self, *, coming: int = 0) -> None:
+        """Compact near the limit of the last request, here or in the background. Internal: requests call it."""
+        auto = self.engine.auto or ("background" if self.engine.model else "off")
+        if auto == "off" or not self.engine.settings.compaction.enabled or not self._is_near_limit(coming):
+            return
+        if auto == "inline":
+            self.compact_near_limit(coming)
+        else:
+            self.engine.queue_compaction(self, coming)
+
+    def compact_near_limit(self, coming: int) -> None:
+        """Compact if it is due now. There is no caller to raise to: errors go into the next report. Internal."""
+        state = self.state
+        with self.lock:
+            if state.limits is None or not self._is_near_limit(coming):
+                return
+            compactor = self._compactor(state.limits)
+            state.compact_from = len(state.history) + RETRY_AFTER
+            if compactor.plan(force=True).outcome == "nothing":
+                return
+        try:
+            done = compactor.run(force=True, cancel=self.engine.closing)
+        except ModelCancelledError:  # the engine closes
+            return
+        except HoldfastError as error:
+            state.notes.append(f"compaction: {error}")
+            return
+        state.notes += (f"compaction: {warning}" for warning in done.warnings)
+        state.summary_parts.clear()
+        state.compact_from = 0
+        self.engine.notify()
+
+    def _is_near_limit(self, coming: int) -> bool:
+        """Whether a compaction is due by what is really sent: where trimming keeps the window small, none is."""
+        state, limits = self.state, self.state.limits
+        if limits is None or len(state.history) < state.compact_from:
+            return False
+        used = tokens(state.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
+        return 0 < limits.flush_at <= used
+
+    def _compactor(self, limits: Budget) -> Compactor:
+        return Compactor(
+            session=self,
+            limits=limits,
+            model=self.engine.model,
+            hooks=self.engine.hooks,
+            done=self.state.summary_parts,
+        )
+
+    # --- memory --------------------------------------------------------------------
+
+    def recall(self, query: str, *, cap: int | None = None) -> Recall:
+        """Make the block that would be recalled for a question."""
+        return self._memory.recall(
+            request_of(self.engine.settings, (query,), scope=self.scope, now=self._memory.clock(), cap=cap)
+        )
+
+    def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
+        """Find the passages that match a question best, best first; `across` the agent's other sessions too."""
+        return self._memory.search(query, scope=self.scope, across=across, limit=limit)
+
+    def get(self, ids: Sequence[int], *, across: bool = True, around: int = 0) -> list[MessageRow]:
+        """Get archived messages by number, with so many neighbours on both sides."""
+        return self._memory.get(ids, scope=self.scope, across=across, around=around)
+
+    def remember(
+        self,
+        content: str,
+        *,
+        type: FactType = "decision",  # noqa: A002 - the domain's own word
+    ) -> FactRow:
+        """Store a fact."""
+        return self._memory.remember(content, scope=self.scope, type=type)
+
+    def facts(self, *, across: bool = True) -> list[FactRow]:
+        """List the facts that hold now; `across` the agent's other sessions too."""
+        return self._memory.facts(scope=self.scope, across=across)
+
+    def learn(self) -> int:
+        """Queue the messages of the session for fact extraction, and return how many will be read.
+
+        What was queued before for the same model is not queued again.
+        """
+        reader = self.engine.reader or self.engine.model
+        count = queue(self._memory, scope=self.scope, reader=reader.name if reader else "rules")
+        self.engine.notify()
+        return count
+
+    def forget(self, ids: Sequence[int] | None = None) -> int:
+        """Forget messages for good, with everything derived from them; without `ids` the whole session."""
+        with self.lock:
+            forgotten = self._memory.forget(scope=self.scope, ids=ids)
+            self.state = SessionState(self.scope, self.engine.memory, self.engine.count)
+        return forgotten
+
+    def forget_facts(self, ids: Sequence[str], *, across: bool = True) -> int:
+        """Forget facts for good."""
+        return self._memory.forget(scope=self.scope, fact_ids=ids, across=across)
+
+    # --- edits -----------------------------------------------------------------------
+
+    def edits(self) -> tuple[Edit, ...]:
+        """List every edit that was recorded for the windows of the session, oldest first."""
+        with self.lock:
+            self.state.load()
+            return tuple(self.state.edits)
+
+    def pin(self, ids: Sequence[int], *, pinned: bool = True) -> int:
+        """Keep messages in every window from here on (or no longer); those that had left come back."""
+        known = self._memory.pin(ids, scope=self.scope, pinned=pinned)
+        with self.lock:
+            self._edit(Pinned(on=pinned), self.state.with_pairs(ids))
+        return known
+
+    def undo_trim(self) -> int:
+        """Bring back what the last cut removed from the window, as far as it fits; return how many messages."""
+        with self.lock:
+            self.state.load()
+            ids = self.state.last_trim()
+            self._edit(Restored(), ids)
+        return len(ids)
+
+    def _edit(self, change: Pinned | Restored, ids: Sequence[int]) -> None:
+        edit = Edit(change=change, ids=tuple(ids), reason="asked for", tokens_before=0, tokens_after=0)
+        self.state.load()
+        self.state.record_after_others([edit] if ids else (), time=self._memory.clock())
+
+    # --- shared ----------------------------------------------------------------------
+
+    def _update(self, messages: Sequence[Incoming] | None, *, format: str | None) -> None:
+        if messages is not None:
+            self.state.update(messages, format=format)
+        self.state.load()
+
+    def _limits(self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
+        known = self.engine.model
+        return budget(
+            self.engine.settings,
+            window=limit,
+            model=model,
+            model_window=known.context_tokens if known and model is None else None,
+            overhead=overhead,
+            reserve=reserve,
+        )
+
+
+def _tool_name(tool: Mapping[str, Any]) -> str:
+    """Get the name in a tool definition, which some providers wrap in `function`."""
+    function = tool.get("function")
+    return str((function if isinstance(function, Mapping) else tool).get("name", ""))
