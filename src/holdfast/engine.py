@@ -54,6 +54,8 @@ ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
 _RETRY_AFTER: Final = 8
 """Messages after which a compaction that failed is tried again without being asked for."""
+_HOOK_GRACE: Final = 2.0
+"""Seconds that listeners which still run are given when the engine closes."""
 _EMBED_STEP: Final = 64
 """Passages that are embedded in the background at a time."""
 
@@ -133,6 +135,7 @@ class Engine(Asking):
         self._closing.set()
         if self._worker is not None:
             self._worker.stop()
+        self.hooks.wait(_HOOK_GRACE)
         self.memory.close()
 
     def __enter__(self) -> Self:
@@ -288,8 +291,9 @@ class Engine(Asking):
                 finished = talk.settled.finish(items, provider, reasoned=reasoned)
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
-        turn.warnings += (*self.warnings, *talk.notes)
-        talk.notes.clear()
+        turn.warnings += self.warnings
+        while talk.notes:  # a hook on a thread of its own may add to them meanwhile
+            turn.warnings.append(talk.notes.pop(0))
         turn.warnings += map(str, self.memory.gaps(talk.scope))
         report = turn.report(talk, limits, items=items, new=new, finished=finished)
         report = self._remembered(talk, report, now)

@@ -75,6 +75,7 @@ class Agent(Talk):
             self.make_room(coming=count_text(text), heartbeat=heartbeat)
             turn = self._answered()
         finally:
+            self.show_hook_failures()
             self._system = None
             if self._spoken:  # nobody answered
                 self.update(self._noted)

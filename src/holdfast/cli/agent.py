@@ -64,6 +64,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     import time  # noqa: PLC0415 - loaded beside the first screen
     import uuid  # noqa: PLC0415 - as above
 
+    from holdfast.agent.hooks import load_hooks  # noqa: PLC0415 - as above
     from holdfast.agent.loop import Agent  # noqa: PLC0415 - as above
     from holdfast.agent.notes import Notes  # noqa: PLC0415 - as above
     from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415 - as above
@@ -76,7 +77,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     flush_model = known.compaction.memory_flush.model
     scribe = open_model(flush_model, settings=known) if flush_model else None
     root = (options.workspace or Path(known.workspace.path or ".")).expanduser().resolve()
-    engine = Engine.open(options.home, settings=known)
+    engine = Engine.open(options.home, settings=known, hooks=load_hooks(known.hooks, root=root))
     sessions = Sessions(
         home=engine.memory.home,
         clock=lambda: time.time_ns() // 1_000_000,

@@ -9,7 +9,7 @@ from holdfast.settings.notes import MemorySearch
 from holdfast.settings.values import Chars, Positive, setting
 from holdfast.settings.window import Agent, Compaction, Pruning, Tokens, Trim
 
-__all__ = ["Session", "SessionReset", "Settings", "Slots", "Workspace"]
+__all__ = ["HookSettings", "Session", "SessionReset", "Settings", "Slots", "Workspace"]
 
 
 class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,6 +84,23 @@ class Slots(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context_engine: Annotated[str, setting("What assembles the window in a host that asks.")] = "legacy"
 
 
+class HookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `holdfast chat` runs around a compaction: a function as `module:name`, or a command."""
+
+    before_compaction: Annotated[
+        tuple[str, ...], setting("Run before a compaction, beside it; a command reads the event as JSON.")
+    ] = ()
+    after_compaction: Annotated[tuple[str, ...], setting("Run after a compaction.")] = ()
+    summary: Annotated[
+        str | None,
+        setting(
+            "Asked for the summary; a command prints JSON with `summary` and `details`, or `cancel`, or nothing to "
+            "leave it to the model."
+        ),
+    ] = None
+    timeout_seconds: Annotated[Positive, setting("The deadline of one command before or after a compaction.")] = 60
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set. `load` reads it from its sources."""
 
@@ -105,3 +122,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     workspace: Workspace = Workspace()
     session: Annotated[Session, setting("", openclaw="session")] = Session()
     slots: Annotated[Slots, setting("", openclaw="plugins.slots")] = Slots()
+    hooks: HookSettings = HookSettings()
