@@ -15,6 +15,8 @@ from threading import Event, Lock
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
+from msgspec import structs
+
 from holdfast import formats
 from holdfast import settings as configuration
 from holdfast.asking import TURN, Asking
@@ -284,8 +286,8 @@ class Engine(Asking):
             provider = provider or formats.format_of(said(items))
             finished = finish(said(items), provider)
         else:
+            provider = turn.provider = provider or talk.provider
             items, new = self._manage(talk, limits, turn, now, facts)
-            provider = provider or talk.provider
             with turn.step("verify"):
                 reasoned = formats.reasoned(said(talk.history)) if provider == "openai_responses" else {}
                 finished = talk.settled.finish(items, provider, reasoned=reasoned)
@@ -334,7 +336,7 @@ class Engine(Asking):
                 shown,
                 standing,
                 budget=limits,
-                settings=self.settings,
+                settings=_with_pruning(self.settings, provider=turn.provider),
                 query=" ".join(query),
                 scores=lambda: self._scores(query, talk, turn),
                 idle=idle,
@@ -625,3 +627,10 @@ def _counter(settings: Settings, model: Model | None) -> TokenCounter:
     name, encoding = settings.tokens.counter, settings.tokens.encoding
     asked = settings.agent.model or (model.name if model else None)
     return counter(f"{name}:{encoding}" if encoding else name, model=asked)
+
+
+def _with_pruning(settings: Settings, *, provider: str) -> Settings:
+    """Prune once the cache is cold where the provider is Anthropic and no mode is set."""
+    if settings.pruning.mode is not None or provider != "anthropic":
+        return settings
+    return structs.replace(settings, pruning=structs.replace(settings.pruning, mode="cache-ttl"))

@@ -179,8 +179,15 @@ class Talk:
     def system(self) -> Message:
         """The system prompt, made of the workspace as it is now. A run has one, whatever its tools change."""
         now = self.sessions.clock()
-        prompt = workspace.system_prompt(self.root, settings=self.settings, now=now, tools=self.tools.tools())
+        prompt = workspace.system_prompt(
+            self.root, settings=self.settings, now=now, tools=self.tools.tools(), first_run=self.is_first_run
+        )
         return Message(role="system", parts=(Text(text=prompt),))
+
+    @property
+    def is_first_run(self) -> bool:
+        """Whether this is the first conversation in the workspace: `BOOTSTRAP.md` is for that one alone."""
+        return (self.root / workspace.FIRST_RUN).is_file() and self.sessions.is_first(self.session, cwd=str(self.root))
 
     def seen(self) -> Window:
         """What the model saw last, or would see now if it has not been asked yet.

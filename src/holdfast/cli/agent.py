@@ -72,7 +72,10 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     from holdfast.engine import Engine  # noqa: PLC0415 - as above
     from holdfast.models import open_model  # noqa: PLC0415 - as above
 
-    known = _settings(options, load(warn=view.notice, **_overrides(options)))
+    loaded = load(warn=view.notice, agent_id=options.agent, **_overrides(options))
+    for text in loaded.without_effect:
+        view.notice(text)
+    known = _settings(options, loaded)
     model = open_model(model_name(options, known.agent.model), settings=known)
     flush_model = known.compaction.memory_flush.model
     scribe = open_model(flush_model, settings=known) if flush_model else None

@@ -41,18 +41,27 @@ class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = False
 
 
+def _in_reset(name: str) -> tuple[str, ...]:
+    """The places of a reset setting: that of direct chats, of which the terminal is one, before that of all."""
+    return tuple(f"session.{place}.{name}" for place in ("resetByType.direct", "resetByType.dm", "reset"))
+
+
 class SessionReset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a conversation starts afresh by itself."""
 
-    mode: Annotated[Literal["daily", "idle", "never"], setting("Every day, after a pause, or only when asked to.")] = (
-        "daily"
-    )
-    at_hour: Annotated[Annotated[int, Meta(ge=0, le=23)], setting("With `daily`: the hour, local time.")] = 4
+    mode: Annotated[
+        Literal["daily", "idle", "never"],
+        setting("Every day, after a pause, or only when asked to.", openclaw=_in_reset("mode")),
+    ] = "daily"
+    at_hour: Annotated[
+        Annotated[int, Meta(ge=0, le=23)],
+        setting("With `daily`: the hour, local time.", openclaw=_in_reset("atHour")),
+    ] = 4
     idle_minutes: Annotated[
         Positive | None,
         setting(
             "A pause after which the next message starts afresh; with `daily`, whichever comes first.",
-            openclaw=("session.reset.idleMinutes", "session.idleMinutes"),
+            openclaw=(*_in_reset("idleMinutes"), "session.idleMinutes"),
         ),
     ] = None
 
@@ -61,7 +70,9 @@ class Session(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The life of a conversation."""
 
     reset: SessionReset = SessionReset()
-    reset_triggers: Annotated[tuple[str, ...], setting("What a user says to start afresh.")] = ("/new", "/reset")
+    reset_triggers: Annotated[
+        tuple[str, ...], setting("What a user says to start afresh, beside `/new` and `/reset`; the whole line.")
+    ] = ("/new", "/reset")
     memory_file: Annotated[
         bool,
         setting(
