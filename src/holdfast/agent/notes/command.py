@@ -70,6 +70,7 @@ class Command:
             try:
                 return process.communicate(given, timeout=_TICK)
             except subprocess.TimeoutExpired:
+                given = None  # it is sent once
                 if cancel.is_set():
                     raise
 
