@@ -15,6 +15,8 @@ from threading import Event, Lock
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
+from msgspec import structs
+
 from holdfast import formats
 from holdfast import settings as configuration
 from holdfast.asking import TURN, Asking
@@ -54,6 +56,8 @@ ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
 _RETRY_AFTER: Final = 8
 """Messages after which a compaction that failed is tried again without being asked for."""
+_HOOK_GRACE: Final = 2.0
+"""Seconds that listeners which still run are given when the engine closes."""
 _EMBED_STEP: Final = 64
 """Passages that are embedded in the background at a time."""
 
@@ -133,6 +137,7 @@ class Engine(Asking):
         self._closing.set()
         if self._worker is not None:
             self._worker.stop()
+        self.hooks.wait(_HOOK_GRACE)
         self.memory.close()
 
     def __enter__(self) -> Self:
@@ -281,15 +286,16 @@ class Engine(Asking):
             provider = provider or formats.format_of(said(items))
             finished = finish(said(items), provider)
         else:
+            provider = turn.provider = provider or talk.provider
             items, new = self._manage(talk, limits, turn, now, facts)
-            provider = provider or talk.provider
             with turn.step("verify"):
                 reasoned = formats.reasoned(said(talk.history)) if provider == "openai_responses" else {}
                 finished = talk.settled.finish(items, provider, reasoned=reasoned)
         if self._worker is not None and self._worker.trouble:
             turn.warnings.append(f"background: {self._worker.trouble}")
-        turn.warnings += (*self.warnings, *talk.notes)
-        talk.notes.clear()
+        turn.warnings += self.warnings
+        while talk.notes:  # a hook on a thread of its own may add to them meanwhile
+            turn.warnings.append(talk.notes.pop(0))
         turn.warnings += map(str, self.memory.gaps(talk.scope))
         report = turn.report(talk, limits, items=items, new=new, finished=finished)
         report = self._remembered(talk, report, now)
@@ -330,7 +336,7 @@ class Engine(Asking):
                 shown,
                 standing,
                 budget=limits,
-                settings=self.settings,
+                settings=_with_pruning(self.settings, provider=turn.provider),
                 query=" ".join(query),
                 scores=lambda: self._scores(query, talk, turn),
                 idle=idle,
@@ -621,3 +627,10 @@ def _counter(settings: Settings, model: Model | None) -> TokenCounter:
     name, encoding = settings.tokens.counter, settings.tokens.encoding
     asked = settings.agent.model or (model.name if model else None)
     return counter(f"{name}:{encoding}" if encoding else name, model=asked)
+
+
+def _with_pruning(settings: Settings, *, provider: str) -> Settings:
+    """Prune once the cache is cold where the provider is Anthropic and no mode is set."""
+    if settings.pruning.mode is not None or provider != "anthropic":
+        return settings
+    return structs.replace(settings, pruning=structs.replace(settings.pruning, mode="cache-ttl"))

@@ -28,12 +28,14 @@ class Turn:
         warnings: What went wrong and was passed over.
         recall: What memory said.
         tool: The name of the tool that shows archived messages, where the model has one.
+        provider: Whose rules the window must keep.
     """
 
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
     tool: str = ""
+    provider: str = ""
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
