@@ -18,7 +18,6 @@ from typing import Any, Final, TypeAlias
 
 from benchmarks.needles import OFF_TOPIC, Needle, needles
 from holdfast.cli.trial import requests
-from holdfast.compaction.cut import CompactionPlan
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError, WindowTooSmallError
@@ -307,7 +306,7 @@ def _rounds(sizes: Sequence[int], interval: int) -> int:
 
 
 def _engine(home: str, settings: Settings, *, useless: bool) -> Engine:
-    def nothing(_: CompactionPlan) -> str:
+    def nothing(_: object) -> str:
         return USELESS
 
     return Engine.open(home, settings=settings, hooks=Hooks(summary=nothing if useless else None), background=False)

@@ -148,6 +148,7 @@ class TestModes:
         hooks = Hooks(listeners=[lambda event: heard.append(type(event).__name__)])
         with Engine.open(tmp_path, settings=settings(auto="inline"), hooks=hooks, background=False) as engine:
             talk_to(engine, 30)
+            hooks.wait(10)
             assert heard == ["Compacting", "Compacted"] * compactions(engine)
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,14 @@ class Shell:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
 
-    def chat(self, said: str, *steps: Any, window: int = 200_000) -> tuple[int, str, str]:
+    def chat(self, said: str, *steps: Any, window: int = 200_000, options: Sequence[str] = ()) -> tuple[int, str, str]:
         """Say lines to a scripted model; the exit code, stdout and stderr."""
         script = self.folder / "script.jsonl"
         lines = [json.dumps({"text": step} if isinstance(step, str) else step) for step in steps]
         script.write_text("\n".join(lines), "utf-8")
         self.patch.setattr(sys, "stdin", io.StringIO(said))
         with pytest.raises(SystemExit) as left:
-            main(["chat", "--plain", "--model", f"scripted:{script}", "--context-tokens", str(window)])
+            main(["chat", "--plain", "--model", f"scripted:{script}", "--context-tokens", str(window), *options])
         shown = self.heard.readouterr()
         return int(left.value.code or 0), shown.out, shown.err
 

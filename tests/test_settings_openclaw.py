@@ -24,7 +24,7 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     (FLUSH + "softThresholdTokens", 8000, "compaction.memory_flush.soft_threshold_tokens", 4_000),
     (FLUSH + "systemPrompt", "Store.", "compaction.memory_flush.system_prompt", None),
     (FLUSH + "prompt", "Write.", "compaction.memory_flush.prompt", None),
-    ("agents.defaults.contextPruning.mode", "cache-ttl", "pruning.mode", "off"),
+    ("agents.defaults.contextPruning.mode", "cache-ttl", "pruning.mode", None),
     ("agents.defaults.contextPruning.ttl", "1h", "pruning.ttl", timedelta(minutes=5)),
     ("agents.defaults.contextPruning.keepLastAssistants", 5, "pruning.keep_last_assistants", 3),
     ("agents.defaults.contextPruning.softTrimRatio", 0.25, "pruning.soft_trim_ratio", 0.3),
@@ -90,7 +90,7 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     ("agents.defaults.compaction.keepRecentTokens", 1, "compaction.keep_recent_tokens", 20_000),
     # named in running text
     (FLUSH + "softThreshold", 0.7, "compaction.memory_flush.soft_threshold", None),
-    ("agents.defaults.contextPruning", "adaptive", "pruning.mode", "off"),
+    ("agents.defaults.contextPruning", "adaptive", "pruning.mode", None),
     (
         "agents.defaults.memorySearch.query.hybrid.candidateMultiplier",
         8,
@@ -321,7 +321,6 @@ def test_what_belongs_to_others(tmp_path: Path) -> None:
         "memory.search.store",
         "plugins.enabled",
         "plugins.entries.memory-context.config.budget",
-        "plugins.entries.memory-core",
         "plugins.entries.telegram",
         "plugins.slots.voice",
         "session.dmScope",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.compaction import cut, frame
 from holdfast.compaction.cut import CompactionPlan
-from holdfast.compaction.summarise import Progress, Summary, summarise
+from holdfast.compaction.summarise import Progress, Summary, details, summarise
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, tokens
 from holdfast.errors import CompactionError
-from holdfast.events import Compacted, Compacting, Hooks, supplied, tell
+from holdfast.events import Compacted, Compacting, Hooks, SummaryRequest, SummaryResult
 from holdfast.learner import jobs
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
@@ -80,7 +80,7 @@ class Compactor:
         session: The session.
         limits: The limits of its window.
         model: Who tells the summary; without one it is put together by rule.
-        hooks: Who is told, and who may tell the summary instead.
+        hooks: What hears of it, and what may write the summary instead.
         done: Pieces that an earlier try finished.
     """
 
@@ -134,13 +134,15 @@ class Compactor:
             plan, known = self.plan(force=force), len(self._state.edits)
         if plan.outcome != "ready":
             raise CompactionError(plan.reason)
-        session, gone = self.session.scope.session, len(plan.summarised)
-        starting = Compacting(
-            session=session, messages=len(plan.kept) + gone, summarised=gone, tokens=plan.tokens_before
-        )
-        warnings = tell(self.hooks.listeners, starting)
-        text, failed = supplied(self.hooks, plan)
-        summary = self._supplied(text, plan) or summarise(
+        scope, gone = self.session.scope, len(plan.summarised)
+        owner = {"session": scope.session, "agent": scope.agent, "project": scope.project}
+        owner["workspace"] = self.hooks.workspace
+        starting = Compacting(**owner, messages=len(plan.kept) + gone, summarised=gone, tokens=plan.tokens_before)
+        self.hooks.tell(starting, self._state.notes.append)
+        request = SummaryRequest(event=starting, plan=plan, instructions=instructions, cancel=Event())
+        seconds = self._settings.compaction.timeout_seconds
+        given, failed = self.hooks.supply(request, cancel=cancel, seconds=seconds)
+        summary = self._supplied(given, plan) or summarise(
             plan,
             self.model,
             settings=self._settings.compaction,
@@ -155,25 +157,27 @@ class Compactor:
         )
         summary = self._masked(summary)
         after = self._record(plan, summary, instructions, known=known)
-        ended = Compacted(session=session, summarised=gone, tokens_before=plan.tokens_before, tokens_after=after)
-        warnings += tell(self.hooks.listeners, ended)
+        left = len(plan.kept) + 1
+        ended = Compacted(**owner, messages=left, summarised=gone, tokens_before=plan.tokens_before, tokens_after=after)
+        self.hooks.tell(ended, self._state.notes.append)
         return Compaction(
             plan=plan,
             summary=summary,
             tokens_before=plan.tokens_before,
             tokens_after=after,
-            warnings=(*warnings, *failed, *summary.warnings),
+            warnings=(*failed, *summary.warnings),
         )
 
-    def _supplied(self, text: str | None, plan: CompactionPlan) -> Summary | None:
-        """The summary of whoever wants to tell it, if it is one."""
-        if text is None or not text.strip():
+    def _supplied(self, given: SummaryResult | None, plan: CompactionPlan) -> Summary | None:
+        """Return the summary that a hook wrote, if it wrote one."""
+        if given is None or not given.text.strip():
             return None
-        told = frame.told(text)
+        told = frame.told(given.text)
         cost = self._cost(told)
         if cost >= plan.replaced:
             raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {plan.replaced:,}")
-        return Summary(text=text, told=told, tokens=cost, rung="full")
+        found = replace(details(plan), other=given.details)
+        return Summary(text=given.text, told=told, tokens=cost, rung="full", details=found, from_hook=True)
 
     def _masked(self, summary: Summary) -> Summary:
         """The summary without secrets: it is told of messages as they were said, and rests on disk."""

@@ -34,6 +34,8 @@ RETRY_SECONDS: Final = 5.0
 """How long the background thread waits after an error."""
 POLL_SECONDS: Final = 30.0
 """How often the background thread looks for work that another process left."""
+HOOK_SECONDS: Final = 2.0
+"""How long `close` waits for listeners that still run."""
 CLOSE_SECONDS: Final = 10.0
 """How long `close` waits for the background thread."""
 
@@ -113,6 +115,7 @@ class Engine:
         self.closing.set()
         if self._worker is not None:
             self._worker.stop()
+        self.hooks.wait(HOOK_SECONDS)
         self.memory.close()
 
     def __enter__(self) -> Self:
@@ -192,9 +195,11 @@ class Engine:
     def take_warnings(self, state: SessionState) -> list[str]:
         """Collect what the next report of a session must say about settings, background work and damaged rows."""
         error = self._worker.error if self._worker is not None else ""
-        notes, state.notes = state.notes, []
-        gaps = map(str, self.memory.gaps(state.scope))
-        return [*([f"background: {error}"] if error else ()), *self.warnings, *notes, *gaps]
+        warnings = [f"background: {error}"] if error else []
+        warnings += self.warnings
+        while state.notes:  # a hook on a thread of its own may add to them meanwhile
+            warnings.append(state.notes.pop(0))
+        return [*warnings, *map(str, self.memory.gaps(state.scope))]
 
     def _work_in_background(self) -> bool:
         """Do one step: a compaction of this engine, or pending work of the store if no other process does it."""

@@ -156,7 +156,8 @@ class ModelError(HoldfastError):
 class ModelOverflowError(ModelError):
     """The request does not fit the model's window.
 
-    `limit` is how many tokens the window holds and `requested` how many were asked for, where the provider says so.
+    `limit` is how many tokens the window holds and `requested` how many were asked for, where the provider says so;
+    `tries` is how often a smaller request was tried before this was given up.
     """
 
     def __init__(
@@ -167,10 +168,12 @@ class ModelOverflowError(ModelError):
         status: int | None = None,
         limit: int | None = None,
         requested: int | None = None,
+        tries: int = 0,
     ) -> None:
         super().__init__(message, model=model, status=status)
         self.limit = limit
         self.requested = requested
+        self.tries = tries
 
 
 class ModelBusyError(ModelError):

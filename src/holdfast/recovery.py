@@ -194,4 +194,5 @@ def _given_up(error: ModelOverflowError, model: Model) -> ModelOverflowError:
         status=error.status,
         limit=error.limit,
         requested=error.requested,
+        tries=_MOST,
     )

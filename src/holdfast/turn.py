@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from msgspec import structs
+
 from holdfast import formats
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, messages_of
@@ -29,6 +31,7 @@ from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.recall import Recall
 from holdfast.memory.request import Request, request_of
 from holdfast.report import ContextReport, build_report
+from holdfast.settings import Settings
 from holdfast.state import MAX_TRIES, TURN, SessionState
 from holdfast.store.base import FactRow, Record
 from holdfast.window import Window
@@ -56,6 +59,7 @@ class Turn:
         now: When it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
         archive_tool: The name of the tool that shows archived messages, where the model has one.
+        provider: The provider whose rules the window must keep.
         milliseconds: How long each step took.
         warnings: What failed and was skipped.
         recall: What memory returned.
@@ -65,6 +69,7 @@ class Turn:
     now: int
     facts: Sequence[FactRow] = ()
     archive_tool: str = ""
+    provider: str = ""
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
@@ -110,8 +115,8 @@ def assemble(
         turn.limits = state.limits = replace(turn.limits, scale=state.token_scale)
         with turn.step("compact"):
             session.compact_if_due()
+        provider = turn.provider = provider or state.provider
         items, new = _plan_and_record(state, turn)
-        provider = provider or state.provider
         with turn.step("verify"):
             reasoned = formats.reasoned(messages_of(state.history)) if provider == "openai_responses" else {}
             valid = state.settled.finish(items, provider, reasoned=reasoned)
@@ -159,7 +164,7 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
             items,
             standing,
             budget=turn.limits,
-            settings=settings,
+            settings=_with_pruning(settings, provider=turn.provider),
             query=" ".join(query),
             scores=score,
             idle=None if pause is None else timedelta(milliseconds=pause),
@@ -180,6 +185,13 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
         placed = place_recall(state, turn, request, items)
         items, new = apply(items, placed) if placed else items, (*new, *placed)
     return items, new
+
+
+def _with_pruning(settings: Settings, *, provider: str) -> Settings:
+    """Prune once the cache is cold where the provider is Anthropic and no mode is set."""
+    if settings.pruning.mode is not None or provider != "anthropic":
+        return settings
+    return structs.replace(settings, pruning=structs.replace(settings.pruning, mode="cache-ttl"))
 
 
 # --- recall ------------------------------------------------------------------

@@ -67,7 +67,7 @@ class TestFiles:
     def test_order_and_status(self, tmp_path: Path) -> None:
         """Files stand in a fixed order; missing ones are named, empty ones left out."""
         fill(tmp_path, USER="用户", AGENTS="rules\n\n", SOUL=" \n ", MEMORY="long", BOOTSTRAP="hello")
-        found = {file.name: (file.status, file.text) for file in context_files(tmp_path, settings())}
+        found = {file.name: (file.status, file.text) for file in context_files(tmp_path, settings(), first_run=True)}
         assert list(found) == [*FILES, "BOOTSTRAP.md", "MEMORY.md"]
         assert found["AGENTS.md"] == ("ok", "rules")
         assert found["SOUL.md"] == ("empty", "")

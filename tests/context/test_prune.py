@@ -168,14 +168,13 @@ class TestSoft:
         """There is nothing to gain."""
         assert run(session(text="x" * 4_000), mode="adaptive", size=5_000, hard_clear=HardClear(enabled=False)) == ()
 
-    def test_pictures_give_way_to_words(self) -> None:
-        """They cost much, and the archive has them."""
-        shot = ToolResult(call_id="c0", content=(Text(text="see"), PIXEL, PIXEL))
+    def test_pictures_stay_unless_everything_goes(self) -> None:
+        """A result with images shrinks with `aggressive` alone."""
+        shot = ToolResult(call_id="c0", content=(Text(text=LONG), PIXEL, PIXEL))
         window = session()
         window[2] = replace(window[2], message=results(shot), tokens=count_message(results(shot)))
-        text = texts(messages_of(apply(window, run(window, mode="adaptive"))))[2]
-        assert text.startswith("see\n\n[Tool result trimmed")
-        assert "2 image(s) removed" in text
+        assert 3 not in ids(run(window, mode="adaptive"))
+        assert 3 in ids(run(window, mode="aggressive"))
 
     def test_what_we_do_not_read_is_left_alone(self) -> None:
         """References to tools, documents, sound."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
@@ -53,13 +53,17 @@ class Command:
     run: Callable[[Agent, str], Done]
 
 
-def is_command(line: str) -> bool:
-    """Tell whether a line is for the agent itself."""
-    return line.startswith("/") and line[1:2].isalpha() and "/" not in line.split(maxsplit=1)[0][1:]
+def is_command(line: str, *, triggers: Sequence[str] = ()) -> bool:
+    """Tell whether a line is for the agent itself: a slash command, or one of the words that start afresh."""
+    return _is_trigger(line, triggers) or (
+        line.startswith("/") and line[1:2].isalpha() and "/" not in line.split(maxsplit=1)[0][1:]
+    )
 
 
 def run(agent: Agent, line: str) -> Done:
     """Do what a line says. What goes wrong is said, and nothing more happens."""
+    if _is_trigger(line, agent.settings.session.reset_triggers):
+        line = "/new"
     name, _, rest = line.strip().removeprefix("/").partition(" ")
     name, _, colon = name.partition(":")
     command = COMMANDS.get(name.lower())
@@ -70,6 +74,10 @@ def run(agent: Agent, line: str) -> Done:
         return command.run(agent, f"{colon} {rest}".strip())
     except HoldfastError as error:
         return Done(str(error))
+
+
+def _is_trigger(line: str, triggers: Sequence[str]) -> bool:
+    return line.strip().casefold() in {trigger.strip().casefold() for trigger in triggers}
 
 
 def complete(start: str) -> list[str]:
@@ -226,7 +234,7 @@ def _listed(agent: Agent) -> Iterator[str]:
     yield f"Bootstrap max/total: {settings.bootstrap_total_max_chars:,} chars"
     yield f"System prompt: {_sized(prompt)}"
     yield "Injected workspace files:"
-    for file in workspace.context_files(agent.root, agent.settings):
+    for file in workspace.context_files(agent.root, agent.settings, first_run=agent.is_first_run):
         yield f"- {file.name}: {file.status.upper()} | raw {file.raw_chars:,} chars | injected {_sized(file.text)}"
     schemas = sum(count_json(dict(tool.parameters)) for tool in tools)
     yield f"Tools: {len(tools)} (schemas ~{schemas:,} tok): {', '.join(tool.name for tool in tools)}"

@@ -7,8 +7,10 @@ from typing import Final
 
 from holdfast.agent.entry import SessionEntry
 from holdfast.agent.talk import Talk
-from holdfast.compaction import flush
-from holdfast.errors import ModelCancelledError
+from holdfast.compaction import flush, frame
+from holdfast.compaction.activity import activity
+from holdfast.compaction.digest import digest
+from holdfast.errors import ModelCancelledError, ModelOverflowError
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Reply
 from holdfast.models.prices import cost
@@ -23,6 +25,7 @@ __all__ = ["Agent", "Turn"]
 _MOST_STEPS: Final = 100
 """How often a model may call tools before the user is asked again."""
 _LONGEST_REPLY: Final = 8_192
+_LONGEST_DIGEST: Final = 4_000
 _TIMEOUT: Final = 600.0
 
 
@@ -75,6 +78,7 @@ class Agent(Talk):
             self.make_room(coming=count_text(text), heartbeat=heartbeat)
             turn = self._answered()
         finally:
+            self.show_hook_failures()
             self._system = None
             if self._spoken:  # nobody answered
                 self.update(self._noted)
@@ -103,7 +107,7 @@ class Agent(Talk):
         """Ask until the model has said what it wants to say."""
         turn = Turn()
         while turn.steps < _MOST_STEPS:
-            answer = self._asked()
+            answer = self._asked_or_reset()
             if answer is None:
                 return replace(turn, interrupted=True)
             turn = self._took(turn, answer)
@@ -136,9 +140,44 @@ class Agent(Talk):
             compactions=turn.compactions + len(answer.compactions),
         )
 
+    def _asked_or_reset(self) -> Answer | None:
+        """The model's next answer. Where no request fits, a new conversation begins with a digest, and is asked once.
+
+        Raises:
+            ModelOverflowError: The new conversation does not fit either.
+        """
+        try:
+            return self._asked()
+        except ModelOverflowError as error:
+            if not error.tries:
+                raise
+            self._begin_with_digest(error)
+        return self._asked()
+
+    def _begin_with_digest(self, error: ModelOverflowError) -> None:
+        """Put the conversation away and begin another with a digest of it and the user's last request."""
+        history, before = self.history, self.session
+        request = next((message for message in reversed(history) if message.role == "user"), None)
+        limit = min(_LONGEST_DIGEST, self.limit // 10)
+        told = digest(history, limit=limit, activity=activity(history), request=request.text if request else "")
+        opened = self.sessions.reset(self.opened.key, cwd=str(self.root))
+        self.take_up(opened)
+        self.keep(Message(role="user", parts=(Text(text=frame.told(told)),)))
+        if request is not None:
+            self.keep(Message(role="user", parts=request.parts))
+        with self.memory_may_fail():
+            self.engine.session(self.session, agent=self.agent).append(self.history)
+        where = opened.archived.name if opened.archived else before
+        self.view.notice(
+            f"The request did not fit after {error.tries} tries. A new conversation begins with a digest of the old "
+            f"one, which is kept in {where}."
+        )
+        self.end(before)
+
     def _asked(self) -> Answer | None:
         """The model's next answer; None where the user broke it off."""
-        held = flush.Held()
+        in_blocks = self.settings.agent.block_streaming == "on"
+        held = flush.Held(in_blocks=in_blocks)
         said: list[str] = []
 
         def show(piece: str) -> None:
@@ -147,7 +186,7 @@ class Agent(Talk):
                 said.clear()
                 if held.is_open:
                     self.view.text(ANEW)
-                held = flush.Held()
+                held = flush.Held(in_blocks=in_blocks)
                 return
             said.append(piece)
             if shown := held.feed(piece):

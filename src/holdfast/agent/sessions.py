@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 STORE: Final = "sessions.json"
 HISTORY: Final = "chat_history"
+_LONGEST_HEADER: Final = 65_536
 _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _FILE: Final = re.compile(r"[\w.%-]{1,200}\.jsonl")
 
@@ -113,6 +114,11 @@ class Sessions:
         return self.home / f"notes-{self.agent}.db"
 
     # --- reading ---------------------------------------------------------------
+
+    def is_first(self, session: str, *, cwd: str) -> bool:
+        """Tell whether no other conversation was held in a folder."""
+        others = (file for file in self.folder.glob("*.jsonl*") if id_of(file) != session)
+        return all(_header(file).get("cwd") != cwd for file in others)
 
     def entries(self) -> dict[str, SessionEntry]:
         """Every conversation, the one that was used last first."""
@@ -267,6 +273,13 @@ class Sessions:
             entry = SessionEntry(session_id=newest.stem, session_file=newest.name, updated_at=self.clock())
             entries[session_key(self.agent)] = entry.to_json()
         return entries, (f"{self.file} could not be read: it is kept as {copy.name}, and the newest session goes on",)
+
+
+def _header(file: Path) -> dict[str, Any]:
+    """Return the first line of a transcript; nothing where it cannot be read."""
+    with suppress(OSError), file.open("rb") as lines:
+        return _decode(lines.readline(_LONGEST_HEADER)) or {}
+    return {}
 
 
 def _typed(entry: str) -> str:

@@ -76,6 +76,7 @@ class Talk:
         cancel: Set to break off whatever is going on.
         memories: What the agent keeps for every conversation.
         tally: What model calls beside the conversation took, until it is written to `sessions.json`.
+        hook_failures: Failures of hooks that the user has not seen yet; threads add to them.
     """
 
     engine: Engine
@@ -93,6 +94,7 @@ class Talk:
     scribe: Model | None = None
     memories: Memories = field(init=False)
     tally: Tally = field(default_factory=Tally)
+    hook_failures: list[str] = field(default_factory=list)
     _system: Message | None = None
     _overhead: int = 0
     _read_only_told: bool = False
@@ -122,6 +124,7 @@ class Talk:
         opened = sessions.open(key, engine.settings, cwd=str(root))
         agent = cls(engine=engine, model=model, sessions=sessions, opened=opened, root=root, notes=notes)
         agent.confirm, agent.view, agent.tally = confirm, view or Quiet(), tally
+        engine.hooks = replace(engine.hooks, workspace=str(root), on_failure=agent.hook_failures.append)
         for problem in prepared.problems:
             agent.view.notice(f"The workspace {problem}. Notes before compactions cannot be written there.")
         agent.take_up(opened)
@@ -134,7 +137,13 @@ class Talk:
         if self.notes is not None:
             self.notes.close()
         self.engine.close()
+        self.show_hook_failures()
         self.count_calls()
+
+    def show_hook_failures(self) -> None:
+        """Tell the user which hooks failed since the last time."""
+        while self.hook_failures:
+            self.view.notice(self.hook_failures.pop(0))
 
     # --- what it is made of --------------------------------------------------------
 
@@ -171,8 +180,15 @@ class Talk:
     def system(self) -> Message:
         """The system prompt, made of the workspace as it is now. A run has one, whatever its tools change."""
         now = self.sessions.clock()
-        prompt = workspace.system_prompt(self.root, settings=self.settings, now=now, tools=self.tools.tools())
+        prompt = workspace.system_prompt(
+            self.root, settings=self.settings, now=now, tools=self.tools.tools(), first_run=self.is_first_run
+        )
         return Message(role="system", parts=(Text(text=prompt),))
+
+    @property
+    def is_first_run(self) -> bool:
+        """Whether this is the first conversation in the workspace: `BOOTSTRAP.md` is for that one alone."""
+        return (self.root / workspace.FIRST_RUN).is_file() and self.sessions.is_first(self.session, cwd=str(self.root))
 
     def seen(self) -> Window:
         """What the model saw last, or would see now if it has not been asked yet.
@@ -386,6 +402,7 @@ class Talk:
             first_kept=first.message.id if first is not None and first.message.id in known else None,
             tokens_before=done.tokens_before,
             details=details,
+            from_hook=summary.from_hook,
         )
         self.update(lambda entry: entry.compacted(done.tokens_after, now=self.sessions.clock()))
         self.view.notice(f"Compacted: {done.tokens_before:,} -> {done.tokens_after:,} tokens.")

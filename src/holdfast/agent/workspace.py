@@ -103,7 +103,7 @@ def _write_new(path: Path) -> bool:
 # --- the files -------------------------------------------------------------------
 
 
-def context_files(root: Path, settings: Settings, *, first_run: bool = True) -> tuple[ContextFile, ...]:
+def context_files(root: Path, settings: Settings, *, first_run: bool = False) -> tuple[ContextFile, ...]:
     """The files of a workspace as the prompt holds them, in order, each and all together within the settings' caps.
 
     `BOOTSTRAP.md` is there only in a first run. A link that leads out of the workspace is not followed.
@@ -173,7 +173,7 @@ def _marker(name: str, first: int, last: int, whole: int) -> str:
 
 
 def system_prompt(
-    root: Path, *, settings: Settings, now: int, tools: Sequence[Tool] = (), first_run: bool = True
+    root: Path, *, settings: Settings, now: int, tools: Sequence[Tool] = (), first_run: bool = False
 ) -> str:
     """The system prompt of a run: what the agent is, what it can do, and the files of its workspace.
 

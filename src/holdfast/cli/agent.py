@@ -64,6 +64,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     import time  # noqa: PLC0415 - loaded beside the first screen
     import uuid  # noqa: PLC0415 - as above
 
+    from holdfast.agent.hooks import load_hooks  # noqa: PLC0415 - as above
     from holdfast.agent.loop import Agent  # noqa: PLC0415 - as above
     from holdfast.agent.notes import Notes  # noqa: PLC0415 - as above
     from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415 - as above
@@ -71,12 +72,15 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     from holdfast.engine import Engine  # noqa: PLC0415 - as above
     from holdfast.models import open_model  # noqa: PLC0415 - as above
 
-    known = _settings(options, load(warn=view.notice, **_overrides(options)))
+    loaded = load(warn=view.notice, agent_id=options.agent, **_overrides(options))
+    for text in loaded.without_effect:
+        view.notice(text)
+    known = _settings(options, loaded)
     model = open_model(model_name(options, known.agent.model), settings=known)
     flush_model = known.compaction.memory_flush.model
     scribe = open_model(flush_model, settings=known) if flush_model else None
     root = (options.workspace or Path(known.workspace.path or ".")).expanduser().resolve()
-    engine = Engine.open(options.home, settings=known)
+    engine = Engine.open(options.home, settings=known, hooks=load_hooks(known.hooks, root=root))
     sessions = Sessions(
         home=engine.memory.home,
         clock=lambda: time.time_ns() // 1_000_000,

@@ -174,7 +174,7 @@ def _said(agent: Agent, view: Plain, line: str) -> bool:
 
     with interruptible(agent):
         try:
-            if is_command(line):
+            if is_command(line, triggers=agent.settings.session.reset_triggers):
                 _print_done(view, run(agent, line))
                 return True
             turn = agent.say(line)

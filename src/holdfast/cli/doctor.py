@@ -86,7 +86,7 @@ def _installation() -> Iterator[Finding]:
 def _settings(loaded: configuration.Loaded, files: Sequence[Path]) -> Iterator[Finding]:
     found = ", ".join(map(str, files))
     yield Finding("ok", f"settings from {found}" if found else "settings: the defaults, no file found")
-    for warning in loaded.warnings:
+    for warning in (*loaded.warnings, *loaded.without_effect):
         yield Finding("note", warning)
     if loaded.ignored:
         yield Finding("note", f"settings that are not ours and were left alone: {', '.join(sorted(loaded.ignored))}")

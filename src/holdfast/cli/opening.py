@@ -54,9 +54,9 @@ def load_settings(*, warn: Callable[[str], None] | None = None, **overrides: Any
     return load(warn=warn or _warn, **overrides).settings
 
 
-def load(*, warn: Callable[[str], None], **overrides: Any) -> configuration.Loaded:
+def load(*, warn: Callable[[str], None], agent_id: str | None = None, **overrides: Any) -> configuration.Loaded:
     """Load the settings from the usual places, with where each came from. What was refused is said to `warn`."""
-    loaded = configuration.load(files=configuration.default_files(), **overrides)
+    loaded = configuration.load(files=configuration.default_files(), agent_id=agent_id, **overrides)
     for warning in loaded.warnings:
         warn(warning)
     return loaded

@@ -192,7 +192,7 @@ def _heard(session: PromptSession[str], opening: _Opening, line: str) -> bool:
             agent.cancel.set()
         screen.begin()
         try:
-            if is_command(line):
+            if is_command(line, triggers=agent.settings.session.reset_triggers):
                 done = run(agent, line)
                 screen.show(done)
                 return done.over

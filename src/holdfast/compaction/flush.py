@@ -151,10 +151,11 @@ def spoken(text: str) -> str:
 class Held:
     """A stream of text, of which that is held back that may still turn out to be silence, or a mark at its end.
 
-    `is_open` once something was shown.
+    `is_open` once something was shown. With `in_blocks` text is shown up to the last blank line.
     """
 
     is_open: bool = False
+    in_blocks: bool = False
     _waiting: str = ""
 
     def feed(self, piece: str) -> str:
@@ -164,6 +165,8 @@ class Held:
             return ""
         found = _MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
         cut = found.start() if found else len(self._waiting)
+        if self.in_blocks:
+            cut = self._waiting.rfind("\n\n", 0, cut) + 2 if "\n\n" in self._waiting[:cut] else 0
         shown, self._waiting = self._waiting[:cut], self._waiting[cut:]
         self.is_open = self.is_open or bool(shown)
         return shown

@@ -27,7 +27,7 @@ from holdfast.prompts import load
 from holdfast.settings import Compaction
 from holdfast.tokens import TokenCounter, count_message, count_text
 
-__all__ = ["MOST_CALLS", "Progress", "Summary", "summarise"]
+__all__ = ["MOST_CALLS", "Progress", "Summary", "details", "summarise"]
 
 MOST_CALLS: Final = 48
 """How often a model is asked for one summary, whatever happens."""
@@ -162,14 +162,15 @@ class _Work:
             calls=calls,
             misses=misses or Misses(),
             warnings=tuple(dict.fromkeys(warnings)),
-            details=_details(plan),
+            details=details(plan),
         )
 
     def _cost(self, text: str) -> int:
         return count_message(Message(role="user", parts=(Text(text=frame.told(text)),)), count=self.count)
 
 
-def _details(plan: CompactionPlan) -> Details:
+def details(plan: CompactionPlan) -> Details:
+    """Return the files and failures in what a plan summarises."""
     done = plan.activity
     return Details(
         read_files=done.read,

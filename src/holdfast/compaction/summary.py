@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +14,12 @@ __all__ = ["Details", "Summary"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """What programs read beside a summary: files, and failed calls by tool and message."""
+    """What programs read beside a summary: files, failed calls by tool and message, and what a hook adds."""
 
     read_files: tuple[str, ...] = ()
     modified_files: tuple[str, ...] = ()
     tool_failures: tuple[tuple[str, str], ...] = ()
+    other: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The details as session files hold them."""
@@ -25,6 +27,7 @@ class Details:
             "readFiles": list(self.read_files),
             "modifiedFiles": list(self.modified_files),
             "toolFailures": [{"toolName": tool, "summary": summary} for tool, summary in self.tool_failures],
+            **self.other,
         }
 
 
@@ -41,6 +44,7 @@ class Summary:
         misses: What the model's own words lacked, and was put in by rule.
         warnings: What went wrong on the way.
         details: Files and failures, for programs.
+        from_hook: Whether a hook wrote it.
     """
 
     text: str
@@ -51,3 +55,4 @@ class Summary:
     misses: Misses = field(default_factory=Misses)
     warnings: tuple[str, ...] = ()
     details: Details = field(default_factory=Details)
+    from_hook: bool = False

@@ -43,7 +43,7 @@ def prune(
     `tool` is the name of the tool that shows archived messages, where the model has one.
 
     With `cache-ttl` nothing happens while the provider's cache is warm. With `adaptive` a round must save
-    enough to be worth the cache that it breaks.
+    enough to be worth the cache that it breaks. Results with images shrink with `aggressive` alone.
     """
     if not _is_due(pruning, idle):
         return ()
@@ -51,15 +51,16 @@ def prune(
     found = shears.candidates(items, edits, within=_range(items, pruning.keep_last_assistants))
     if pruning.mode == "aggressive":
         return _recorded(filter(None, map(shears.clear, found)), "aggressive")
+    found = [one for one in found if not any(isinstance(block, Image) for block in one.result.content)]
     steps = _adaptive(found, shears, total=tokens(items), window=window)
     least = 0 if pruning.mode == "cache-ttl" else STEP * window
-    return _recorded(steps, pruning.mode) if sum(step.saved for step in steps) >= least else ()
+    return _recorded(steps, pruning.mode or "off") if sum(step.saved for step in steps) >= least else ()
 
 
 def _is_due(pruning: Pruning, idle: timedelta | None) -> bool:
     """Tell whether it is time: always, never, or once the provider's cache has gone cold."""
     if pruning.mode != "cache-ttl":
-        return pruning.mode != "off"
+        return pruning.mode not in {None, "off"}
     return idle is not None and pruning.ttl > timedelta(0) and idle >= pruning.ttl
 
 

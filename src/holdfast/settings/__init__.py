@@ -23,7 +23,7 @@ from holdfast.settings.memory import (
 )
 from holdfast.settings.notes import MemorySearch
 from holdfast.settings.reference import reference
-from holdfast.settings.schema import Session, SessionReset, Settings, Slots, Workspace
+from holdfast.settings.schema import HookSettings, Session, SessionReset, Settings, Slots, Workspace
 from holdfast.settings.table import Setting, as_dict, settings_table
 from holdfast.settings.values import Secret, read_duration, spell_duration
 from holdfast.settings.window import (
@@ -47,6 +47,7 @@ __all__ = [
     "Compaction",
     "Embedding",
     "HardClear",
+    "HookSettings",
     "Knowledge",
     "Loaded",
     "LongTerm",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.errors import SettingsError
-from holdfast.settings.openclaw import openclaw_file
+from holdfast.settings.openclaw import WITHOUT_EFFECT, openclaw_file
 from holdfast.settings.schema import Settings
 from holdfast.settings.sources import Layer, arguments, read_file, toml_file, variables
 from holdfast.settings.table import settings_table, struct_of
@@ -46,12 +46,18 @@ class Loaded:
             for path, keys in self.refused.items()
         )
 
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """A sentence for each setting of an `openclaw.json` that cannot work here, with the reason."""
+        return tuple(f"{name} has no effect: {why}." for name, why in WITHOUT_EFFECT.items() if name in self.ignored)
+
 
 def load(
     *,
     files: Iterable[Path | str] = (),
     environ: Mapping[str, str] | None = None,
     project: Path | None = None,
+    agent_id: str | None = None,
     **overrides: object,
 ) -> Loaded:
     """Read the settings; everything that is said is checked, also what a stronger source overrides.
@@ -59,7 +65,8 @@ def load(
     Keyword arguments count most, a mapping for each section; then the environment; then the files, `holdfast.toml`
     before `openclaw.json` and otherwise in the order given (`default_files` finds the usual ones); then the defaults.
     A file in the folder of the project, or in the working directory, may set `PROJECT_KEYS` alone unless the user has
-    trusted it: the rest is refused and reported (`holdfast.settings.trust`).
+    trusted it: the rest is refused and reported (`holdfast.settings.trust`). What an `openclaw.json` says of the agent
+    with `agent_id` in `agents.list` counts before what it says of all.
 
         load(files=["holdfast.toml"], recall={"position": "head"}).settings.recall.position
 
@@ -69,14 +76,14 @@ def load(
     environ = os.environ if environ is None else environ
     in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
     layers = [arguments(overrides, environ=environ), variables(environ)]
-    read = {path: _file(path, environ=environ, project=project) for path in in_order}
-    layers += read.values()
+    read = {path: _file(path, environ=environ, project=project, agent=agent_id) for path in in_order}
+    layers += (layer for found in read.values() for layer in found)
     values, origins = _merged(layers)
     return Loaded(
         settings=_built(Settings, values, origins),
         origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in settings_table()}),
         ignored=MappingProxyType({name: place for layer in reversed(layers) for name, place in layer.ignored.items()}),
-        refused=MappingProxyType({path: layer.refused for path, layer in read.items() if layer.refused}),
+        refused=MappingProxyType({path: keys for path, found in read.items() if (keys := _refused(found))}),
     )
 
 
@@ -94,14 +101,19 @@ def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | No
     return tuple(path for path in places if path.is_file())
 
 
-def _file(path: Path, *, environ: Mapping[str, str], project: Path | None) -> Layer:
-    readers = {".toml": toml_file, ".json": openclaw_file, ".json5": openclaw_file, ".jsonc": openclaw_file}
-    if path.suffix not in readers:
+def _refused(layers: Iterable[Layer]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key for layer in layers for key in layer.refused))
+
+
+def _file(path: Path, *, environ: Mapping[str, str], project: Path | None, agent: str | None) -> tuple[Layer, ...]:
+    if path.suffix not in {".toml", ".json", ".json5", ".jsonc"}:
         raise SettingsError("expected a .toml file, or an openclaw.json", source=str(path))
     data = read_file(path)  # once: what is trusted is what is read
     is_limited = is_project_file(path, project=project) and not is_trusted(path, data)
     allowed = PROJECT_KEYS if is_limited else None
-    return readers[path.suffix](data, source=str(path), environ=environ, allowed=allowed)
+    if path.suffix == ".toml":
+        return (toml_file(data, source=str(path), environ=environ, allowed=allowed),)
+    return openclaw_file(data, source=str(path), environ=environ, allowed=allowed, agent=agent)
 
 
 def _merged(layers: Iterable[Layer]) -> tuple[dict[str, object], dict[str, str]]:

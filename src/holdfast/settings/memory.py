@@ -174,7 +174,10 @@ class Search(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     fusion: Annotated[
         Literal["recipe", "weighted", "rrf"],
-        setting("How words and vectors come together: the measured recipe, fixed weights, or reciprocal ranks."),
+        setting(
+            "How words and vectors come together: the measured recipe, fixed weights, or reciprocal ranks.",
+            openclaw=_in_memory_context("search.fusion"),
+        ),
     ] = "recipe"
     vector_weight: Annotated[
         Share,
@@ -187,7 +190,7 @@ class Search(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Share,
         setting("With `weighted`: what is left of a score per day.", openclaw=_in_memory_context("search.timeDecay")),
     ] = 0.995
-    mmr: Mmr = Mmr()
+    mmr: Annotated[Mmr, setting("", openclaw=_in_memory_context("search.mmr"))] = Mmr()
 
     def __post_init__(self) -> None:
         if self.vector_weight + self.bm25_weight <= 0:

@@ -100,7 +100,17 @@ class Watch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class MemorySearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `memory_search` tool over the notes of a workspace."""
 
-    enabled: Annotated[bool, setting("Offer the tool.")] = True
+    enabled: Annotated[
+        bool,
+        setting(
+            "Offer the tool.",
+            openclaw=(
+                "agents.defaults.memorySearch.enabled",
+                "memory.search.enabled",
+                "plugins.entries.memory-core.enabled",
+            ),
+        ),
+    ] = True
     provider: Annotated[Provider, setting("What embeds notes; `auto` follows `embedding.provider`.")] = "auto"
     model: Annotated[str | None, setting("The provider's model; unset, its usual one.")] = None
     fallback: Annotated[Provider, setting("What embeds when the provider fails; `none` searches by words.")] = "none"

@@ -14,7 +14,7 @@ from holdfast.settings.sources import Layer, layer, nodes, text_of, unknown
 from holdfast.settings.table import Tree, openclaw_tree
 from holdfast.settings.values import Secret
 
-__all__ = ["openclaw_file"]
+__all__ = ["WITHOUT_EFFECT", "openclaw_file"]
 
 _SHARED: Final = frozenset(
     {
@@ -29,6 +29,7 @@ _SHARED: Final = frozenset(
         "plugins",
         "plugins.entries",
         "plugins.entries.memory-context",
+        "plugins.entries.memory-core",
         "plugins.entries.memory-lancedb",
         "plugins.slots",
         "session",
@@ -62,11 +63,12 @@ _FOREIGN: Final = {
     "memory.qmd": "mcporter scope searchTool",
     "memory.qmd.update": "commandTimeoutMs embedTimeoutMs updateTimeoutMs waitForBootSync",
     "plugins": "allow deny enabled installs load",
-    "plugins.entries": "active-memory memory-core memory-wiki",
+    "plugins.entries": "active-memory memory-wiki",
     "plugins.entries.memory-lancedb.config": "customTriggers dreaming storageOptions",
     "session": "agentToAgent dmScope identityLinks mainKey maintenance maxRecentTurns parentForkMaxTokens "
-    "resetByChannel resetByType scope sendPolicy store threadBindings transcriptRetentionDays typingIntervalSeconds "
+    "resetByChannel scope sendPolicy store threadBindings transcriptRetentionDays typingIntervalSeconds "
     "typingMode",
+    "session.resetByType": "group thread",
 }
 """Names that OpenClaw itself knows, by the level they are on."""
 
@@ -77,15 +79,64 @@ _TWINS: Final = {
 """Levels that hold the same names as another."""
 
 
+_AGENT_ONLY: Final = frozenset({"id", "default", "name", "agentDir", "identity", "groupChat", "tools", "runtime"})
+"""Names in an entry of `agents.list` that are no overrides of `agents.defaults`."""
+
+_CACHE_TTL: Final = "agents.defaults.models.*.params.cacheControlTtl"
+
+WITHOUT_EFFECT: Final = {
+    "agents.defaults.heartbeat": "`holdfast chat` runs a turn only when the user says something",
+    "agents.defaults.blockStreamingBreak": "a block ends at a blank line",
+    "agents.defaults.blockStreamingChunk": "a block ends at a blank line",
+    "agents.defaults.blockStreamingCoalesce": "a block ends at a blank line",
+    "session.resetByChannel": "`holdfast chat` has no channels; set `session.reset`",
+    "session.resetByType.group": "`holdfast chat` is a direct chat; set `session.reset`",
+    "session.resetByType.thread": "`holdfast chat` is a direct chat; set `session.reset`",
+    _CACHE_TTL: "requests to Anthropic are cached for five minutes; `contextPruning.ttl` sets when to prune",
+}
+"""Settings of the file that a user may expect to work here, and why they do not."""
+
+
 def openclaw_file(
-    data: bytes, *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None = None
+    data: bytes,
+    *,
+    source: str,
+    environ: Mapping[str, str],
+    allowed: Collection[str] | None = None,
+    agent: str | None = None,
+) -> tuple[Layer, ...]:
+    """Read an `openclaw.json`, in JSON5: what it says of one agent, where it is named, and of all.
+
+    Of the settings in it only those that are allowed count, where there is a list.
+    """
+    whole = _parsed(text_of(data, source=source), source=source)
+    agents = whole.get("agents")
+    listed = agents.get("list") if isinstance(agents, Mapping) else None
+    own = next((entry for entry in listed if _is_agent(entry, agent)), None) if isinstance(listed, list) else None
+    if own is None or not isinstance(agents, Mapping):
+        return (_layer(whole, source=source, environ=environ, allowed=allowed),)
+    overrides = {name: value for name, value in own.items() if name not in _AGENT_ONLY}
+    at = f"{source}, agents.list {agent!r}"
+    of_all = {**whole, "agents": {name: value for name, value in agents.items() if name != "list"}}
+    return (
+        _layer({"agents": {"defaults": overrides}}, source=at, environ=environ, allowed=allowed),
+        _layer(of_all, source=source, environ=environ, allowed=allowed),
+    )
+
+
+def _is_agent(entry: object, agent: str | None) -> bool:
+    name = entry.get("id") if isinstance(entry, Mapping) else None
+    return agent is not None and isinstance(name, str) and name.strip().lower() == agent.strip().lower()
+
+
+def _layer(
+    data: Mapping[str, Any], *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None
 ) -> Layer:
-    """Read an `openclaw.json`, in JSON5; of the settings in it only those that are allowed, where there is a list."""
     tree = openclaw_tree()
     found: dict[str, object] = {}
     ignored: dict[str, str] = {}
     refused: list[str] = []
-    for name, value in nodes(_parsed(text_of(data, source=source), source=source), tree):
+    for name, value in nodes(data, tree):
         if name in tree.leaves and (allowed is None or tree.leaves[name].key in allowed):
             found[name] = value
         elif name in tree.leaves:
@@ -94,6 +145,9 @@ def openclaw_file(
             ignored[name] = source
         else:
             raise unknown(name, value, tree, source=source)
+        if name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value):
+            ignored[_CACHE_TTL] = source
+    _honour_slot(found, data, ignored, source)
     for name in [name for name in found if tree.leaves[name].secret]:
         found[name], missing = _secret(found[name], environ)
         if missing:
@@ -102,6 +156,20 @@ def openclaw_file(
     values = {name: _whole(value) for name, value in found.items()}
     known = layer(values, names=lambda row: row.openclaw, source=source, environ=environ, ignored=ignored)
     return replace(known, refused=tuple(refused))
+
+
+def _honour_slot(found: dict[str, object], data: Mapping[str, Any], ignored: dict[str, str], source: str) -> None:
+    """Pass over the entries of memory plugins that are not in the slot; one in the slot without an entry is off."""
+    slot = found.get("plugins.slots.memory")
+    if slot is None:
+        return
+    for plugin in ("memory-context", "memory-lancedb"):
+        place = f"plugins.entries.{plugin}."
+        for name in [name for name in found if slot != plugin and name.startswith(place)]:
+            del found[name]
+            ignored[name] = f"{source}: plugins.slots.memory is {slot!r}"
+    if slot == "memory-context" and "memory-context" not in (data["plugins"].get("entries") or {}):
+        found["plugins.entries.memory-context.enabled"] = False
 
 
 def _is_foreign(path: str, tree: Tree) -> bool:

@@ -49,7 +49,8 @@ ttl = "1h30m"
   never show in errors, reports or representations. No other setting is expanded.
 * **The rest of `openclaw.json`** (gateway, channels, other plugins) is left to its owner and named in
   `Loaded.ignored`, as is a key that rests where only OpenClaw can read it. A name that looks like a slip of ours is an
-  error. Where one setting has two places in the file, the one listed first counts.
+  error. Where one setting has two places in the file, the one listed first counts. With `--agent NAME` the entry of
+  that id in `agents.list` counts before `agents.defaults`. `Loaded.without_effect` says what cannot work here, and why.
 * **Files of a project**, in the working directory, may set only what cannot do harm until you run `holdfast trust`
   ([security.md](security.md#settings-of-a-project)). What is refused is named in `Loaded.refused` and on stderr.
 * `HOLDFAST_HOME` is where data rests, not a setting.

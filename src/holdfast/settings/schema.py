@@ -9,7 +9,7 @@ from holdfast.settings.notes import MemorySearch
 from holdfast.settings.values import Chars, Positive, setting
 from holdfast.settings.window import Agent, Compaction, Pruning, Tokens, Trim
 
-__all__ = ["Session", "SessionReset", "Settings", "Slots", "Workspace"]
+__all__ = ["HookSettings", "Session", "SessionReset", "Settings", "Slots", "Workspace"]
 
 
 class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,18 +41,27 @@ class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = False
 
 
+def _in_reset(name: str) -> tuple[str, ...]:
+    """The places of a reset setting: that of direct chats, of which the terminal is one, before that of all."""
+    return tuple(f"session.{place}.{name}" for place in ("resetByType.direct", "resetByType.dm", "reset"))
+
+
 class SessionReset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a conversation starts afresh by itself."""
 
-    mode: Annotated[Literal["daily", "idle", "never"], setting("Every day, after a pause, or only when asked to.")] = (
-        "daily"
-    )
-    at_hour: Annotated[Annotated[int, Meta(ge=0, le=23)], setting("With `daily`: the hour, local time.")] = 4
+    mode: Annotated[
+        Literal["daily", "idle", "never"],
+        setting("Every day, after a pause, or only when asked to.", openclaw=_in_reset("mode")),
+    ] = "daily"
+    at_hour: Annotated[
+        Annotated[int, Meta(ge=0, le=23)],
+        setting("With `daily`: the hour, local time.", openclaw=_in_reset("atHour")),
+    ] = 4
     idle_minutes: Annotated[
         Positive | None,
         setting(
             "A pause after which the next message starts afresh; with `daily`, whichever comes first.",
-            openclaw=("session.reset.idleMinutes", "session.idleMinutes"),
+            openclaw=(*_in_reset("idleMinutes"), "session.idleMinutes"),
         ),
     ] = None
 
@@ -61,7 +70,9 @@ class Session(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The life of a conversation."""
 
     reset: SessionReset = SessionReset()
-    reset_triggers: Annotated[tuple[str, ...], setting("What a user says to start afresh.")] = ("/new", "/reset")
+    reset_triggers: Annotated[
+        tuple[str, ...], setting("What a user says to start afresh, beside `/new` and `/reset`; the whole line.")
+    ] = ("/new", "/reset")
     memory_file: Annotated[
         bool,
         setting(
@@ -82,6 +93,23 @@ class Slots(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "memory-core"
     context_engine: Annotated[str, setting("What assembles the window in a host that asks.")] = "legacy"
+
+
+class HookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `holdfast chat` runs around a compaction: a function as `module:name`, or a command."""
+
+    before_compaction: Annotated[
+        tuple[str, ...], setting("Run before a compaction, beside it; a command reads the event as JSON.")
+    ] = ()
+    after_compaction: Annotated[tuple[str, ...], setting("Run after a compaction.")] = ()
+    summary: Annotated[
+        str | None,
+        setting(
+            "Asked for the summary; a command prints JSON with `summary` and `details`, or `cancel`, or nothing to "
+            "leave it to the model."
+        ),
+    ] = None
+    timeout_seconds: Annotated[Positive, setting("The deadline of one command before or after a compaction.")] = 60
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,3 +133,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     workspace: Workspace = Workspace()
     session: Annotated[Session, setting("", openclaw="session")] = Session()
     slots: Annotated[Slots, setting("", openclaw="plugins.slots")] = Slots()
+    hooks: HookSettings = HookSettings()

@@ -202,13 +202,13 @@ class Pruning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How old tool results shrink. Text of users and assistants is never touched."""
 
     mode: Annotated[
-        Literal["off", "cache-ttl", "adaptive", "aggressive"],
+        Literal["off", "cache-ttl", "adaptive", "aggressive"] | None,
         setting(
             "`cache-ttl` prunes once the provider's cache has gone cold, `adaptive` by how full the window is, "
-            "`aggressive` everything that may be.",
+            "`aggressive` everything that may be, images too; unset, `cache-ttl` for Anthropic's models, else `off`.",
             shorthand=True,
         ),
-    ] = "off"
+    ] = None
     ttl: Annotated[Duration, setting("With `cache-ttl`: how long the provider's cache stays warm.")] = timedelta(
         minutes=5
     )

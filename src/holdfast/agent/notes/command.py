@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Final
 
 from holdfast.redact import redact
@@ -17,6 +17,7 @@ from holdfast.text import head
 
 __all__ = ["Command", "CommandError"]
 
+_TICK: Final = 0.1
 _TOLD: Final = 200
 """Characters of a complaint that are passed on."""
 
@@ -36,18 +37,21 @@ class Command:
     _lock: Lock = field(default_factory=Lock)
     _stopped: bool = False
 
-    def run(self, *arguments: str, seconds: float | None) -> str:
-        """What the program prints.
+    def run(
+        self, *arguments: str, seconds: float | None, given: bytes | None = None, cancel: Event | None = None
+    ) -> str:
+        """What the program prints; `given` is what it reads, `cancel` ends it when set.
 
         Raises:
-            CommandError: It could not be started, took longer than it was given, or failed.
+            CommandError: It could not be started, took longer than it was given, was cancelled, or failed.
         """
-        process = self._started(arguments)
+        process = self._started(arguments, reads=given is not None)
         with process:
             try:
-                printed, complaint = process.communicate(timeout=seconds)
+                printed, complaint = self._communicate(process, given, seconds=seconds, cancel=cancel)
             except subprocess.TimeoutExpired:
-                raise CommandError(f"`{self._shown(arguments)}` took longer than {seconds:g} s") from None
+                limit = "was cancelled" if cancel is not None and cancel.is_set() else f"took longer than {seconds:g} s"
+                raise CommandError(f"`{self._shown(arguments)}` {limit}") from None
             finally:
                 _end(process)
                 with self._lock:
@@ -57,7 +61,20 @@ class Command:
             raise CommandError(f"`{self._shown(arguments)}` failed with status {process.returncode}: {said}")
         return printed.decode("utf-8", "replace")
 
-    def _started(self, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    def _communicate(
+        self, process: subprocess.Popen[bytes], given: bytes | None, *, seconds: float | None, cancel: Event | None
+    ) -> tuple[bytes, bytes]:
+        if cancel is None:
+            return process.communicate(given, timeout=seconds)
+        while True:
+            try:
+                return process.communicate(given, timeout=_TICK)
+            except subprocess.TimeoutExpired:
+                given = None  # it is sent once
+                if cancel.is_set():
+                    raise
+
+    def _started(self, arguments: tuple[str, ...], *, reads: bool) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._stopped:
                 raise CommandError(f"`{self.program}` was called off")
@@ -66,7 +83,7 @@ class Command:
                     [self.program, *arguments],
                     cwd=self.folder,
                     env=dict(self.environ),
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if reads else subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     start_new_session=True,
@@ -78,7 +95,7 @@ class Command:
             return process
 
     def _shown(self, arguments: tuple[str, ...]) -> str:
-        return f"{self.program} {arguments[0]}"
+        return " ".join((self.program, *arguments[:1]))
 
     def stop(self) -> None:
         """End what runs; nothing is started any more."""
