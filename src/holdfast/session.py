@@ -138,7 +138,7 @@ class Session:
     def token_scale(self) -> float:
         """How many tokens the provider may count for each estimated one: by its last report, else with the margin."""
         with self.lock:
-            self.state.load()
+            self.state.load_turn()
             return self.state.token_scale
 
     def timeline(self) -> list[ContextReport]:

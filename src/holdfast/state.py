@@ -102,14 +102,18 @@ class SessionState:
     _unreadable: int = 0
     _replayed: _Replayed | None = None
 
-    def load(self) -> None:
-        """Read what earlier processes recorded: the last turn, and every edit since the last call."""
+    def load_turn(self) -> None:
+        """Read the last turn of an earlier process, once."""
         if not self._is_loaded:
             select = Select(kind="record", scope=self.scope, name=TURN, newest=True, limit=1)
             for record in self.memory.store.fetch(select):
                 self.turn, self.last_time = record.data.get("turn", 0), record.time
                 self.scale = record.data.get("token_scale") if record.data.get("is_calibrated") else None
             self._is_loaded = True
+
+    def load(self) -> None:
+        """Read what other processes recorded: the last turn, and every edit since the last call."""
+        self.load_turn()
         fresh = self._fetch_edits()
         if any(isinstance(edit.change, Forgotten) for edit in fresh):  # the words of older edits are gone
             self.edits, self._last_record, self._replayed = [], 0, None
