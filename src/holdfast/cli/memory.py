@@ -1,4 +1,4 @@
-"""The commands that open a memory: import, search, recall, get, facts, remember, forget, stats."""
+"""The commands that open a memory: search, recall, get, facts, remember, forget, stats."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text as Styled
 
-from holdfast.cli.importing import import_
-from holdfast.cli.keys import drop_input
 from holdfast.cli.opening import open_memory, opens_memory, scope_of
 from holdfast.cli.output import as_json, at_words, console, echo, emit_json, human_bytes, human_time, printable
-from holdfast.cli.show import as_data, print_message
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
-from holdfast.memory.recall import Hit
 from holdfast.store.base import FactRow, Scope, Select
-from holdfast.store.forgetting import damaged_copies
 from holdfast.text import term_spans, terms
 
-__all__ = ["facts", "forget", "get", "import_", "recall", "remember", "search", "stats"]
+if TYPE_CHECKING:
+    from rich.text import Text as Styled
+
+    from holdfast.memory.recall import Hit
+
+__all__ = ["facts", "forget", "get", "recall", "remember", "search", "stats"]
 
 
 @click.command()
@@ -47,6 +46,8 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     if not hits:
         echo("Nothing found.", err=True)
         return
+    from rich.text import Text as Styled  # noqa: PLC0415 - only for people
+
     screen = console()
     wanted = set(terms(query))
     for hit in hits:
@@ -70,6 +71,8 @@ def _tell_missing(memory: Memory) -> None:
 
 
 def _hit_heading(hit: Hit, *, session: str) -> Styled:
+    from rich.text import Text as Styled  # noqa: PLC0415 - only for people
+
     line = Styled(f"#{hit.message}", style="bold cyan")
     when = human_time(hit.time or None)
     words = (when, printable(hit.speaker, one_line=True), f"{hit.score:.2f}", printable(session, one_line=True))
@@ -81,6 +84,8 @@ _SNIPPET = 320
 
 def _snippet(text: str, wanted: set[str]) -> Styled:
     """The stretch of a text with most of the words that were asked for, those words marked."""
+    from rich.text import Text as Styled  # noqa: PLC0415 - only for people
+
     text = printable(text)
     places = [start for start, _, found in term_spans(text) if wanted.intersection(found)]
     best = max(places, key=lambda place: sum(place <= other < place + _SNIPPET for other in places), default=0)
@@ -119,6 +124,8 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
 @as_json
 def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Print archived messages whole, by the numbers that search shows."""
+    from holdfast.cli.show import as_data, print_message  # noqa: PLC0415 - only for this
+
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         rows = memory.get(ids, scope=scope, across=across, around=around)
@@ -189,6 +196,9 @@ def remember(
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
+    from holdfast.cli.keys import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
+
     if not ids and whose["session"] is None:
         raise click.UsageError("name messages or facts, or a --session to forget whole")
     scope, across = scope_of(**whose)

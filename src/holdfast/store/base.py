@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.messages import Message
-from holdfast.search.bm25 import Keywords
-from holdfast.search.centre import Centre
-from holdfast.search.columns import Bools, Columns, Floats
-from holdfast.search.embed.base import Space
+
+if TYPE_CHECKING:  # rows are read and written without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+    from holdfast.search.bm25 import Keywords
+    from holdfast.search.centre import Centre
+    from holdfast.search.columns import Bools, Columns, Floats
+    from holdfast.search.embed.base import Space
 
 __all__ = [
     "Evidence",
@@ -34,7 +36,6 @@ __all__ = [
     "Row",
     "Scope",
     "Select",
-    "Space",
     "Store",
     "VectorRow",
 ]
