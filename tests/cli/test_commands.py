@@ -20,6 +20,14 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "webhook.jsonl"
 
 
+HEAVY = {
+    *("numpy", "rich", "tokenizers", "wordllama", "onnxruntime", "httpx", "anthropic", "openai", "asyncio"),
+    *("prompt_toolkit", "holdfast.transcripts.registry", "holdfast.engine", "holdfast.agent", "holdfast.models"),
+    *("holdfast.search.embed.remote", "holdfast.search.embed.onnx"),
+}
+"""What takes long to load."""
+
+
 def run(*arguments: str | Path, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a home of its own."""
     own = {"HOME": str(home), "HOLDFAST_HOME": str(home / "memory"), "PATH": os.environ["PATH"], **environment}
@@ -55,6 +63,44 @@ class TestVersion:
         heavy = {"numpy", "rich", "msgspec", "sqlite3", "asyncio", "prompt_toolkit", "wordllama", "tokenizers"}
         ours = {"holdfast.settings", "holdfast.store", "holdfast.search", "holdfast.engine", "holdfast.transcripts"}
         assert not (heavy | ours) & set(done.stderr.split())
+
+    @pytest.mark.parametrize(
+        ("arguments", "needed"),
+        [
+            (["facts"], set()),
+            (["remember", "The port is 8443"], set()),
+            (["sessions", "--json"], set()),
+            (["sessions"], {"rich"}),
+            (["get", "1"], {"rich", "numpy"}),
+            (["stats"], {"numpy"}),
+            (["recall", "webhook signature"], {"numpy"}),
+            (["search", "webhook", "--json"], {"numpy"}),
+            (["search", "webhook"], {"numpy", "rich"}),
+            (["show", str(EXAMPLE)], {"rich", "numpy", "holdfast.transcripts.registry"}),
+            (["import", str(EXAMPLE)], {"numpy", "rich", "holdfast.transcripts.registry"}),
+            (["export", "out.jsonl"], {"numpy"}),
+        ],
+    )
+    def test_a_command_loads_what_it_needs(self, arguments: list[str], needed: set[str], tmp_path: Path) -> None:
+        """Reading rows does not wait for numpy, nor search for readers, providers or the engine."""
+        run("import", EXAMPLE, "--no-vectors", home=tmp_path)
+        script = (
+            "import sys\n"
+            "from holdfast.cli import main\n"
+            "try: main(sys.argv[1:])\n"
+            "except SystemExit as left: assert not left.code\n"
+            "print(*sys.modules, file=sys.stderr)"
+        )
+        own = {"HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory"), "PATH": os.environ["PATH"]}
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=own | {"HOLDFAST_EMBEDDING__PROVIDER": "hash"},
+            cwd=tmp_path,
+        )
+        assert HEAVY & set(done.stderr.split()) == needed
 
     def test_the_list_says_what_each_command_says(self) -> None:
         """The summaries of the list are the first sentences of the commands."""

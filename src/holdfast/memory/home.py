@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import platformdirs
 
 from holdfast.errors import StorageError
-from holdfast.search.embed.base import Space
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
 from holdfast.store.base import Gap, Job, PassageText, Scope, Store
 from holdfast.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from holdfast.search.embed.base import Space
 
 __all__ = ["STORE_NAME", "Home", "check_links", "default_path", "is_folder", "open_home", "store_file"]
 
