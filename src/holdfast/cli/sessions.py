@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.opening import no_transcript, open_memory
+from holdfast.cli.opening import no_transcript, open_memory, owner_of
 from holdfast.cli.output import as_json, console, echo, emit_json, human_bytes, human_time, printable
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope, Select
@@ -51,13 +51,7 @@ def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None
 def _stored(memory: Memory, scope: Scope, count: int) -> dict[str, Any]:
     (last,) = memory.store.fetch(Select(kind="message", scope=scope, newest=True, limit=1)) or (None,)
     time = None if last is None else last.message.timestamp
-    return {
-        "session": scope.session,
-        "project": scope.project,
-        "agent": scope.agent,
-        "messages": count,
-        "time": time,
-    }
+    return owner_of(scope) | {"messages": count, "time": time}
 
 
 def _stored_table(rows: list[dict[str, Any]]) -> Table:
@@ -125,6 +119,7 @@ def _as_data(one: Found) -> dict[str, object]:
     return {
         "agent": one.format,
         "session": one.session,
+        "project": one.cwd or "",
         "title": one.title,
         "cwd": one.cwd,
         "modified": one.modified,

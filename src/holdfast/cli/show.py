@@ -57,6 +57,8 @@ def _head(transcript: Transcript) -> dict[str, Any]:
         "path": str(transcript.path),
         "format": transcript.format,
         "session": transcript.session,
+        "project": transcript.cwd or "",
+        "agent": transcript.format,
         "title": transcript.title,
         "model": transcript.model,
         "cwd": transcript.cwd,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast.cli.live import WIDEST
-from holdfast.cli.opening import open_memory, opens_memory
+from holdfast.cli.opening import open_memory, opens_memory, owner_of, session_scope
 from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
 from holdfast.cli.plot import Point, chart, plural
 from holdfast.cli.trial import play_file
@@ -39,8 +39,8 @@ def timeline(
     reserve: int | None,
     last: int | None,
     home: Path | None,
-    project: str,
-    agent: str,
+    project: str | None,
+    agent: str | None,
     session: str | None,
     as_json: bool,
 ) -> None:
@@ -50,7 +50,8 @@ def timeline(
             turns: list[Turn] = [report.to_json() for report in trial.reports]
     elif session:
         with Engine(open_memory(home)) as engine:
-            turns = list(engine.timeline(session=session, project=project, agent=agent))
+            scope = session_scope(engine.memory, session=session, project=project, agent=agent)
+            turns = [turn | owner_of(scope) for turn in engine.timeline(**owner_of(scope))]
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.opening import open_memory, opens_memory, scope_of, store_of
+from holdfast.cli.opening import open_memory, opens_memory, owners, store_of
 from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
 from holdfast.errors import StorageError
 from holdfast.memory.memory import Memory
@@ -105,9 +105,8 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
 
     Damaged rows are left out and named; the exit code is then 1.
     """
-    scope, _ = scope_of(**whose)
     with open_memory(home) as memory:
-        count = _export(memory, scope, target, form)
+        count = _export(memory, owners(memory, project=whose["project"], agent=whose["agent"]), target, form)
         gaps = memory.store.gaps
     if as_json:
         emit_json({"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]})
@@ -117,7 +116,7 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
         click.get_current_context().exit(1)
 
 
-def _export(memory: Memory, scope: Scope, target: Path, form: str) -> int:
+def _export(memory: Memory, scopes: list[Scope], target: Path, form: str) -> int:
     if form == "folder":
         from holdfast.memory import folder  # noqa: PLC0415 - only for this form
         from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - only for this form
@@ -125,13 +124,13 @@ def _export(memory: Memory, scope: Scope, target: Path, form: str) -> int:
 
         # Vectors are made again, which costs nothing with a model of this machine; a provider would be paid twice.
         local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
-        return folder.save(memory.store, [scope], target, embedder=local)
+        return folder.save(memory.store, scopes, target, embedder=local)
     from holdfast.memory import transfer  # noqa: PLC0415 - only for these forms
 
     with _private(target) as file:
         if form == "jsonl":
-            return transfer.to_jsonl(memory.store, [scope], file)
-        return transfer.to_markdown(memory.store, [scope], file, moment=human_time)
+            return transfer.to_jsonl(memory.store, scopes, file)
+        return transfer.to_markdown(memory.store, scopes, file, moment=human_time)
 
 
 def _private(target: Path) -> Any:

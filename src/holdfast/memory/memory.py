@@ -17,7 +17,7 @@ from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, stor
 from holdfast.memory.marks import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, FactType, Gap, MessageRow, Question, Scope, Select
+from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Question, Scope, Select
 from holdfast.text import terms
 
 if TYPE_CHECKING:  # search and its vectors are loaded by the first question: listing facts does not wait for them
@@ -221,7 +221,7 @@ class Memory:
 
     # --- reading -----------------------------------------------------------------
 
-    def get(self, ids: Sequence[int], *, scope: Scope, across: bool = False, around: int = 0) -> list[MessageRow]:
+    def get(self, ids: Sequence[int], *, scope: Scope, across: Across = False, around: int = 0) -> list[MessageRow]:
         """Archived messages by number, with so many neighbours of the same session on both sides.
 
         Raises:
@@ -229,8 +229,8 @@ class Memory:
         """
         select = Select(kind="message", scope=scope, across=across, ids=tuple(ids))
         rows: dict[int, MessageRow] = {row.id: row for row in self.store.fetch(select)}
-        lost = [gap for gap in self.gaps(scope) if gap.kind == "message" and gap.id in ids and gap.id not in rows]
-        lost = lost if across else [gap for gap in lost if gap.scope == scope]
+        seen = self.gaps(scope, across=across)
+        lost = [gap for gap in seen if gap.kind == "message" and gap.id in ids and gap.id not in rows]
         if lost:
             raise StorageError("; ".join(map(str, lost)), path=self.store.path)
         for row in list(rows.values()) if around else ():
@@ -241,12 +241,12 @@ class Memory:
                 rows.update((near.id, near) for near in self.store.fetch(side))
         return [rows[number] for number in sorted(rows)]
 
-    def gaps(self, scope: Scope) -> list[Gap]:
+    def gaps(self, scope: Scope, *, across: Across = True) -> list[Gap]:
         """The damaged rows of a scope's agent that reading met since this memory was opened, and left out."""
-        mine = replace(scope, session="")
-        return [gap for gap in self.store.gaps if replace(gap.scope, session="") == mine]
+        mine = scope.required(across)
+        return [gap for gap in self.store.gaps if gap.scope.required(across) == mine]
 
-    def facts(self, *, scope: Scope, across: bool = False, time: int | None = None) -> list[FactRow]:
+    def facts(self, *, scope: Scope, across: Across = False, time: int | None = None) -> list[FactRow]:
         """The facts that hold now, or held at a moment."""
         rows = self.store.fetch(Select(kind="fact", scope=scope, across=across))
         return facts.current(rows) if time is None else facts.as_of(rows, time=time)
@@ -256,7 +256,7 @@ class Memory:
         texts: Sequence[str],
         *,
         scope: Scope,
-        across: bool | None = None,
+        across: Across | None = None,
         cap: int | None = None,
         in_window: Collection[int] = (),
         automatic: bool = False,
@@ -275,7 +275,7 @@ class Memory:
             automatic=automatic,
         )
 
-    def search(self, query: str, *, scope: Scope, across: bool = False, limit: int = 10) -> list[Hit]:
+    def search(self, query: str, *, scope: Scope, across: Across = False, limit: int = 10) -> list[Hit]:
         """The passages that have most to do with a question, best first.
 
         Raises:
@@ -302,7 +302,9 @@ class Memory:
         except StorageError as error:  # a memory that may only be read can still be asked
             marks, notes = UNKEPT, (*notes, f"the block will not be known again: {error}")
         found = recall(self.store, request, marks=marks, embedder=self.embedder, timer=self.timer)
-        return replace(found, notes=(*notes, *found.notes, *map(str, self.gaps(request.scope))))
+        return replace(
+            found, notes=(*notes, *found.notes, *map(str, self.gaps(request.scope, across=request.across or True)))
+        )
 
     def _make_ready(self, scope: Scope) -> None:
         """Load the index before the first question with a deadline: that is not the question's fault."""

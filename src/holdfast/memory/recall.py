@@ -111,7 +111,8 @@ def recall(
 def _recall(store: Store, request: Request, marks: Marks, embedder: Embedder | None, deadline: Deadline) -> Recall:
     found = _look(store, request, embedder, deadline)
     given = [FactHit(fact=fact, score=1.0) for fact in request.facts]
-    rows = [row for row in facts.known(store, request.scope) if row.id not in {fact.id for fact in request.facts}]
+    known = facts.known(store, request.scope, across=request.across or True)
+    rows = [row for row in known if row.id not in {fact.id for fact in request.facts}]
     chosen_facts = [*given, *facts.find(facts.current(rows), " ".join(request.texts), limit=request.max_facts)]
     chosen_facts = chosen_facts[: request.max_facts]
     silence = Recall(relevance=gate.relevance(found.signals), least=_least(request, found.signals), notes=found.notes)

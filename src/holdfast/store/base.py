@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # rows are read and written without numpy
     from holdfast.search.embed.base import Space
 
 __all__ = [
+    "Across",
     "Evidence",
     "FactRow",
     "FactType",
@@ -40,6 +41,11 @@ __all__ = [
     "VectorRow",
 ]
 
+Across: TypeAlias = bool | tuple[Literal["project", "agent", "session"], ...]
+"""Which parts of a scope need not agree: True for the session, so that an agent's other sessions may be seen too.
+
+A tuple names the parts. Only an operator who asks for all of a store reads across projects or agents.
+"""
 FactType: TypeAlias = Literal["decision", "implementation", "config", "issue", "task_state", "architecture"]
 
 
@@ -51,6 +57,12 @@ class Scope:
     project: str = ""
     agent: str = "main"
     session: str = ""
+
+    def required(self, across: Across) -> dict[str, str]:
+        """The parts that a row must have for a reader of this scope to see it."""
+        open_parts = ("session",) if across is True else across or ()
+        parts = {"tenant": self.tenant, "project": self.project, "agent": self.agent, "session": self.session}
+        return {name: value for name, value in parts.items() if name not in open_parts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +198,7 @@ class Select:
     Attributes:
         kind: What to read.
         scope: Who reads.
-        across: Whether the agent's other sessions may be seen too.
+        across: Whether the agent's other sessions may be seen too; see `Across`.
         ids: Only these numbers.
         keys: Only these ids (facts) or keys (records).
         name: Only this kind of record or job.
@@ -198,7 +210,7 @@ class Select:
 
     kind: Kind
     scope: Scope
-    across: bool = False
+    across: Across = False
     ids: tuple[int, ...] | None = None
     keys: tuple[str, ...] | None = None
     name: str | None = None
@@ -222,7 +234,7 @@ class Question:
 
     scope: Scope
     terms: Mapping[str, float]
-    across: bool = False
+    across: Across = False
     vector: Floats | None = field(default=None, repr=False)
     space: Space | None = None
 

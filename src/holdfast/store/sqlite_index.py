@@ -91,11 +91,10 @@ class Index:
         return Evidence(corpus.columns, corpus.visible, keywords, cosine, tuple(scopes), centre)
 
     def _may_see(self, question: Question, count: int) -> Bools:
-        scope, across = question.scope, question.across
-        owner = "tenant = ? AND project = ? AND agent = ?" + ("" if across else " AND session = ?")
-        values = (scope.tenant, scope.project, scope.agent, *(() if across else (scope.session,)))
+        required = question.scope.required(question.across)
+        query = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
         mine = np.zeros(count, np.bool_)
-        mine[[number for (number,) in self._connection.execute(f"SELECT id FROM scopes WHERE {owner}", values)]] = True
+        mine[[number for (number,) in self._connection.execute(query, tuple(required.values()))]] = True
         return mine
 
     def _likeness(self, question: Question, visible: Bools | None) -> tuple[Floats | None, Centre | None]:

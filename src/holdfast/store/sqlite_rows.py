@@ -71,11 +71,11 @@ def where(select: Select) -> tuple[str, list[object]]:
 
 def _owner(select: Select) -> tuple[str, list[object]]:
     """Whose rows may be seen."""
-    scope = select.scope
-    values: list[object] = [scope.tenant, scope.project, scope.agent]
-    owner = "(SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ?"
+    required = select.scope.required(select.across)
+    values: list[object] = list(required.values())
+    owner = f"(SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
     if not select.across:
-        return f"scope = {owner} AND session = ?)", [*values, scope.session]
+        return f"scope = {owner})", values
     # Where only a few are wanted they are looked for in order: the plus keeps SQLite from sorting all first.
     few = select.limit is not None and select.ids is None
     return f"{'+' if few else ''}scope IN {owner})", values
