@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -34,6 +34,7 @@ class _Imported:
     problems: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -85,11 +86,19 @@ def import_(
         raise no_transcript(done.empty)
 
 
+_NAMED: Final = 3
+"""Files that are no session are named up to this number, and all of them with --json."""
+
+
 def _tell(done: _Imported) -> None:
     for problem in done.problems:
         echo(problem, err=True)
     for path in done.empty:
         echo(f"{path}: no session found", err=True)
+    if done.skipped:
+        more = f" and {len(done.skipped) - _NAMED:,} more" if len(done.skipped) > _NAMED else ""
+        names = ", ".join(done.skipped[:_NAMED])
+        echo(f"{len(done.skipped):,} files are no session of a known agent: {names}{more}", err=True)
     echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
 
 
@@ -142,7 +151,13 @@ def _import_all(
 
 def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.Found]:
     for path in paths:
-        found = list(transcripts.sessions(path, on_problem=lambda problem: done.problems.append(problem.what)))
+        found = list(
+            transcripts.sessions(
+                path,
+                on_problem=lambda problem: done.problems.append(problem.what),
+                on_skipped=lambda file: done.skipped.append(str(file)),
+            )
+        )
         done.empty += [] if found else [str(path)]
         for one in found:
             if done.seen.get(one.path) != (one.size, one.modified):
@@ -171,6 +186,8 @@ def _import_one(
         scope = _scope(transcript, stored, whose)
         done.messages += len(memory.ingest(transcript.messages, scope=scope))
         done.sessions += 1
+        if not transcript.messages:
+            done.problems.append(f"{one.path}: no message in {len(transcript.entries):,} records ({one.format})")
         done.problems += [f"{one.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
     except (InputError, MissingExtraError) as error:
         done.problems.append(str(error))
