@@ -16,12 +16,14 @@ from holdfast.events import Hooks
 from holdfast.formats import read
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
-from holdfast.settings import Compaction, Embedding, Settings
+from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings
 from holdfast.tokens import count_messages
 from holdfast.window import Window
 from waiting import UNHURRIED, until
 
 LIMIT = 32_000
+EARLY = MemoryFlush(soft_threshold=0.4)
+"""Compaction is due long before anything is trimmed, however late the thread of the engine comes to it."""
 SUMMARY = "## Goal\nLook at every module.\n"
 FACTS = '{"facts": []}'
 
@@ -186,8 +188,8 @@ class TestConcurrency:
     def test_requests_go_on_while_a_summary_is_made(self, tmp_path: Path) -> None:
         """Windows are made meanwhile, in any thread; what was said since is after the summary, nothing twice."""
         model = Slow()
-        with Engine.open(tmp_path, settings=settings(), model=model) as engine:
-            history = [message for turn in turns(17) for message in turn]
+        with Engine.open(tmp_path, settings=settings(memory_flush=EARLY), model=model) as engine:
+            history = [message for turn in turns(15) for message in turn]
             for stop in range(1, len(history), 2):
                 engine.session("s").assemble(history[:stop], limit=LIMIT)
             engine.session("s").append(history[-1:])
@@ -218,8 +220,8 @@ class TestConcurrency:
     def test_a_summary_of_what_was_taken_back_is_not_recorded(self, tmp_path: Path) -> None:
         """The client went back to the beginning while it was made: the new conversation is sent as it is."""
         model = Slow()
-        with Engine.open(tmp_path, settings=settings(), model=model) as engine:
-            history = [message for turn in turns(17) for message in turn]
+        with Engine.open(tmp_path, settings=settings(memory_flush=EARLY), model=model) as engine:
+            history = [message for turn in turns(15) for message in turn]
             for stop in range(1, len(history), 2):
                 engine.session("s").assemble(history[:stop], limit=LIMIT)
             engine.session("s").append(history[-1:])

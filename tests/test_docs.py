@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.__main__ import bench
 from holdfast import __version__, cli, errors
+from test_settings_openclaw import DOCUMENTED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -88,6 +89,34 @@ def test_an_error_is_documented(name: str) -> None:
     """Every error has a row in docs/errors.md and a place in the drawn tree."""
     assert f"| `{name}` |" in (ROOT / "docs" / "errors.md").read_text("utf-8")
     assert name in (errors.__doc__ or "")
+
+
+def _seed_rows() -> list[str]:
+    """The rows of the tables of promises in docs/seeds.md."""
+    promises = (ROOT / "docs" / "seeds.md").read_text("utf-8").partition("\n## Settings\n")[0]
+    return [
+        line
+        for line in promises.splitlines()
+        if line.startswith("| ") and not line.startswith(("| ---", "| promise |"))
+    ]
+
+
+@pytest.mark.parametrize("row", _seed_rows(), ids=lambda row: row[2:60])
+def test_a_promise_of_the_seeds_has_a_test(row: str) -> None:
+    """Every row of docs/seeds.md names a test, and every test that it names exists."""
+    named = re.findall(r"`(?:tests/)?([\w/]+\.py)((?:::\w+)*)`", row)
+    assert named
+    for file, names in named:
+        lines = (ROOT / "tests" / file).read_text("utf-8").splitlines()
+        for name in filter(None, names.split("::")):
+            assert any(re.match(rf"\s*(?:async )?(?:def|class) {name}\b", line) for line in lines), f"{file}: {name}"
+
+
+def test_every_setting_of_the_seeds_is_listed() -> None:
+    """The table of settings in docs/seeds.md lists the paths that are tested, with our setting."""
+    settings = (ROOT / "docs" / "seeds.md").read_text("utf-8").partition("\n## Settings\n")[2]
+    listed = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", settings, re.MULTILINE)
+    assert listed == [(path, key) for path, _, key, _ in DOCUMENTED]
 
 
 def test_the_readme_is_short_and_shows_code_early() -> None:

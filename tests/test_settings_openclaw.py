@@ -1,6 +1,7 @@
 """An existing openclaw.json: what is ours in it is read, the rest is left alone and named."""
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from holdfast.errors import SettingsError
 from holdfast.settings import Loaded, QmdPath, load, settings_table
+from shared_data import SHARED
 
 CONTEXT = "agents.defaults.memoryContext."
 PLUGIN = "plugins.entries.memory-context.config."
@@ -406,3 +408,34 @@ class TestBadFiles:
         """Of a name that stands twice in one object the last counts, as in JSON5 everywhere."""
         text = '{"agents": {"defaults": {"contextTokens": 1, "contextTokens": 2}}}'
         assert read(tmp_path, text).settings.agent.context_tokens == 2
+
+
+SEEDS = SHARED.parent / "seeds"
+needs_seeds = pytest.mark.skipif(not SEEDS.is_dir(), reason=f"the documents are not at {SEEDS}")
+
+
+def seeds() -> str:
+    """The documents that this project began with."""
+    return "\n".join(file.read_text("utf-8") for file in sorted(SEEDS.glob("*.txt")))
+
+
+@needs_seeds
+def test_every_path_of_the_documents_is_listed() -> None:
+    """The reference of paths in the documents is covered; `memory.qmd.paths` has a test of its own."""
+    named = set(re.findall(r"^((?:agents|memory|plugins|session)\.[\w.]+)", seeds(), re.MULTILINE))
+    known = {path for path, *_ in DOCUMENTED}
+    assert len(named) > 40
+    assert {path for path in named if not any(one == path or one.startswith(f"{path}.") for one in known)} == {
+        "memory.qmd.paths"
+    }
+
+
+@needs_seeds
+def test_every_example_of_the_documents_is_accepted(tmp_path: Path) -> None:
+    """Each whole settings file that the documents show is read, and nothing in it is ignored."""
+    blocks = re.findall(r"^```json5?\n(\{\n.*?\n\})\n```", seeds(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 4
+    for block in blocks:
+        loaded = read(tmp_path, block)
+        assert loaded.ignored == {}
+        assert any(origin != "default" for origin in loaded.origins.values())

@@ -10,7 +10,7 @@ from holdfast.memory import facts
 from holdfast.memory.extract import Extraction, extract
 from holdfast.memory.memory import Memory
 from holdfast.models.base import Model
-from holdfast.store.base import Job, Record, Scope, Select
+from holdfast.store.base import Across, Job, Record, Scope, Select
 
 __all__ = ["EXTRACT", "jobs", "learn", "queue"]
 
@@ -33,13 +33,13 @@ def jobs(ids: Sequence[int], *, scope: Scope, time: int) -> list[Job]:
     ]
 
 
-def queue(memory: Memory, *, scope: Scope, across: bool = False, reader: str = "rules") -> int:
+def queue(memory: Memory, *, scope: Scope, across: Across = False, reader: str = "rules") -> int:
     """Queue the messages of a session, or `across` all of the agent's, that this reader has not been given before.
 
     Args:
         memory: Where the messages are, and the queue.
         scope: Whose messages.
-        across: Whether those of the agent's other sessions are meant too.
+        across: Whether those of the agent's other sessions are meant too; see `Across`.
         reader: The name of the model that will read them, or `rules`.
 
     Returns:

@@ -46,7 +46,8 @@ _MARKS: Final = (
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
 _WORD: Final = rf"[^\W{_UNSEGMENTED}]+(?:[{_MARKS}]+[^\W{_UNSEGMENTED}]*)*"
-_TOKEN: Final = re.compile(rf"[{_UNSEGMENTED}]+|{_WORD}(?:[.\-/\uff0e\uff0d\uff0f]{_WORD})*")
+_TOKEN: Final = rf"[{_UNSEGMENTED}]+|{_WORD}(?:[.\-/\uff0e\uff0d\uff0f]{_WORD})*"
+_ASCII_TOKEN: Final = re.compile(r"\w+(?:[.\-/]\w+)*")
 # What no token holds.
 _SIGNS: Final = re.compile(rf"[^\x00-\x7f\w{_UNSEGMENTED}{_MARKS}\uff0e\uff0d\uff0f]+")
 _ASCII_BLANKED: Final = re.sub(r"[^\w.\-/]", " ", "".join(map(chr, range(128))))
@@ -69,7 +70,7 @@ def terms(text: str) -> list[str]:
         pieces = plain.translate(_ASCII_BLANKED).split()
         return list(chain.from_iterable(map(_EXPANSIONS.__getitem__, pieces)))
     found: list[str] = []
-    for token in _TOKEN.findall(plain):
+    for token in _tokens(plain).findall(plain):
         if token < _FIRST_UNSEGMENTED or not is_unsegmented(token):
             found += _EXPANSIONS[token]
         else:
@@ -79,12 +80,22 @@ def terms(text: str) -> list[str]:
 
 def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Where the terms of a text stand, in the order of `terms`: start, end and the terms of that stretch."""
-    for match in _TOKEN.finditer(text):
+    for match in _tokens(text).finditer(text):
         token, start = match.group(), match.start()
         if is_unsegmented(token):
             yield from _ngram_spans(token, start)
         elif found := expand(token):
             yield start, match.end(), found
+
+
+def _tokens(text: str) -> re.Pattern[str]:
+    """The pattern of a token; that for all scripts takes 12 ms to compile, and ASCII does not need it."""
+    return _ASCII_TOKEN if text.isascii() else _any_token()
+
+
+@cache
+def _any_token() -> re.Pattern[str]:
+    return re.compile(_TOKEN)
 
 
 def is_unsegmented(character: str) -> bool:
@@ -151,7 +162,7 @@ class _Expansions(dict[str, tuple[str, ...]]):
     """
 
     def __missing__(self, piece: str) -> tuple[str, ...]:
-        tokens = _TOKEN.findall(piece)
+        tokens = _tokens(piece).findall(piece)
         found = _expand(piece) if tokens == [piece] else tuple(chain.from_iterable(map(self.__getitem__, tokens)))
         if len(self) >= _REMEMBERED:
             self.clear()

@@ -13,11 +13,20 @@ from typing import Any
 import click
 import pytest
 
+from holdfast import Engine
 from holdfast.cli import COMMANDS, SUMMARIES, holdfast
 from holdfast.cli.output import at_words
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "webhook.jsonl"
+
+
+HEAVY = {
+    *("numpy", "rich", "tokenizers", "wordllama", "onnxruntime", "httpx", "anthropic", "openai", "asyncio"),
+    *("prompt_toolkit", "holdfast.transcripts.registry", "holdfast.engine", "holdfast.agent", "holdfast.models"),
+    *("holdfast.search.embed.remote", "holdfast.search.embed.onnx"),
+}
+"""What takes long to load."""
 
 
 def run(*arguments: str | Path, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -55,6 +64,44 @@ class TestVersion:
         heavy = {"numpy", "rich", "msgspec", "sqlite3", "asyncio", "prompt_toolkit", "wordllama", "tokenizers"}
         ours = {"holdfast.settings", "holdfast.store", "holdfast.search", "holdfast.engine", "holdfast.transcripts"}
         assert not (heavy | ours) & set(done.stderr.split())
+
+    @pytest.mark.parametrize(
+        ("arguments", "needed"),
+        [
+            (["facts"], set()),
+            (["remember", "The port is 8443"], set()),
+            (["sessions", "--json"], set()),
+            (["sessions"], {"rich"}),
+            (["get", "1"], {"rich", "numpy"}),
+            (["stats"], {"numpy"}),
+            (["recall", "webhook signature"], {"numpy"}),
+            (["search", "webhook", "--json"], {"numpy"}),
+            (["search", "webhook"], {"numpy", "rich"}),
+            (["show", str(EXAMPLE)], {"rich", "numpy", "holdfast.transcripts.registry"}),
+            (["import", str(EXAMPLE)], {"numpy", "rich", "holdfast.transcripts.registry"}),
+            (["export", "out.jsonl"], {"numpy"}),
+        ],
+    )
+    def test_a_command_loads_what_it_needs(self, arguments: list[str], needed: set[str], tmp_path: Path) -> None:
+        """Reading rows does not wait for numpy, nor search for readers, providers or the engine."""
+        run("import", EXAMPLE, "--no-vectors", home=tmp_path)
+        script = (
+            "import sys\n"
+            "from holdfast.cli import main\n"
+            "try: main(sys.argv[1:])\n"
+            "except SystemExit as left: assert not left.code\n"
+            "print(*sys.modules, file=sys.stderr)"
+        )
+        own = {"HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory"), "PATH": os.environ["PATH"]}
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=own | {"HOLDFAST_EMBEDDING__PROVIDER": "hash"},
+            cwd=tmp_path,
+        )
+        assert HEAVY & set(done.stderr.split()) == needed
 
     def test_the_list_says_what_each_command_says(self) -> None:
         """The summaries of the list are the first sentences of the commands."""
@@ -212,12 +259,62 @@ class TestSessions:
         assert (fact["project"], fact["agent"]) == ("港口", "main")
 
     def test_the_project_of_a_session_is_its_folder(self, tmp_path: Path) -> None:
-        """With --by-folder sessions of different folders are different projects."""
-        run("import", EXAMPLE, "--by-folder", home=tmp_path)
+        """Sessions of different folders are different projects; without --project all of them are searched."""
+        run("import", EXAMPLE, home=tmp_path)
         cwd = data("sessions", EXAMPLE, home=tmp_path)["sessions"][0]["cwd"]
         assert cwd
         assert [one["project"] for one in data("sessions", home=tmp_path)["sessions"]] == [cwd]
-        assert data("search", "webhook signature", "--project", cwd, home=tmp_path)
+        data("remember", "时间容差是 300 秒", "--project", "港口", "--agent", "甲", home=tmp_path)
+        for project in ((), ("--project", cwd)):
+            assert data("search", "webhook signature", *project, home=tmp_path)[0]["project"] == cwd
+            assert data("recall", "carrier webhook signature", *project, home=tmp_path)["hits"][0]["project"] == cwd
+        for elsewhere in (("--project", "港口"), ("--project", ""), ("--agent", "甲")):
+            assert data("search", "webhook signature", *elsewhere, home=tmp_path) == []
+        for options, expected in (((), 1), (("--project", "港口"), 1), (("--project", cwd), 0), (("--agent", "甲"), 1)):
+            assert len(data("facts", *options, home=tmp_path)) == expected
+
+    def test_a_session_is_named_without_its_project(self, tmp_path: Path) -> None:
+        """Where one session has the name it is forgotten; where two have it, an error says how to name one."""
+        run("import", EXAMPLE, "--session", "s", "--no-vectors", home=tmp_path)
+        run("import", EXAMPLE, "--session", "s", "--project", "港口", "--no-vectors", home=tmp_path)
+        done = run("forget", "--session", "s", "--yes", home=tmp_path)
+        assert done.returncode == 1
+        assert "2 sessions are called s: name one of" in done.stderr
+        assert data("forget", "--session", "s", "--project", "港口", "--yes", home=tmp_path)["forgotten"] == 18
+        assert data("forget", "1", "--yes", home=tmp_path)["forgotten"] == 1
+        assert data("forget", "--session", "s", "--yes", home=tmp_path)["forgotten"] == 17
+
+    def test_a_session_that_is_stored_without_a_project_goes_on_there(self, tmp_path: Path) -> None:
+        """A second import adds nothing, wherever the first one put the session."""
+        run("import", EXAMPLE, "--project", "", "--no-vectors", home=tmp_path)
+        assert data("import", EXAMPLE, "--no-vectors", home=tmp_path)["new"] == 0
+
+    def test_every_row_says_whose_it_is(self, tmp_path: Path) -> None:
+        """Rows of every command that reads carry session, project and agent, with --json."""
+        run("import", EXAMPLE, home=tmp_path)
+        (one,) = data("sessions", home=tmp_path)["sessions"]
+        owner = {name: one[name] for name in ("session", "project", "agent")}
+        data("remember", "The carrier signature tolerance is 300 s", "--project", owner["project"], home=tmp_path)
+        recalled = data("recall", "carrier signature tolerance", home=tmp_path)
+        assert recalled["hits"]
+        assert recalled["facts"]
+        rows = [*data("search", "signature", home=tmp_path), *data("get", "1", "2", home=tmp_path), *recalled["hits"]]
+        assert all(row | owner == row for row in rows)
+        facts = [*data("facts", home=tmp_path), *recalled["facts"]]
+        assert all(row | owner | {"session": ""} == row for row in facts)
+        data("export", tmp_path / "all.jsonl", home=tmp_path)
+        lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text("utf-8").splitlines()][1:]
+        assert len(lines) == one["messages"] + 1
+        assert {line["scope"]["project"] for line in lines} == {owner["project"]}
+        shown = data("show", EXAMPLE, home=tmp_path)
+        assert {name: shown[name] for name in owner} == owner | {"agent": "pi"}
+        with Engine.open(tmp_path / "memory", background=False) as engine:
+            session = engine.session(owner["session"], project=owner["project"], agent=owner["agent"])
+            session.assemble([{"role": "user", "content": "hello"}])
+        for command in ("timeline", "context"):
+            told = data(command, "--session", owner["session"], home=tmp_path)
+            row = told[0] if isinstance(told, list) else told
+            assert row | owner == row
 
     def test_import_watches_until_it_is_interrupted(self, tmp_path: Path) -> None:
         """A session that grows is archived while the command runs; Ctrl-C ends it with exit code 0."""

@@ -215,3 +215,27 @@ class TestUpkeep:
         assert "segments.jsonl:" in shown
         assert data("reindex", "--home", tmp_path / "context")["embedded"] == 0
         assert json.loads(call("doctor", "--json").stdout)["findings"]
+
+
+class TestNothingInSilence:
+    def test_files_that_are_no_session_are_named(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
+        """Beside a session, every file that is none is counted, and named with --json."""
+        folder = tmp_path / "mixed"
+        folder.mkdir()
+        shutil.copy(EXAMPLE, folder / "session.jsonl")
+        for name in ("notes.txt", "picture.png", "空.jsonl", "other.json"):
+            (folder / name).write_text('{"a": 1}\n' if name != "空.jsonl" else "", "utf-8")
+        told = call("import", folder)
+        assert told.stdout == "18 messages of 1 sessions, 18 of them new.\n"
+        assert "4 files are no session of a known agent:" in told.stderr
+        assert {Path(path).name for path in data("import", folder)["skipped"]} == {
+            *("notes.txt", "picture.png", "空.jsonl", "other.json")
+        }
+
+    def test_a_session_without_a_message_is_told(self, call: Callable[..., Result], tmp_path: Path) -> None:
+        """No messages is said with the file and the number of records."""
+        file = tmp_path / "s.jsonl"
+        file.write_text('{"type":"session","version":3,"id":"x","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}\n')
+        done = call("import", file)
+        assert "0 messages of 1 sessions" in done.stdout
+        assert "s.jsonl: no message in 1 records (pi)" in done.stderr

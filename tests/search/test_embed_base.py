@@ -8,7 +8,6 @@ import pytest
 
 from holdfast.search.embed import CachedEmbedder, HashEmbedder, Purpose, Space
 from holdfast.search.embed.base import Floats, batches, clean, text_digest, unit
-from holdfast.store import base as store
 
 
 class Counting:
@@ -172,11 +171,6 @@ class TestBatches:
     def test_no_texts_make_no_group(self) -> None:
         """Nothing is asked for nothing."""
         assert list(batches([], size=3)) == []
-
-
-def test_the_store_knows_the_same_identity() -> None:
-    """A store's space is an embedder's space."""
-    assert store.Space is Space
 
 
 def test_a_digest_keeps_its_parts_apart() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from embed_models import Reply, endpoint, static_folder
 from holdfast.errors import EmbeddingError, StorageError
-from holdfast.search.embed import StaticEmbedder, download, models_folder
+from holdfast.search.embed import StaticEmbedder, models_folder
+from holdfast.search.embed.download import download
 
 
 def digest(raw: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Eight agents' sessions against rows that another tool made of them, row by row.
+"""Nine agents' sessions against rows that another tool made of them, row by row.
 
 `expected-ir.jsonl` lists every message part, call, result and picture, and one row for each piece of metadata that
 the tool carries along. What we read is flattened here into the same rows. Three things are that tool's own choice
@@ -49,6 +49,7 @@ class Agent:
         withheld: Records whose words are not listed.
         context: Records and parts that are listed as context.
         prefix: What stands before the record's type.
+        unnamed: Whether results are listed without the tool's name.
     """
 
     native: str
@@ -58,6 +59,7 @@ class Agent:
     withheld: Callable[[Entry], bool] = lambda _: False
     context: frozenset[str] = frozenset()
     prefix: str = ""
+    unnamed: bool = False
 
 
 def inside(key: str, *path: str) -> Callable[[Entry], Any]:
@@ -116,6 +118,7 @@ AGENTS = {
         beside=copilot_beside,
         withheld=lambda entry: entry.type == "system.message",
     ),
+    "grok": Agent(native="*", unlisted=lambda entry: entry.type == "summary", prefix="grok.", unnamed=True),
     "kimi": Agent(
         native="session_*",
         blocks=inside("message", "content"),
@@ -213,7 +216,7 @@ def part_fields(part: Part, message: Message, agent: Agent) -> Row:
             named = {"tool_call_id": part.id, "tool_name": part.name}
             return {"kind": "tool_call", "role": "assistant", "input": part.arguments, **named}
         case ToolResult():
-            return result_fields(part)
+            return result_fields(part) | ({"tool_name": None} if agent.unnamed else {})
         case Opaque():
             return bare(part.kind, message.role, agent)
 

@@ -129,6 +129,7 @@ def test_real_folder() -> None:
         "claude_code": 9,
         "codex": 2,
         "copilot": 1,
+        "grok": 1,
         "hermes": 3,
         "kimi": 1,
         "opencode": 1,

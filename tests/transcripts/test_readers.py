@@ -17,7 +17,7 @@ real = pytest.mark.parametrize(("format_", "path"), REAL, ids=name)
 
 WIRE = {"claude_code", "codex", "pi", "message_list", "hermes", "request_log"}
 """Readers of records that hold a provider's messages; the others' records are their agent's own."""
-WRITTEN = {"openclaw", "goose", "gemini", "qwen", "cline"}
+WRITTEN = {"openclaw", "goose", "gemini", "qwen", "cline", "grok"}
 """Readers whose files are written by their tests."""
 
 
@@ -25,7 +25,7 @@ class TestRecognition:
     """A file finds its reader by itself."""
 
     def test_every_reader_has_a_fixture(self) -> None:
-        """No reader goes untested: those without a fixture read files that test_databases and test_gemini write."""
+        """No reader goes untested: those without a fixture read files that their tests write."""
         assert {format_ for format_, _ in OWN} | WRITTEN == set(READERS)
 
     @own

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Final, cast
 
@@ -109,7 +109,14 @@ class Memories:
         file = store_file(place, settings=usual.settings)
         if file.resolve() == usual.store.path.resolve():
             return usual
-        return replace(usual, store=open_home(file, settings=usual.settings))
+        return Memory(
+            store=open_home(file, settings=usual.settings),
+            settings=usual.settings,
+            choice=usual.choice,
+            clock=usual.clock,
+            new_id=usual.new_id,
+            timer=usual.timer,
+        )
 
     @property
     def apart(self) -> bool:

@@ -28,7 +28,7 @@ COMMANDS: Final[dict[str, str]] = {
     "facts": "memory:facts",
     "forget": "memory:forget",
     "get": "memory:get",
-    "import": "memory:import_",
+    "import": "importing:import_",
     "learn": "learn:learn",
     "models": "models:models",
     "recall": "memory:recall",

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import transcripts
-from holdfast.cli.opening import open_memory, opens_memory
+from holdfast.cli.opening import open_memory, opens_memory, session_scope
 from holdfast.cli.output import as_json, console, echo, emit_json, human_tokens, printable
 from holdfast.cli.trial import settings_for
 from holdfast.compactor import Compaction
@@ -23,7 +23,7 @@ from holdfast.errors import InputError
 from holdfast.models import open_model
 from holdfast.models.base import Model
 from holdfast.settings import Settings
-from holdfast.store.base import Scope, Select
+from holdfast.store.base import Select
 
 __all__ = ["compact"]
 
@@ -99,14 +99,15 @@ def _stored(home: Path | None, whose: dict[str, Any], *, model_name: str | None,
     """A compaction of an archived session, for real."""
     memory = open_memory(home)
     with Engine(memory, model=_model(model_name, memory.settings)) as engine:
-        rows = memory.store.fetch(Select(kind="message", scope=Scope(**whose)))
+        scope = session_scope(memory, **whose)
+        rows = memory.store.fetch(Select(kind="message", scope=scope))
         if not rows:
             raise InputError(f"no message of session {whose['session']} is archived; `holdfast import` archives files")
         messages = [row.message for row in rows]
 
         def run(**how: Any) -> Compaction:
-            owner = {name: value for name, value in whose.items() if name != "session"}
-            return engine.session(whose["session"], **owner).compact(messages, limit=limit, **how)
+            session = engine.session(scope.session, project=scope.project, agent=scope.agent)
+            return session.compact(messages, limit=limit, **how)
 
         yield run
 

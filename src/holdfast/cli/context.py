@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast.cli.grid import LOOKS, cells, draw, legend, rows_as_data
-from holdfast.cli.opening import open_memory
+from holdfast.cli.opening import open_memory, owner_of, session_scope
 from holdfast.cli.output import as_json, console, emit_json, human_time, human_tokens, printable
 from holdfast.cli.plot import plural
 from holdfast.cli.trial import Trial, play_file, plays
@@ -38,10 +38,12 @@ _SIGNS: Final = {
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @plays
 @click.option("--session", help="Instead of a FILE: a stored session.")
-@click.option("--project", default="", help="Whose memory: the project.")
-@click.option("--agent", default="main", show_default=True, help="Whose memory: the agent.")
+@click.option("--project", default=None, help="The project of the stored session, where several have its name.")
+@click.option("--agent", default=None, help="The agent of the stored session, where several have its name.")
 @as_json
-def context(*, file: Path | None, session: str | None, project: str, agent: str, as_json: bool, **options: Any) -> None:
+def context(
+    *, file: Path | None, session: str | None, project: str | None, agent: str | None, as_json: bool, **options: Any
+) -> None:
     """Draw the window of a request of the transcript FILE, or of a stored session (--session)."""
     if file is not None:
         with play_file(file, **options) as trial:
@@ -49,8 +51,8 @@ def context(*, file: Path | None, session: str | None, project: str, agent: str,
             title = trial.transcript.title or file.name
             more = _played(trial)
     elif session:
-        reports = _stored(options["home"], options["turn"], session=session, project=project, agent=agent)
-        title, more = session, {}
+        reports, more = _stored(options["home"], options["turn"], session=session, project=project, agent=agent)
+        title = session
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if as_json:
@@ -59,14 +61,17 @@ def context(*, file: Path | None, session: str | None, project: str, agent: str,
     _print(console(), title, reports)
 
 
-def _stored(home: Path | None, turn: int | None, *, session: str, **whose: str) -> list[ContextReport]:
-    """The reports of a stored session, up to a request."""
+def _stored(
+    home: Path | None, turn: int | None, *, session: str, **whose: str | None
+) -> tuple[list[ContextReport], dict[str, Any]]:
+    """The reports of a stored session, up to a request, and whose it is."""
     with Engine(open_memory(home)) as engine:
-        reports = engine.session(session, **whose).timeline()
+        scope = session_scope(engine.memory, session=session, project=whose["project"], agent=whose["agent"])
+        reports = engine.session(scope.session, project=scope.project, agent=scope.agent).timeline()
     found = [report for report in reports if turn is None or report.turn <= turn]
     if not found or (turn is not None and found[-1].turn != turn):
         raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
-    return found
+    return found, dict(owner_of(scope))
 
 
 def _as_data(reports: Sequence[ContextReport]) -> dict[str, Any]:

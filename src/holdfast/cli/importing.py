@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -34,6 +34,7 @@ class _Imported:
     problems: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -49,7 +50,6 @@ class _Imported:
     show_default=True,
     help="With --watch: seconds between looks.",
 )
-@click.option("--by-folder", is_flag=True, help="Take the project from the folder that the agent worked in.")
 @opens_memory
 @as_json
 def import_(
@@ -86,11 +86,19 @@ def import_(
         raise no_transcript(done.empty)
 
 
+_NAMED: Final = 3
+"""Files that are no session are named up to this number, and all of them with --json."""
+
+
 def _tell(done: _Imported) -> None:
     for problem in done.problems:
         echo(problem, err=True)
     for path in done.empty:
         echo(f"{path}: no session found", err=True)
+    if done.skipped:
+        more = f" and {len(done.skipped) - _NAMED:,} more" if len(done.skipped) > _NAMED else ""
+        names = ", ".join(done.skipped[:_NAMED])
+        echo(f"{len(done.skipped):,} files are no session of a known agent: {names}{more}", err=True)
     echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
 
 
@@ -127,8 +135,9 @@ def _import_all(
     with Progress(sum(one.size for one in found)) as progress:
         for path in exports:
             done.messages += transfer.load_jsonl(memory.store, path)
+        stored = memory.store.sessions()
         for one in found:
-            _import_one(memory, one, whose, done)
+            _import_one(memory, one, whose, done, stored)
             progress.advance(one.size, f"{done.messages:,} messages")
         for path in folders:
             progress.say(f"{path}")
@@ -142,7 +151,13 @@ def _import_all(
 
 def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.Found]:
     for path in paths:
-        found = list(transcripts.sessions(path, on_problem=lambda problem: done.problems.append(problem.what)))
+        found = list(
+            transcripts.sessions(
+                path,
+                on_problem=lambda problem: done.problems.append(problem.what),
+                on_skipped=lambda file: done.skipped.append(str(file)),
+            )
+        )
         done.empty += [] if found else [str(path)]
         for one in found:
             if done.seen.get(one.path) != (one.size, one.modified):
@@ -150,14 +165,29 @@ def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.Fo
                 yield one
 
 
-def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported) -> None:
+def _scope(transcript: transcripts.Transcript, stored: Collection[Scope], whose: dict[str, Any]) -> Scope:
+    """Whose a session is: the project is the folder that the agent worked in, unless an option names one.
+
+    A session that an earlier version stored without a project goes on there.
+    """
+    agent, session = whose["agent"] or "main", whose["session"] or transcript.session
+    if whose["project"] is not None:
+        return Scope(project=whose["project"], agent=agent, session=session)
+    plain = Scope(agent=agent, session=session)
+    return plain if plain in stored else replace(plain, project=transcript.cwd or "")
+
+
+def _import_one(
+    memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported, stored: Collection[Scope]
+) -> None:
     """Archive one session; what cannot be read is told, and the next one follows."""
     try:
         transcript = transcripts.read(one.path, format=one.format)
-        project = whose["project"] or (transcript.cwd or "" if whose["by_folder"] else "")
-        scope = Scope(project=project, agent=whose["agent"], session=whose["session"] or transcript.session)
+        scope = _scope(transcript, stored, whose)
         done.messages += len(memory.ingest(transcript.messages, scope=scope))
         done.sessions += 1
+        if not transcript.messages:
+            done.problems.append(f"{one.path}: no message in {len(transcript.entries):,} records ({one.format})")
         done.problems += [f"{one.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
     except (InputError, MissingExtraError) as error:
         done.problems.append(str(error))
@@ -166,6 +196,7 @@ def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], d
 def _import_folder(memory: Memory, path: Path, whose: dict[str, Any], done: _Imported) -> None:
     """Take over a memory-context folder, after the sessions: what they said already is not said twice."""
     masked = memory.settings.archive.redaction
-    taken = folder.load(memory.store, path, project=whose["project"], agent=whose["agent"], masked=masked)
+    project, agent = whose["project"] or "", whose["agent"] or "main"
+    taken = folder.load(memory.store, path, project=project, agent=agent, masked=masked)
     done.messages += taken.rows
     done.problems += taken.problems

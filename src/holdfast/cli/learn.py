@@ -39,7 +39,7 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
         named = name or memory.settings.knowledge.model
         model = open_model(named, settings=memory.settings) if named else None
         if not memory.store.fetch(Select(kind="message", scope=scope, across=across, limit=1)):
-            where = "nothing" if across else f"no message of session {whose['session']}"
+            where = f"no message of session {whose['session']}" if whose["session"] else "nothing"
             raise InputError(f"{where} is archived; `holdfast import` archives transcripts")
         before = memory.store.counts()["facts"]
         read = queue(memory, scope=scope, across=across, reader=model.name if model else "rules")

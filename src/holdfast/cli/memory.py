@@ -1,30 +1,29 @@
-"""The commands that open a memory: import, search, recall, get, facts, remember, forget, stats."""
+"""The commands that open a memory: search, recall, get, facts, remember, forget, stats."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text as Styled
 
-from holdfast.cli.importing import import_
-from holdfast.cli.keys import drop_input
-from holdfast.cli.opening import open_memory, opens_memory, scope_of
+from holdfast.cli.opening import open_memory, opens_memory, owner_of, owners, scope_of, session_scope
 from holdfast.cli.output import as_json, at_words, console, echo, emit_json, human_bytes, human_time, printable
-from holdfast.cli.show import as_data, print_message
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
-from holdfast.memory.recall import Hit
 from holdfast.store.base import FactRow, Scope, Select
-from holdfast.store.forgetting import damaged_copies
 from holdfast.text import term_spans, terms
 
-__all__ = ["facts", "forget", "get", "import_", "recall", "remember", "search", "stats"]
+if TYPE_CHECKING:
+    from rich.text import Text as Styled
+
+    from holdfast.memory.recall import Hit
+
+__all__ = ["facts", "forget", "get", "recall", "remember", "search", "stats"]
 
 
 @click.command()
@@ -40,27 +39,24 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         _tell_missing(memory)
-    owners = {row.id: _owner(row.scope) for row in rows}
+    owner = {row.id: owner_of(row.scope) for row in rows}
     if as_json:
-        emit_json([asdict(hit) | owners[hit.message] for hit in hits])
+        emit_json([asdict(hit) | owner[hit.message] for hit in hits])
         return
     if not hits:
         echo("Nothing found.", err=True)
         return
+    from rich.text import Text as Styled  # noqa: PLC0415 - only for people
+
     screen = console()
     wanted = set(terms(query))
     for hit in hits:
-        screen.print(_hit_heading(hit, session=owners[hit.message]["session"]))
+        screen.print(_hit_heading(hit, owner[hit.message]))
         screen.print(_snippet(hit.text, wanted), soft_wrap=True)
         if explain:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
             screen.print(Styled(parts, style="dim"), soft_wrap=True)
         screen.print()
-
-
-def _owner(scope: Scope) -> dict[str, str]:
-    """Whose a row is, as JSON says it."""
-    return {"session": scope.session, "project": scope.project, "agent": scope.agent}
 
 
 def _tell_missing(memory: Memory) -> None:
@@ -69,10 +65,13 @@ def _tell_missing(memory: Memory) -> None:
         echo(f"note: {note}", err=True)
 
 
-def _hit_heading(hit: Hit, *, session: str) -> Styled:
+def _hit_heading(hit: Hit, owner: dict[str, str]) -> Styled:
+    from rich.text import Text as Styled  # noqa: PLC0415 - only for people
+
     line = Styled(f"#{hit.message}", style="bold cyan")
     when = human_time(hit.time or None)
-    words = (when, printable(hit.speaker, one_line=True), f"{hit.score:.2f}", printable(session, one_line=True))
+    words = [when, printable(hit.speaker, one_line=True), f"{hit.score:.2f}"]
+    words += [printable(owner[name], one_line=True) for name in ("session", "project")]
     return line.append("".join(f"  {word}" for word in words if word), style="dim")
 
 
@@ -81,6 +80,8 @@ _SNIPPET = 320
 
 def _snippet(text: str, wanted: set[str]) -> Styled:
     """The stretch of a text with most of the words that were asked for, those words marked."""
+    from rich.text import Text as Styled  # noqa: PLC0415 - only for people
+
     text = printable(text)
     places = [start for start, _, found in term_spans(text) if wanted.intersection(found)]
     best = max(places, key=lambda place: sum(place <= other < place + _SNIPPET for other in places), default=0)
@@ -104,8 +105,12 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
     with open_memory(home) as memory:
         found = memory.recall(memory.request((query,), scope=scope, across=across, cap=cap))
         _tell_missing(memory)
+        rows = memory.get([hit.message for hit in found.hits], scope=scope, across=across)
     if as_json:
-        emit_json(asdict(found))
+        whose_row = {row.id: owner_of(row.scope) for row in rows}
+        hits = [asdict(hit) | whose_row[hit.message] for hit in found.hits]
+        known = [asdict(hit) | owner_of(hit.fact.scope) for hit in found.facts]
+        emit_json(asdict(found) | {"hits": hits, "facts": known})
     elif found.block:
         echo(found.block)
     else:
@@ -119,11 +124,13 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
 @as_json
 def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Print archived messages whole, by the numbers that search shows."""
+    from holdfast.cli.show import as_data, print_message  # noqa: PLC0415 - only for this
+
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         rows = memory.get(ids, scope=scope, across=across, around=around)
     if as_json:
-        emit_json([as_data(row.message) | {"number": row.id} | _owner(row.scope) for row in rows])
+        emit_json([as_data(row.message) | {"number": row.id} | owner_of(row.scope) for row in rows])
     else:
         for row in rows:
             print_message(console(), row.message, full=True, label=f"#{row.id} ")
@@ -147,7 +154,7 @@ def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) 
     if query:
         rows = [hit.fact for hit in find(rows, query)]
     if as_json:
-        emit_json([asdict(row) | _owner(row.scope) for row in rows])
+        emit_json([asdict(row) | owner_of(row.scope) for row in rows])
         return
     for row in rows:
         echo(_fact_line(row))
@@ -177,7 +184,7 @@ def remember(
     with open_memory(home) as memory:
         row = memory.remember(content, scope=scope, type=type_, subject=subject, slot=slot)
     if as_json:
-        emit_json(asdict(row) | _owner(row.scope))
+        emit_json(asdict(row) | owner_of(row.scope))
     else:
         echo(_fact_line(row))
 
@@ -189,10 +196,15 @@ def remember(
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
+    from holdfast.cli.keys import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
+
     if not ids and whose["session"] is None:
         raise click.UsageError("name messages or facts, or a --session to forget whole")
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
+        if not ids:
+            scope, across = session_scope(memory, **whose), False
         facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
         numbers, chosen = _named(ids, list(facts))
         what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
@@ -202,16 +214,26 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
             if sys.stdin.isatty():
                 drop_input(sys.stdin.fileno())
             click.confirm(printable(f"Forget {what}{more} for good?", one_line=True), abort=True, err=True)
-        told = [facts[name] for name in chosen] if ids else list(facts.values())
-        _forget_in_files(memory, scope, numbers if ids else None, across=across and bool(ids), facts=told)
-        if ids:
-            gone = memory.forget(scope=scope, across=across, ids=numbers, fact_ids=chosen)
-        else:
-            gone = memory.forget(scope=scope)
+        gone = 0
+        for target in _targets(memory, whole=not ids, **whose):
+            told = [facts[name] for name in chosen] if ids else list(facts.values())
+            every = bool(ids) and whose["session"] is None
+            _forget_in_files(memory, target, numbers if ids else None, across=every, facts=told)
+            named: dict[str, Any] = {"ids": numbers, "fact_ids": chosen} if ids else {}
+            gone += memory.forget(scope=target, across=every, **named)
     if as_json:
         emit_json({"forgotten": gone})
     else:
         echo(f"{gone} forgotten." + (" Damaged copies of the store were deleted." if gone and copies else ""))
+
+
+def _targets(
+    memory: Memory, *, whole: bool, project: str | None, agent: str | None, session: str | None
+) -> list[Scope]:
+    """Where to forget: the session that is named, or every project and agent that the options leave open."""
+    if whole:
+        return [session_scope(memory, project=project, agent=agent, session=session or "")]
+    return [replace(owner, session=session or "") for owner in owners(memory, project=project, agent=agent)]
 
 
 def _forget_in_files(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
@@ -12,20 +13,32 @@ from holdfast import settings as configuration
 from holdfast.cli.output import echo
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory, store_file
-from holdfast.store.base import Scope
+from holdfast.store.base import Across, Scope, Select
 
-__all__ = ["load", "load_settings", "no_transcript", "open_memory", "opens_memory", "scope_of", "store_of"]
+__all__ = [
+    "load",
+    "load_settings",
+    "no_transcript",
+    "open_memory",
+    "opens_memory",
+    "owner_of",
+    "owners",
+    "scope_of",
+    "session_scope",
+    "store_of",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", "agent", "session")
 
 
 def opens_memory(function: F) -> F:
     """Give a command the options that say whose memory it is."""
     options = (
         click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME."),
-        click.option("--project", default="", help="Whose memory: the project."),
-        click.option("--agent", default="main", show_default=True, help="Whose memory: the agent."),
-        click.option("--session", default=None, help="Only the session of this name; default all of the agent's."),
+        click.option("--project", default=None, help="Whose memory: the project; default all, for a new row none."),
+        click.option("--agent", default=None, help="Whose memory: the agent; default all, for a new row main."),
+        click.option("--session", default=None, help="Only the session of this name; default all."),
     )
     for option in reversed(options):
         function = option(function)
@@ -66,9 +79,39 @@ def _warn(text: str) -> None:
     echo(f"note: {text}", err=True)
 
 
-def scope_of(*, project: str, agent: str, session: str | None) -> tuple[Scope, bool]:
-    """The scope that the options name, and whether it reaches across sessions."""
-    return Scope(project=project, agent=agent, session=session or ""), session is None
+def scope_of(*, project: str | None, agent: str | None, session: str | None) -> tuple[Scope, Across]:
+    """The scope that the options name, and which parts of it no option names: a read reaches across these."""
+    scope = Scope(project=project or "", agent=agent or "main", session=session or "")
+    named = {"project": project, "agent": agent, "session": session}
+    return scope, tuple(name for name in _PARTS if named[name] is None)
+
+
+def owner_of(scope: Scope) -> dict[str, str]:
+    """Whose a row is, as JSON says it."""
+    return {"session": scope.session, "project": scope.project, "agent": scope.agent}
+
+
+def session_scope(memory: Memory, *, project: str | None, agent: str | None, session: str) -> Scope:
+    """The stored session that the options name, in whatever project it is.
+
+    Raises:
+        InputError: Several projects or agents have a session of that name.
+    """
+    scope, across = scope_of(project=project, agent=agent, session=session)
+    wanted = scope.required(across)
+    found = [one for one in memory.store.sessions() if one.required(across) == wanted]
+    if len(found) > 1:
+        places = ", ".join(f"--project {one.project!r} --agent {one.agent}" for one in found)
+        raise InputError(f"{len(found)} sessions are called {session}: name one of {places}")
+    return found[0] if found else scope
+
+
+def owners(memory: Memory, *, project: str | None, agent: str | None) -> list[Scope]:
+    """The scope of each project and agent that the options name, without a session; the newest first."""
+    scope, across = scope_of(project=project, agent=agent, session=None)
+    facts = memory.store.fetch(Select(kind="fact", scope=scope, across=across))
+    stored = [one for one in memory.store.sessions() if one.required(across) == scope.required(across)]
+    return list(dict.fromkeys(replace(one, session="") for one in (*stored, *(fact.scope for fact in facts))))
 
 
 def no_transcript(paths: Iterable[Path | str]) -> InputError:

@@ -6,18 +6,19 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
-from rich.text import Text as Styled
 
-from holdfast import transcripts
-from holdfast.cli.opening import no_transcript, open_memory
+from holdfast.cli.opening import no_transcript, open_memory, owner_of
 from holdfast.cli.output import as_json, console, echo, emit_json, human_bytes, human_time, printable
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope, Select
-from holdfast.transcripts import Found, Problem
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from holdfast.transcripts import Found, Problem
 
 __all__ = ["sessions"]
 
@@ -50,16 +51,12 @@ def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None
 def _stored(memory: Memory, scope: Scope, count: int) -> dict[str, Any]:
     (last,) = memory.store.fetch(Select(kind="message", scope=scope, newest=True, limit=1)) or (None,)
     time = None if last is None else last.message.timestamp
-    return {
-        "session": scope.session,
-        "project": scope.project,
-        "agent": scope.agent,
-        "messages": count,
-        "time": time,
-    }
+    return owner_of(scope) | {"messages": count, "time": time}
 
 
 def _stored_table(rows: list[dict[str, Any]]) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - only for people
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("last message", no_wrap=True)
     table.add_column("messages", justify="right", no_wrap=True)
@@ -88,12 +85,17 @@ def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) 
 
 
 def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[Found]:
+    from holdfast import transcripts  # noqa: PLC0415 - sessions in memory are listed without it
+
     places = folders or tuple(place.folder for place in transcripts.default_places(os.environ, Path.home()))
     for folder in places:
         yield from transcripts.sessions(folder, on_problem=problems.append)
 
 
 def _table(found: list[Found]) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - only for people
+    from rich.text import Text as Styled  # noqa: PLC0415 - only for people
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("agent", "changed"):
         table.add_column(title, no_wrap=True)
@@ -117,6 +119,7 @@ def _as_data(one: Found) -> dict[str, object]:
     return {
         "agent": one.format,
         "session": one.session,
+        "project": one.cwd or "",
         "title": one.title,
         "cwd": one.cwd,
         "modified": one.modified,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
 from rich.text import Text as Styled
 
-from holdfast import text, transcripts
+from holdfast import text
 from holdfast.cli.output import as_json, console, emit_json, human_time, human_tokens, printable
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.tokens import count_message
-from holdfast.transcripts import Transcript
+
+if TYPE_CHECKING:
+    from holdfast.transcripts import Transcript
 
 __all__ = ["as_data", "print_message", "show"]
 
@@ -30,6 +32,8 @@ _HEAD, _TAIL = 700, 300
 @as_json
 def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_json: bool) -> None:
     """Show the transcript FILE of any known agent."""
+    from holdfast import transcripts  # noqa: PLC0415 - messages are also printed by commands without a transcript
+
     transcript = transcripts.read(file, format=format_)
     messages = transcript.messages[-last:] if last else transcript.messages
     if as_json:
@@ -53,6 +57,8 @@ def _head(transcript: Transcript) -> dict[str, Any]:
         "path": str(transcript.path),
         "format": transcript.format,
         "session": transcript.session,
+        "project": transcript.cwd or "",
+        "agent": transcript.format,
         "title": transcript.title,
         "model": transcript.model,
         "cwd": transcript.cwd,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast.cli.live import WIDEST
-from holdfast.cli.opening import open_memory, opens_memory
+from holdfast.cli.opening import open_memory, opens_memory, owner_of, session_scope
 from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
 from holdfast.cli.plot import Point, chart, plural
 from holdfast.cli.trial import play_file
@@ -39,8 +39,8 @@ def timeline(
     reserve: int | None,
     last: int | None,
     home: Path | None,
-    project: str,
-    agent: str,
+    project: str | None,
+    agent: str | None,
     session: str | None,
     as_json: bool,
 ) -> None:
@@ -50,8 +50,9 @@ def timeline(
             turns: list[Turn] = [report.to_json() for report in trial.reports]
     elif session:
         with Engine(open_memory(home)) as engine:
-            stored = engine.session(session, project=project, agent=agent).timeline()
-            turns = [report.to_json() for report in stored]
+            scope = session_scope(engine.memory, session=session, project=project, agent=agent)
+            stored = engine.session(scope.session, project=scope.project, agent=scope.agent).timeline()
+            turns = [report.to_json() | owner_of(scope) for report in stored]
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.opening import open_memory, opens_memory, scope_of, store_of
+from holdfast.cli.opening import open_memory, opens_memory, owners, store_of
 from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
-from holdfast.cli.progress import Progress
 from holdfast.errors import StorageError
-from holdfast.memory import folder, transfer
 from holdfast.memory.memory import Memory
-from holdfast.search.embed.base import behind_cache
-from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.store import upkeep
 from holdfast.store.base import Scope
+
+if TYPE_CHECKING:
+    from holdfast.cli.progress import Progress
 
 __all__ = ["backup", "export", "reindex", "vacuum"]
 
@@ -31,6 +30,8 @@ _home = click.option("--home", type=click.Path(path_type=Path), help="Where memo
 @as_json
 def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     """Drop the index and build it again from the archive; embed what the present model has not embedded yet."""
+    from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
+
     done = [0]
     with open_memory(home) as memory, Progress(1) as progress:
         number = _reindex(memory, lambda *at: _advance(progress, done, *at))
@@ -104,9 +105,8 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
 
     Damaged rows are left out and named; the exit code is then 1.
     """
-    scope, _ = scope_of(**whose)
     with open_memory(home) as memory:
-        count = _export(memory, scope, target, form)
+        count = _export(memory, owners(memory, project=whose["project"], agent=whose["agent"]), target, form)
         gaps = memory.store.gaps
     if as_json:
         emit_json({"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]})
@@ -116,15 +116,21 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
         click.get_current_context().exit(1)
 
 
-def _export(memory: Memory, scope: Scope, target: Path, form: str) -> int:
+def _export(memory: Memory, scopes: list[Scope], target: Path, form: str) -> int:
     if form == "folder":
+        from holdfast.memory import folder  # noqa: PLC0415 - only for this form
+        from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - only for this form
+        from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only for this form
+
         # Vectors are made again, which costs nothing with a model of this machine; a provider would be paid twice.
         local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
-        return folder.save(memory.store, [scope], target, embedder=local)
+        return folder.save(memory.store, scopes, target, embedder=local)
+    from holdfast.memory import transfer  # noqa: PLC0415 - only for these forms
+
     with _private(target) as file:
         if form == "jsonl":
-            return transfer.to_jsonl(memory.store, [scope], file)
-        return transfer.to_markdown(memory.store, [scope], file, moment=human_time)
+            return transfer.to_jsonl(memory.store, scopes, file)
+        return transfer.to_markdown(memory.store, scopes, file, moment=human_time)
 
 
 def _private(target: Path) -> Any:

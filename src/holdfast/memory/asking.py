@@ -15,7 +15,6 @@ from typing import Final
 
 from holdfast.errors import EmbeddingError
 from holdfast.search.embed.base import Embedder, Floats, behind_cache
-from holdfast.search.embed.remote import RemoteEmbedder
 
 __all__ = ["Asked", "Deadline", "TooLateError", "ask"]
 
@@ -63,7 +62,11 @@ def ask(embedder: Embedder | None, text: str, *, deadline: Deadline) -> Asked:
     if embedder is None:
         return Asked()
     left = deadline.left
-    if left is None or not isinstance(behind_cache(embedder), RemoteEmbedder):
+    if left is None:
+        return _embedded(embedder, text)
+    from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only where there is a deadline
+
+    if not isinstance(behind_cache(embedder), RemoteEmbedder):
         return _embedded(embedder, text)
     answers: SimpleQueue[Asked] = SimpleQueue()
     Thread(target=lambda: answers.put(_embedded(embedder, text)), daemon=True).start()

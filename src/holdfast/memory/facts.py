@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.memory.claims import is_asked
-from holdfast.store.base import FactRow, Scope, Select, Store
+from holdfast.store.base import Across, FactRow, Scope, Select, Store
 from holdfast.text import terms
 
 __all__ = ["LONG_TERM", "FactHit", "as_of", "current", "find", "history", "known", "retire", "supersede"]
@@ -45,14 +45,13 @@ def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
     return current(row for row in rows if row.time <= time)
 
 
-def known(store: Store, scope: Scope) -> list[FactRow]:
+def known(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
     """Every version of every fact of an agent and project, in whatever session it was learned, oldest first.
 
     Long-term memories are not among them.
     """
-    own = replace(scope, session="")
-    memories = {record.key for record in store.fetch(Select(kind="record", scope=own, name=LONG_TERM))}
-    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=True))
+    memories = {record.key for record in store.fetch(Select(kind="record", scope=scope, across=across, name=LONG_TERM))}
+    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=across))
     return [row for row in rows if row.id not in memories]
 
 

@@ -15,6 +15,7 @@ from holdfast.errors import StorageError
 from holdfast.memory.archive import mask, passages_of
 from holdfast.memory.block import strip_message
 from holdfast.memory.embedding import vector_rows
+from holdfast.memory.home import is_folder as claims
 from holdfast.memory.marks import Marks, open_marks
 from holdfast.memory.noise import unwrap
 from holdfast.memory.transfer import is_known, pages, resting_on
@@ -22,7 +23,6 @@ from holdfast.redact import redact
 from holdfast.search.embed.base import Embedder
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store, VectorRow
 from holdfast.store.files import FilesStore, Limits
-from holdfast.store.folder import is_folder as claims
 
 __all__ = ["Taken", "claims", "load", "save"]
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import platformdirs
 
 from holdfast.errors import StorageError
-from holdfast.search.embed.base import Space
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
 from holdfast.store.base import Gap, Job, PassageText, Scope, Store
-from holdfast.store.files import Limits
-from holdfast.store.folder import FolderStore, is_folder
 from holdfast.store.sqlite import SqliteStore
 
-__all__ = ["STORE_NAME", "Home", "check_links", "default_path", "open_home", "store_file"]
+if TYPE_CHECKING:
+    from holdfast.search.embed.base import Space
+
+__all__ = ["STORE_NAME", "Home", "check_links", "default_path", "is_folder", "open_home", "store_file"]
 
 STORE_NAME: Final = "holdfast.db"
 _ALL: Final = 2**62
@@ -63,6 +63,11 @@ class Home(Store, Protocol):
         ...
 
 
+def is_folder(path: Path) -> bool:
+    """Tell whether a path is a memory-context folder."""
+    return any((path / name).is_file() for name in ("segments.jsonl", "knowledge.jsonl"))
+
+
 def default_path(environ: Mapping[str, str] | None = None) -> Path:
     """Where memory rests unless told otherwise: `$HOLDFAST_HOME`, else the platform's data folder."""
     home = (os.environ if environ is None else environ).get("HOLDFAST_HOME")
@@ -87,7 +92,7 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     place = Path(asked).expanduser()
     check_links(place)
     file = place if place.suffix == ".db" else place / STORE_NAME
-    return place if is_folder(place) and not file.exists() else file
+    return place if not file.exists() and is_folder(place) else file
 
 
 def check_links(place: Path) -> None:
@@ -109,6 +114,9 @@ def open_home(path: Path, *, settings: Settings) -> Home:
     """Open what `store_file` found. Of a folder all is indexed, unless the settings bound it."""
     if not is_folder(path):
         return SqliteStore(path)
+    from holdfast.store.files import Limits  # noqa: PLC0415 - most memories are one SQLite file
+    from holdfast.store.folder import FolderStore  # noqa: PLC0415 - as above
+
     asked = settings.archive
     return FolderStore(
         path, limits=Limits(max_segments=asked.max_segments or _ALL, eviction_days=asked.eviction_days or 0)

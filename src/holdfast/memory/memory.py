@@ -6,27 +6,24 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self, cast, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 
 from holdfast.errors import InputError, StorageError
-from holdfast.memory import archive, facts
-from holdfast.memory import forget as forgetting
-from holdfast.memory import recall as recalling
-from holdfast.memory.embedding import vector_rows
+from holdfast.memory import facts
 from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, store_file
 from holdfast.memory.marks import NO_MARKS, UNKEPT, Marks, open_marks
-from holdfast.memory.recall import Hit, Recall, Request, request_of
 from holdfast.messages import Message
-from holdfast.redact import redact
-from holdfast.search.embed import Choice, choose
-from holdfast.search.embed.base import Embedder
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, FactType, Gap, MessageRow, Question, Scope, Select
+from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Question, Scope, Select
 from holdfast.text import terms
+
+if TYPE_CHECKING:  # search and its vectors are loaded by the first question: listing facts does not wait for them
+    from holdfast.memory.recall import Hit, Recall, Request
+    from holdfast.search.embed.base import Embedder
+    from holdfast.search.embed.choice import Choice
 
 __all__ = ["STORE_NAME", "Memory", "Stats", "default_path", "store_file"]
 
@@ -52,21 +49,29 @@ class Stats:
     notes: tuple[str, ...]
 
 
-@dataclass(slots=True, kw_only=True)
 class Memory:
     """An open memory. One for each process is enough; any number of processes may have one.
 
-    The clock and the maker of ids come in, so that nothing here is left to chance in a test.
+    The clock and the maker of ids come in, so that nothing here is left to chance in a test. The embedder is the one
+    that the settings ask for, unless a `choice` is given.
     """
 
-    store: Home
-    settings: Settings
-    choice: Choice
-    clock: Callable[[], int] = _now
-    new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
-    timer: Callable[[], float] = time.monotonic
-    _warm: bool = field(default=False, init=False, repr=False)
-    _marks: Marks = field(default=NO_MARKS, init=False, repr=False)
+    def __init__(
+        self,
+        *,
+        store: Home,
+        settings: Settings,
+        choice: Choice | None = None,
+        clock: Callable[[], int] = _now,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store, self.settings = store, settings
+        self.clock, self.new_id, self.timer = clock, new_id, timer
+        self._is_warm = False
+        self._marks = NO_MARKS
+        if choice is not None:
+            self.choice = choice
 
     @classmethod
     def open(
@@ -82,12 +87,7 @@ class Memory:
         milliseconds.
         """
         known = settings if settings is not None else Settings()
-        return cls(
-            store=open_home(store_file(path, settings=known), settings=known),
-            settings=known,
-            choice=choose(known.embedding, allow_remote=known.embedding.allow_remote),
-            clock=clock,
-        )
+        return cls(store=open_home(store_file(path, settings=known), settings=known), settings=known, clock=clock)
 
     def close(self) -> None:
         """Let go of the store."""
@@ -98,6 +98,13 @@ class Memory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The embedder that is taken, and why; its model is loaded when it is first needed."""
+        from holdfast.search.embed.choice import choose  # noqa: PLC0415 - see above
+
+        return choose(self.settings.embedding, allow_remote=self.settings.embedding.allow_remote)
 
     @property
     def embedder(self) -> Embedder | None:
@@ -124,6 +131,8 @@ class Memory:
 
         Known messages keep their number. Messages without a timestamp get the time of arrival.
         """
+        from holdfast.memory import archive  # noqa: PLC0415 - see above
+
         own = archive.own_messages(messages, redact=self.settings.archive.redaction, marks=self.marks)
         return archive.append(self.store, own, scope=scope, time=self.clock(), marks=self.marks)[0]
 
@@ -133,6 +142,8 @@ class Memory:
         Each batch is kept once it is made, so whoever stops or fails goes on where they were: after a change of
         the model too, when nothing has a vector yet. `waiting` says how many are left. Words find all meanwhile.
         """
+        from holdfast.memory.embedding import vector_rows  # noqa: PLC0415 - see above
+
         embedder, done = self.embedder, 0
         while embedder is not None and (limit is None or done < limit):
             batch = _EMBED_BATCH if limit is None else min(_EMBED_BATCH, limit - done)
@@ -154,6 +165,8 @@ class Memory:
         pinned: bool = False,
     ) -> FactRow:
         """Keep a fact, secrets masked. One that stands already is not kept twice; the same slot gives way."""
+        from holdfast.redact import redact  # noqa: PLC0415 - see above
+
         words = redact(content) if self.settings.archive.redaction else content
         if not words.strip():
             raise InputError("there is nothing to remember: say it in a sentence")
@@ -202,11 +215,13 @@ class Memory:
         across: bool = False,
     ) -> int:
         """Forget messages, facts and what was made of them for good; with neither named, all of the scope."""
-        return forgetting.forget(self.store, scope=scope, ids=ids, fact_ids=fact_ids, across=across)
+        from holdfast.memory.forget import forget  # noqa: PLC0415 - see above
+
+        return forget(self.store, scope=scope, ids=ids, fact_ids=fact_ids, across=across)
 
     # --- reading -----------------------------------------------------------------
 
-    def get(self, ids: Sequence[int], *, scope: Scope, across: bool = False, around: int = 0) -> list[MessageRow]:
+    def get(self, ids: Sequence[int], *, scope: Scope, across: Across = False, around: int = 0) -> list[MessageRow]:
         """Archived messages by number, with so many neighbours of the same session on both sides.
 
         Raises:
@@ -214,8 +229,8 @@ class Memory:
         """
         select = Select(kind="message", scope=scope, across=across, ids=tuple(ids))
         rows: dict[int, MessageRow] = {row.id: row for row in self.store.fetch(select)}
-        lost = [gap for gap in self.gaps(scope) if gap.kind == "message" and gap.id in ids and gap.id not in rows]
-        lost = lost if across else [gap for gap in lost if gap.scope == scope]
+        seen = self.gaps(scope, across=across)
+        lost = [gap for gap in seen if gap.kind == "message" and gap.id in ids and gap.id not in rows]
         if lost:
             raise StorageError("; ".join(map(str, lost)), path=self.store.path)
         for row in list(rows.values()) if around else ():
@@ -226,12 +241,12 @@ class Memory:
                 rows.update((near.id, near) for near in self.store.fetch(side))
         return [rows[number] for number in sorted(rows)]
 
-    def gaps(self, scope: Scope) -> list[Gap]:
+    def gaps(self, scope: Scope, *, across: Across = True) -> list[Gap]:
         """The damaged rows of a scope's agent that reading met since this memory was opened, and left out."""
-        mine = replace(scope, session="")
-        return [gap for gap in self.store.gaps if replace(gap.scope, session="") == mine]
+        mine = scope.required(across)
+        return [gap for gap in self.store.gaps if gap.scope.required(across) == mine]
 
-    def facts(self, *, scope: Scope, across: bool = False, time: int | None = None) -> list[FactRow]:
+    def facts(self, *, scope: Scope, across: Across = False, time: int | None = None) -> list[FactRow]:
         """The facts that hold now, or held at a moment."""
         rows = self.store.fetch(Select(kind="fact", scope=scope, across=across))
         return facts.current(rows) if time is None else facts.as_of(rows, time=time)
@@ -241,12 +256,14 @@ class Memory:
         texts: Sequence[str],
         *,
         scope: Scope,
-        across: bool | None = None,
+        across: Across | None = None,
         cap: int | None = None,
         in_window: Collection[int] = (),
         automatic: bool = False,
     ) -> Request:
         """A request as the settings want it; see `request_of`."""
+        from holdfast.memory.request import request_of  # noqa: PLC0415 - see above
+
         return request_of(
             self.settings,
             texts,
@@ -258,7 +275,7 @@ class Memory:
             automatic=automatic,
         )
 
-    def search(self, query: str, *, scope: Scope, across: bool = False, limit: int = 10) -> list[Hit]:
+    def search(self, query: str, *, scope: Scope, across: Across = False, limit: int = 10) -> list[Hit]:
         """The passages that have most to do with a question, best first.
 
         Raises:
@@ -268,11 +285,15 @@ class Memory:
             raise InputError("the search is empty: say what to look for")
         if limit < 1:
             raise InputError(f"limit={limit}: ask for at least one passage")
+        from holdfast.memory.recall import search  # noqa: PLC0415 - see above
+
         request = self.request((query,), scope=scope, across=across)
-        return recalling.search(self.store, request, embedder=self.embedder, limit=limit)
+        return search(self.store, request, embedder=self.embedder, limit=limit)
 
     def recall(self, request: Request) -> Recall:
         """The block for a question. What the search had to do without is in its notes."""
+        from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
+
         if request.seconds is not None:
             self._make_ready(request.scope)
         notes = () if self.embedder is not None else self.choice.reasons
@@ -280,17 +301,21 @@ class Memory:
             marks = self.marks
         except StorageError as error:  # a memory that may only be read can still be asked
             marks, notes = UNKEPT, (*notes, f"the block will not be known again: {error}")
-        found = recalling.recall(self.store, request, marks=marks, embedder=self.embedder, timer=self.timer)
-        return replace(found, notes=(*notes, *found.notes, *map(str, self.gaps(request.scope))))
+        found = recall(self.store, request, marks=marks, embedder=self.embedder, timer=self.timer)
+        return replace(
+            found, notes=(*notes, *found.notes, *map(str, self.gaps(request.scope, across=request.across or True)))
+        )
 
     def _make_ready(self, scope: Scope) -> None:
         """Load the index before the first question with a deadline: that is not the question's fault."""
-        if self._warm:
+        if self._is_warm:
             return
+        import numpy as np  # noqa: PLC0415 - see above
+
         space = None if self.embedder is None else self.embedder.space
         vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
         self.store.match(Question(scope=scope, terms={}, vector=vector, space=space))
-        self._warm = True
+        self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
         """What each message of a session has to do with a question, by its words; 0 is left out."""
@@ -298,7 +323,7 @@ class Memory:
         evidence = self.store.match(Question(scope=scope, terms={term: float(n) for term, n in asked.items()}))
         found = evidence.keywords.passages
         best: dict[int, float] = {}
-        for passage in np.flatnonzero(found).tolist():
+        for passage in found.nonzero()[0].tolist():
             message = int(evidence.columns["message"][passage])
             best[message] = max(best.get(message, 0.0), float(found[passage]))
         return best

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -110,7 +111,8 @@ def recall(
 def _recall(store: Store, request: Request, marks: Marks, embedder: Embedder | None, deadline: Deadline) -> Recall:
     found = _look(store, request, embedder, deadline)
     given = [FactHit(fact=fact, score=1.0) for fact in request.facts]
-    rows = [row for row in facts.known(store, request.scope) if row.id not in {fact.id for fact in request.facts}]
+    known = facts.known(store, request.scope, across=request.across or True)
+    rows = [row for row in known if row.id not in {fact.id for fact in request.facts}]
     chosen_facts = [*given, *facts.find(facts.current(rows), " ".join(request.texts), limit=request.max_facts)]
     chosen_facts = chosen_facts[: request.max_facts]
     silence = Recall(relevance=gate.relevance(found.signals), least=_least(request, found.signals), notes=found.notes)
@@ -118,7 +120,7 @@ def _recall(store: Store, request: Request, marks: Marks, embedder: Embedder | N
     passed = passed and len(found.ranking.order) > 0
     if not passed and not chosen_facts:
         return replace(silence, reason="nothing in memory has to do with this")
-    room = request.cap - _measure(_FRAME)
+    room = request.cap - _frame_tokens()
     kept_facts = _fit_facts(chosen_facts, room * request.knowledge_share)
     room -= sum(_cost(hit) for hit in kept_facts)
     quotes: list[Quote] = []
@@ -134,8 +136,10 @@ def _least(request: Request, signals: Signals) -> float:
     return 0.0 if request.order.fusion == "weighted" else gate.least(signals)
 
 
-_FRAME: Final = block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT)
-"""A block with nothing in it, to know what the tags cost."""
+@cache
+def _frame_tokens() -> float:
+    """What the tags of a block cost."""
+    return _measure(block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT))
 
 
 def _look(store: Store, request: Request, embedder: Embedder | None, deadline: Deadline) -> Found:

@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.search.columns import Bools, Columns
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, Scope
+from holdfast.store.base import Across, FactRow, Scope
 from holdfast.text import terms
 
 __all__ = ["Bounds", "Request", "order_of", "question", "request_of"]
@@ -72,7 +72,7 @@ class Request:
 
     texts: Sequence[str]
     scope: Scope
-    across: bool = False
+    across: Across = False
     cap: int = 4000
     now: int | None = None
     in_window: Collection[int] = ()
@@ -95,7 +95,7 @@ def request_of(
     scope: Scope,
     now: int | None = None,
     cap: int | None = None,
-    across: bool | None = None,
+    across: Across | None = None,
     in_window: Collection[int] = (),
     automatic: bool = False,
     facts: Sequence[FactRow] = (),

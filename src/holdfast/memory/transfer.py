@@ -19,7 +19,6 @@ from holdfast.memory.marks import Marks, open_marks
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
-from holdfast.transcripts.lines import read_lines
 
 __all__ = ["claims", "is_known", "load_jsonl", "pages", "resting_on", "to_jsonl", "to_markdown"]
 
@@ -75,6 +74,8 @@ def claims(path: Path) -> bool:
 
 def load_jsonl(store: Store, path: Path, *, progress: Callable[[int], None] | None = None) -> int:
     """Take over what `to_jsonl` wrote; how many rows are in the file is returned. Doing it again changes nothing."""
+    from holdfast.transcripts.lines import read_lines  # noqa: PLC0415 - only what reads an export needs readers
+
     intake, marks = _Intake(store), open_marks(store)
     for line in read_lines(path):
         if line.data is None or line.data.get("kind") == _HEADER:

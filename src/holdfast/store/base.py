@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.messages import Message
-from holdfast.search.bm25 import Keywords
-from holdfast.search.centre import Centre
-from holdfast.search.columns import Bools, Columns, Floats
-from holdfast.search.embed.base import Space
+
+if TYPE_CHECKING:  # rows are read and written without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+    from holdfast.search.bm25 import Keywords
+    from holdfast.search.centre import Centre
+    from holdfast.search.columns import Bools, Columns, Floats
+    from holdfast.search.embed.base import Space
 
 __all__ = [
+    "Across",
     "Evidence",
     "FactRow",
     "FactType",
@@ -34,11 +37,15 @@ __all__ = [
     "Row",
     "Scope",
     "Select",
-    "Space",
     "Store",
     "VectorRow",
 ]
 
+Across: TypeAlias = bool | tuple[Literal["project", "agent", "session"], ...]
+"""Which parts of a scope need not agree: True for the session, so that an agent's other sessions may be seen too.
+
+A tuple names the parts. Only an operator who asks for all of a store reads across projects or agents.
+"""
 FactType: TypeAlias = Literal["decision", "implementation", "config", "issue", "task_state", "architecture"]
 
 
@@ -50,6 +57,12 @@ class Scope:
     project: str = ""
     agent: str = "main"
     session: str = ""
+
+    def required(self, across: Across) -> dict[str, str]:
+        """The parts that a row must have for a reader of this scope to see it."""
+        open_parts = ("session",) if across is True else across or ()
+        parts = {"tenant": self.tenant, "project": self.project, "agent": self.agent, "session": self.session}
+        return {name: value for name, value in parts.items() if name not in open_parts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +198,7 @@ class Select:
     Attributes:
         kind: What to read.
         scope: Who reads.
-        across: Whether the agent's other sessions may be seen too.
+        across: Whether the agent's other sessions may be seen too; see `Across`.
         ids: Only these numbers.
         keys: Only these ids (facts) or keys (records).
         name: Only this kind of record or job.
@@ -197,7 +210,7 @@ class Select:
 
     kind: Kind
     scope: Scope
-    across: bool = False
+    across: Across = False
     ids: tuple[int, ...] | None = None
     keys: tuple[str, ...] | None = None
     name: str | None = None
@@ -221,7 +234,7 @@ class Question:
 
     scope: Scope
     terms: Mapping[str, float]
-    across: bool = False
+    across: Across = False
     vector: Floats | None = field(default=None, repr=False)
     space: Space | None = None
 

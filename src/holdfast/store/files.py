@@ -27,7 +27,7 @@ from holdfast.search.columns import Bools, Floats
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import Bytes, Matrix
 from holdfast.store import files_forgetting, files_vectors, vmem
-from holdfast.store.base import Evidence, FactRow, Kind, MessageRow, PassageText, Question, Row, Scope, Select
+from holdfast.store.base import Across, Evidence, FactRow, Kind, MessageRow, PassageText, Question, Row, Scope, Select
 from holdfast.store.codec import from_json
 from holdfast.store.cutting import cut
 from holdfast.store.files_index import FilesIndex, Limits
@@ -399,8 +399,8 @@ class FilesStore:
         files_forgetting.rewrite_journal(self._state)
 
 
-def _may_see(row: Scope, reader: Scope, *, across: bool) -> bool:
-    return row == reader or (across and replace(row, session=reader.session) == reader)
+def _may_see(row: Scope, reader: Scope, *, across: Across) -> bool:
+    return all(getattr(row, name) == value for name, value in reader.required(across).items())
 
 
 def _fits(select: Select, number: int, scope: Scope, key: str, name: str) -> bool:

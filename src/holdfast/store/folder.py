@@ -10,14 +10,8 @@ from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Space
 from holdfast.store.base import Gap, Job, PassageText, Scope
 from holdfast.store.files import FilesStore
-from holdfast.store.files_state import KNOWLEDGE, SEGMENTS
 
-__all__ = ["FolderStore", "is_folder"]
-
-
-def is_folder(path: Path) -> bool:
-    """Tell whether a path is a memory-context folder."""
-    return any((path / name).is_file() for name in (SEGMENTS, KNOWLEDGE))
+__all__ = ["FolderStore"]
 
 
 class FolderStore(FilesStore):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,27 +16,10 @@ from holdfast.search.columns import Columns
 from holdfast.search.postings import decode, encode, pages_with, without
 from holdfast.store import vector_table
 from holdfast.store.base import Select
-from holdfast.store.codec import text_bytes
 from holdfast.store.sealing import SEALED, mark_rewritten, read_columns
-from holdfast.store.sqlite_rows import KEY, where
+from holdfast.store.sqlite_rows import KEY, fact_digest, message_digest, where
 
-__all__ = ["damaged_copies", "fact_digest", "is_forgotten", "message_digest", "remove", "scrub"]
-
-
-def fact_digest(fact: str) -> bytes:
-    """What is remembered of a forgotten fact."""
-    return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
-
-
-def message_digest(digest: bytes, nonce: bytes) -> bytes:
-    """Return what is kept of a forgotten message: a digest of its words and of what tells it from its equals."""
-    return hashlib.sha256(b"message:" + digest + nonce).digest()[:16]
-
-
-def is_forgotten(connection: sqlite3.Connection, scope: int, *digests: bytes) -> bool:
-    """Tell whether any of these digests was forgotten in this scope."""
-    query = f"SELECT 1 FROM forgotten WHERE scope = ? AND digest IN ({', '.join('?' * len(digests))})"
-    return connection.execute(query, (scope, *digests)).fetchone() is not None
+__all__ = ["damaged_copies", "remove", "scrub"]
 
 
 def remove(connection: sqlite3.Connection, select: Select) -> int:

@@ -26,7 +26,6 @@ from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.cutting import plain_cut
 from holdfast.store.salvage import Value, rows
 from holdfast.store.schema import migrate
-from holdfast.store.sqlite import insert_passages
 
 __all__ = ["Cut", "Repaired", "check", "repair"]
 
@@ -190,7 +189,7 @@ def _write_passages(connection: sqlite3.Connection, cut: Cut) -> None:
     query = "SELECT id, scope, body FROM messages ORDER BY id"
     for number, scope, body in connection.execute(query):
         message = decode_message(body)
-        insert_passages(connection, message, cut(message), scope=scope, number=number)
+        sealing.insert(connection, [(message, cut(message), scope, number)])
         sealing.seal(connection)
 
 

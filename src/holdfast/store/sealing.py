@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from holdfast.errors import InputError
+from holdfast.messages import Message
 from holdfast.search import columns as columnar
 from holdfast.search import postings as posting
 from holdfast.search.columns import PASSAGE_TYPES, Columns
 from holdfast.search.postings import Lists, term_ids
 from holdfast.store.base import PassageText
-from holdfast.store.codec import text_bytes
+from holdfast.store.codec import pack_text, text_bytes, words
+from holdfast.store.sqlite_rows import stored_time
 
 __all__ = [
     "SEALED",
-    "Place",
-    "Placed",
+    "New",
     "count",
     "decode_windows",
     "insert",
@@ -50,25 +50,8 @@ _SPAN: Final = 12
 """Bytes of a window: where it starts, where it stops, how many terms it has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The message that a passage is a part of."""
-
-    message: int
-    scope: int
-    time: int
-    human: bool
-    speaker: str
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A new passage, where it belongs, and its text, where the message does not say it."""
-
-    passage: PassageText
-    place: Place
-    text: bytes | None
-
+New: TypeAlias = tuple[Message, Sequence[PassageText], int, int]
+"""A message that was archived, what can be found of it, and the numbers of its scope and of itself."""
 
 _INSERT: Final = """
 INSERT INTO passages(number, message, scope, time, previous, human, speaker, start, windows, text)
@@ -76,20 +59,31 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def insert(connection: sqlite3.Connection, new: Sequence[Placed]) -> None:
-    """Add passages, numbered on from the last; `seal` must follow in the same transaction."""
-    if not new:
-        return
+def insert(connection: sqlite3.Connection, new: Sequence[New]) -> None:
+    """Add the passages of messages, numbered on from the last; `seal` must follow in the same transaction."""
     first = count(connection)
-    latest = {scope: _latest(connection, scope) for scope in {one.place.scope for one in new}}
+    latest = {scope: _latest(connection, scope) for scope in {scope for _, _, scope, _ in new}}
     rows: list[tuple[object, ...]] = []
-    for number, one in enumerate(new, first):
-        place, passage = one.place, one.passage
-        about = (place.message, place.scope, place.time, latest[place.scope], place.human, text_bytes(place.speaker))
-        rows.append((number, *about, passage.start, _encode_windows(passage), one.text))
-        latest[place.scope] = number
+    added: list[PassageText] = []
+    for message, passages, scope, number in new:
+        said = words(message) if passages else ""
+        speaker = text_bytes(message.name or message.role)
+        for passage in passages:
+            about = (number, scope, stored_time(message.timestamp or 0), latest[scope], message.role == "user", speaker)
+            latest[scope] = first + len(rows)
+            text = _own_text(passage, said)
+            rows.append((first + len(rows), *about, passage.start, _encode_windows(passage), text))
+            added.append(passage)
+    if not rows:
+        return
     connection.executemany(_INSERT, rows)
-    _await_sealing(connection, range(first, first + len(new)), [one.passage for one in new])
+    _await_sealing(connection, range(first, first + len(rows)), added)
+
+
+def _own_text(passage: PassageText, said: str) -> bytes | None:
+    """The text of a passage as it is kept; None where the message itself says it at the same place."""
+    covered = passage.windows and passage.windows[-1][1] == len(passage.text)
+    return None if covered and said.startswith(passage.text, passage.start) else pack_text(passage.text)
 
 
 def _latest(connection: sqlite3.Connection, scope: int) -> int:

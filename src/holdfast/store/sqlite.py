@@ -6,24 +6,16 @@ Every write is one transaction, so a store is never half of anything.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from holdfast.errors import ConflictError, InputError, StorageError
-from holdfast.messages import Message
-from holdfast.search.bm25 import score
-from holdfast.search.centre import Centre
-from holdfast.search.columns import Bools, Floats
-from holdfast.search.embed.base import Space
-from holdfast.store import forgetting, sealing, sqlite_rows, vector_table
+from holdfast.store import sqlite_rows
 from holdfast.store.base import (
     Evidence,
     FactRow,
@@ -38,15 +30,19 @@ from holdfast.store.base import (
     Select,
     VectorRow,
 )
-from holdfast.store.codec import DAMAGE, bytes_text, encode_message, pack_json, pack_text, text_bytes, words
+from holdfast.store.codec import DAMAGE, bytes_text, encode_message, pack_json, text_bytes
 from holdfast.store.connection import connect, connect_readonly, explained, identity, is_readonly, write_transaction
 from holdfast.store.schema import COUNTS, check_version, migrate
-from holdfast.store.sealing import Placed
-from holdfast.store.sqlite_index import Index
 
-__all__ = ["SqliteStore", "insert_passages"]
+if TYPE_CHECKING:
+    from holdfast.search.embed.base import Space
+    from holdfast.store.sealing import New
+    from holdfast.store.sqlite_index import Index
 
-_LATEST: Final = 2**63 - 1
+# What is for search (sealing, vectors, the index) is imported where it is used: facts and messages are read without it.
+
+__all__ = ["SqliteStore"]
+
 SCOPE_ID: Final = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ? AND session = ?"
 
 
@@ -72,7 +68,7 @@ class SqliteStore:
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
         self._identity = identity(self.path)
-        self._index = Index(self._reader)
+        self._index: Index | None = None
         self._scopes: list[Scope] = []
         self._gaps: dict[Gap, None] = {}
 
@@ -94,12 +90,18 @@ class SqliteStore:
         with self._write_lock, self._writing():
             numbers: list[int] = []
             for _, some in groupby(rows, type):
-                new: list[Placed] = []
+                new: list[New] = []
                 numbers += [self._add(row, new) for row in some]
-                sealing.insert(self._writer, new)
-            sealing.seal(self._writer)
+                self._insert_passages(new)
             self._seal_vectors(rows)
         return numbers
+
+    def _insert_passages(self, new: Sequence[New]) -> None:
+        if new:
+            from holdfast.store import sealing  # noqa: PLC0415 - see above
+
+            sealing.insert(self._writer, new)
+            sealing.seal(self._writer)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -118,14 +120,16 @@ class SqliteStore:
                     path=self.path,
                 )
 
-    def _add(self, row: Row, new: list[Placed]) -> int:
-        """Keep a row; what can be found of a message is left in `new`, to be added with that of others."""
+    def _add(self, row: Row, new: list[New]) -> int:
+        """Keep a row; a new message is left in `new`, so that what can be found of it is added with that of others."""
         match row:
             case MessageRow(id=0):
                 return self._add_message(row, new)
             case MessageRow():
                 return self._set_flags(row)
             case VectorRow():
+                from holdfast.store import vector_table  # noqa: PLC0415 - see above
+
                 space = vector_table.space_number(self._writer, row.space, create=True)
                 return vector_table.put(self._writer, row, space or 0)
             case FactRow():
@@ -135,17 +139,17 @@ class SqliteStore:
             case Job():
                 return self._insert(
                     "INSERT INTO jobs(scope, kind, time, data) VALUES (?, ?, ?, ?)",
-                    (self._scope(row.scope), row.kind, _stored_time(row.time), pack_json(row.data)),
+                    (self._scope(row.scope), row.kind, sqlite_rows.stored_time(row.time), pack_json(row.data)),
                 )
 
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
         return int(self._writer.execute(statement, values).lastrowid or 0)
 
-    def _add_message(self, row: MessageRow, new: list[Placed]) -> int:
+    def _add_message(self, row: MessageRow, new: list[New]) -> int:
         scope = self._scope(row.scope)
         digest, nonce = bytes.fromhex(row.message.digest), text_bytes(row.nonce)
         # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
-        if forgetting.is_forgotten(self._writer, scope, forgetting.message_digest(digest, nonce), digest):
+        if sqlite_rows.is_forgotten(self._writer, scope, sqlite_rows.message_digest(digest, nonce), digest):
             return 0
         key = (scope, digest, nonce)
         query = "SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?"
@@ -155,7 +159,7 @@ class SqliteStore:
             "INSERT INTO messages(scope, digest, nonce, flags, body) VALUES (?, ?, ?, ?, ?)",
             (*key, _flags(row), encode_message(row.message)),
         )
-        new += _placed(row.message, row.passages, scope=scope, number=number)
+        new.append((row.message, row.passages, scope, number))
         return number
 
     def _set_flags(self, row: MessageRow) -> int:
@@ -165,7 +169,7 @@ class SqliteStore:
 
     def _add_fact(self, row: FactRow) -> int:
         scope = self._scope(row.scope)
-        if forgetting.is_forgotten(self._writer, scope, forgetting.fact_digest(row.id)):
+        if sqlite_rows.is_forgotten(self._writer, scope, sqlite_rows.fact_digest(row.id)):
             return 0
         return self._insert(
             "INSERT INTO facts(scope, id, data) VALUES (?, ?, ?)",
@@ -174,7 +178,7 @@ class SqliteStore:
 
     def _put_record(self, row: Record) -> int:
         key = (self._scope(row.scope), row.kind, row.key)
-        values = (_stored_time(row.time), pack_json(row.data))
+        values = (sqlite_rows.stored_time(row.time), pack_json(row.data))
         query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
         if known := self._writer.execute(query, key).fetchone():
             if row.is_new:
@@ -189,6 +193,10 @@ class SqliteStore:
         for row in rows:
             if isinstance(row, VectorRow):
                 touched[row.space].append(row.passage)
+        if not touched:
+            return
+        from holdfast.store import vector_table  # noqa: PLC0415 - see above
+
         for space, passages in touched.items():
             number = vector_table.space_number(self._writer, space, create=True) or 0
             vector_table.seal(self._writer, number, dimension=space.dimension, passages=passages)
@@ -235,42 +243,24 @@ class SqliteStore:
             raise InputError(f"a question in {question.space.name} is one vector of {question.space.dimension}")
         with self._reading():
             try:
-                return self._match(question)
+                sqlite_rows.learn_scopes(self._reader, self._scopes)
+                return self._search_index().match(question, self._scopes)
             except DAMAGE as error:
                 raise StorageError(
                     "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.path
                 ) from error
 
-    def _match(self, question: Question) -> Evidence:
-        self._index.refresh()
-        sqlite_rows.learn_scopes(self._reader, self._scopes)
-        corpus = self._index.corpus(self._may_see(question))
-        keywords = score(self._index.postings(question.terms), corpus)
-        cosine, centre = self._likeness(question, None if corpus.whole else corpus.visible)
-        return Evidence(corpus.columns, corpus.visible, keywords, cosine, tuple(self._scopes), centre)
+    def _search_index(self) -> Index:
+        if self._index is None:
+            from holdfast.store.sqlite_index import Index  # noqa: PLC0415 - see above
 
-    def _may_see(self, question: Question) -> Bools:
-        scope, across = question.scope, question.across
-        owner = "tenant = ? AND project = ? AND agent = ?" + ("" if across else " AND session = ?")
-        values = (scope.tenant, scope.project, scope.agent, *(() if across else (scope.session,)))
-        mine = np.zeros(len(self._scopes), np.bool_)
-        mine[[number for (number,) in self._reader.execute(f"SELECT id FROM scopes WHERE {owner}", values)]] = True
-        return mine
-
-    def _likeness(self, question: Question, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
-        if question.vector is None or question.space is None:
-            return None, None
-        number = vector_table.space_number(self._reader, question.space, create=False)
-        if number is None:
-            return None, None
-        columns = self._index.columns
-        seen = None if visible is None else visible.take(columns["passage"])
-        matrix = self._index.matrix(number, question.space)
-        cosine = matrix.cosine(question.vector, windows=columns.windows, visible=seen)
-        return cosine, matrix.centre(question.vector, cosine, visible=seen)
+            self._index = Index(self._reader)
+        return self._index
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
         """Passages that have no vectors in this space yet, oldest first, whosever they are."""
+        from holdfast.store import vector_table  # noqa: PLC0415 - see above
+
         with self._reading():
             number = vector_table.space_number(self._reader, space, create=False)
             sqlite_rows.learn_scopes(self._reader, self._scopes)
@@ -285,6 +275,8 @@ class SqliteStore:
 
     def embedded(self, space: Space) -> int:
         """How many passages have vectors in this space."""
+        from holdfast.store import vector_table  # noqa: PLC0415 - see above
+
         with self._reading():
             number = vector_table.space_number(self._reader, space, create=False)
             return vector_table.embedded(self._reader, number)
@@ -312,7 +304,7 @@ class SqliteStore:
                 check_version(self._reader, path=self.path)
                 yield
             except BaseException:
-                self._index.reset()
+                self._index = None
                 self._scopes.clear()
                 raise
             finally:
@@ -325,6 +317,8 @@ class SqliteStore:
         """Forget messages and facts for good, from tables, index and log; take out records and jobs."""
         if select.kind == "passage":
             raise InputError("a passage goes with its message: remove that")
+        from holdfast.store import forgetting  # noqa: PLC0415 - see above
+
         with self._write_lock:
             with self._writing():
                 numbers = forgetting.remove(self._writer, select)
@@ -336,35 +330,5 @@ class SqliteStore:
         return numbers
 
 
-def _stored_time(milliseconds: int) -> int:
-    """A moment as a column can hold it, whatever a clock said."""
-    return max(-_LATEST, min(milliseconds, _LATEST))
-
-
 def _flags(row: MessageRow) -> int:
     return sqlite_rows.PINNED * row.pinned | sqlite_rows.BURIED * row.buried
-
-
-def insert_passages(
-    connection: sqlite3.Connection, message: Message, passages: Sequence[PassageText], *, scope: int, number: int
-) -> None:
-    """Add what can be found of a message; `seal` must follow in the same transaction."""
-    sealing.insert(connection, _placed(message, passages, scope=scope, number=number))
-
-
-def _placed(message: Message, passages: Sequence[PassageText], *, scope: int, number: int) -> list[Placed]:
-    place = sealing.Place(
-        message=number,
-        scope=scope,
-        time=_stored_time(message.timestamp or 0),
-        human=message.role == "user",
-        speaker=message.name or message.role,
-    )
-    said = words(message) if passages else ""
-    return [Placed(passage, place, _own_text(passage, said)) for passage in passages]
-
-
-def _own_text(passage: PassageText, said: str) -> bytes | None:
-    """The text of a passage as it is kept; None where the message itself says it at the same place."""
-    covered = passage.windows and passage.windows[-1][1] == len(passage.text)
-    return None if covered and said.startswith(passage.text, passage.start) else pack_text(passage.text)

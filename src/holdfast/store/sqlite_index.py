@@ -14,13 +14,15 @@ from typing import Final
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import Corpus, affordable, telling
-from holdfast.search.columns import Bools, Columns
+from holdfast.search.bm25 import Corpus, affordable, score, telling
+from holdfast.search.centre import Centre
+from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.embed.base import Space
 from holdfast.search.pending import Pending
 from holdfast.search.postings import PAGE, Lists, Postings, term_ids
 from holdfast.search.vectors import Matrix
 from holdfast.store import posting_table, vector_table
+from holdfast.store.base import Evidence, Question, Scope
 from holdfast.store.posting_table import EVERYTHING, Sought
 from holdfast.store.sealing import count, read_columns, sealed
 
@@ -79,6 +81,32 @@ class Index:
         self._loaded: dict[int, _Loaded] = {}
         self._whole: Corpus | None = None
         self._rewritten = -1
+
+    def match(self, question: Question, scopes: Sequence[Scope]) -> Evidence:
+        """Say what every visible passage has to do with a question, by what is written now."""
+        self.refresh()
+        corpus = self.corpus(self._may_see(question, len(scopes)))
+        keywords = score(self.postings(question.terms), corpus)
+        cosine, centre = self._likeness(question, None if corpus.whole else corpus.visible)
+        return Evidence(corpus.columns, corpus.visible, keywords, cosine, tuple(scopes), centre)
+
+    def _may_see(self, question: Question, count: int) -> Bools:
+        required = question.scope.required(question.across)
+        query = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
+        mine = np.zeros(count, np.bool_)
+        mine[[number for (number,) in self._connection.execute(query, tuple(required.values()))]] = True
+        return mine
+
+    def _likeness(self, question: Question, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
+        if question.vector is None or question.space is None:
+            return None, None
+        number = vector_table.space_number(self._connection, question.space, create=False)
+        if number is None:
+            return None, None
+        seen = None if visible is None else visible.take(self.columns["passage"])
+        matrix = self.matrix(number, question.space)
+        cosine = matrix.cosine(question.vector, windows=self.columns.windows, visible=seen)
+        return cosine, matrix.centre(question.vector, cosine, visible=seen)
 
     def refresh(self) -> None:
         """Learn what was written since the last time, by whatever process. Runs in a transaction of the caller."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,15 +10,38 @@ from dataclasses import asdict, replace
 from typing import Any, Final, TypeVar
 
 from holdfast.store.base import FactRow, Gap, Job, Kind, MessageRow, PassageText, Record, Scope, Select
-from holdfast.store.codec import DAMAGE, bytes_text, decode_message, pack_json, unpack_json, unpack_text, words
-from holdfast.store.sealing import decode_windows
+from holdfast.store.codec import (
+    DAMAGE,
+    bytes_text,
+    decode_message,
+    pack_json,
+    text_bytes,
+    unpack_json,
+    unpack_text,
+    words,
+)
 
-__all__ = ["BURIED", "KEY", "PINNED", "fact_data", "jobs", "learn_scopes", "passages", "read", "where"]
+__all__ = [
+    "BURIED",
+    "KEY",
+    "PINNED",
+    "fact_data",
+    "fact_digest",
+    "is_forgotten",
+    "jobs",
+    "learn_scopes",
+    "message_digest",
+    "passages",
+    "read",
+    "stored_time",
+    "where",
+]
 
 T = TypeVar("T")
 
 PINNED: Final = 1
 BURIED: Final = 2
+_LATEST: Final = 2**63 - 1
 
 KEY: Final = {"message": "id", "passage": "number", "fact": "version", "record": "id", "job": "id"}
 _COLUMNS: Final = {
@@ -47,11 +71,11 @@ def where(select: Select) -> tuple[str, list[object]]:
 
 def _owner(select: Select) -> tuple[str, list[object]]:
     """Whose rows may be seen."""
-    scope = select.scope
-    values: list[object] = [scope.tenant, scope.project, scope.agent]
-    owner = "(SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ?"
+    required = select.scope.required(select.across)
+    values: list[object] = list(required.values())
+    owner = f"(SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
     if not select.across:
-        return f"scope = {owner} AND session = ?)", [*values, scope.session]
+        return f"scope = {owner})", values
     # Where only a few are wanted they are looked for in order: the plus keeps SQLite from sorting all first.
     few = select.limit is not None and select.ids is None
     return f"{'+' if few else ''}scope IN {owner})", values
@@ -199,7 +223,8 @@ def _passages(
 
 def _passage(row: Sequence[Any], bodies: Mapping[tuple[int, int], str]) -> PassageText:
     number, scope, message, speaker, time, start, windows, text = row
-    spans = tuple((first, last) for first, last, _ in decode_windows(windows).tolist())
+    places = memoryview(windows).cast("I")
+    spans = tuple((first, last) for first, last, _ in zip(places[::3], places[1::3], places[2::3], strict=True))
     return PassageText(
         start=start,
         text=bodies[message, scope][start : start + spans[-1][1]] if text is None else unpack_text(text),
@@ -216,3 +241,24 @@ def fact_data(row: FactRow) -> bytes:
     data = asdict(row)
     del data["scope"]
     return pack_json(data)
+
+
+def stored_time(milliseconds: int) -> int:
+    """A moment as a column can hold it, whatever a clock said."""
+    return max(-_LATEST, min(milliseconds, _LATEST))
+
+
+def fact_digest(fact: str) -> bytes:
+    """What is remembered of a forgotten fact."""
+    return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
+
+
+def message_digest(digest: bytes, nonce: bytes) -> bytes:
+    """Return what is kept of a forgotten message: a digest of its words and of what tells it from its equals."""
+    return hashlib.sha256(b"message:" + digest + nonce).digest()[:16]
+
+
+def is_forgotten(connection: sqlite3.Connection, scope: int, *digests: bytes) -> bool:
+    """Tell whether any of these digests was forgotten in this scope."""
+    query = f"SELECT 1 FROM forgotten WHERE scope = ? AND digest IN ({', '.join('?' * len(digests))})"
+    return connection.execute(query, (scope, *digests)).fetchone() is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.errors import MissingExtraError, TranscriptError
 from holdfast.transcripts.database import Stored, database_file, list_sessions
@@ -50,22 +50,35 @@ _DOCUMENT_LIMIT: Final = 64 << 20
 _BEGINNING: Final = 24
 
 
-def sessions(folder: Path, *, on_problem: Callable[[Problem], None] | None = None) -> Iterator[Found]:
+def sessions(
+    folder: Path,
+    *,
+    on_problem: Callable[[Problem], None] | None = None,
+    on_skipped: Callable[[Path], None] | None = None,
+) -> Iterator[Found]:
     """Every session in a folder and the folders below it, of whatever agent, in the order of their paths.
 
-    What looks like a session and cannot be looked into is told to `on_problem`.
+    What looks like a session and cannot be looked into is told to `on_problem`, a file that is no session to
+    `on_skipped`.
 
     Raises:
         TranscriptError: The folder itself is missing, or may not be looked into.
     """
     for item in _look(folder):
-        if isinstance(item, Found):
-            yield item
-        elif on_problem is not None:
-            on_problem(item)
+        match item:
+            case Found():
+                yield item
+            case Problem() if on_problem is not None:
+                on_problem(item)
+            case Path() if on_skipped is not None:
+                on_skipped(item)
 
 
-def _look(folder: Path) -> Iterator[Found | Problem]:
+_Item: TypeAlias = Found | Problem | Path
+"""A session, what is wrong with one, or a file that is none."""
+
+
+def _look(folder: Path) -> Iterator[_Item]:
     try:
         if folder.is_dir():
             _listed(folder)
@@ -80,7 +93,7 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
     return sorted(os.scandir(folder), key=lambda item: item.name)
 
 
-def _walk(folder: Path) -> Iterator[Found | Problem]:
+def _walk(folder: Path) -> Iterator[_Item]:
     try:
         below = _listed(folder)
         found = _session_folder(folder)
@@ -110,12 +123,14 @@ def _session_folder(folder: Path) -> Found | None:
     return None
 
 
-def _file(path: Path) -> Iterator[Found | Problem]:
-    if _may_be_session(path):
-        try:
-            yield from _session_file(path) if database_file(path) is None else _database(path)
-        except (OSError, TranscriptError) as error:
-            yield Problem(0, str(error))
+def _file(path: Path) -> Iterator[_Item]:
+    found: list[_Item] = []
+    try:
+        if _may_be_session(path):
+            found = list(_session_file(path) if database_file(path) is None else _database(path))
+    except (OSError, TranscriptError) as error:
+        found = [Problem(0, str(error))]
+    yield from found or [path]
 
 
 def _may_be_session(path: Path) -> bool:
@@ -193,6 +208,7 @@ _PLACES: Final = (
     ("gemini", "GEMINI_CLI_HOME", ".gemini", "tmp"),
     ("qwen", "QWEN_HOME", ".qwen", "projects"),
     ("qwen", "QWEN_HOME", ".qwen", "tmp"),
+    ("grok", "GROK_HOME", ".grok", "sessions"),
     ("goose", "XDG_DATA_HOME", ".local/share", "goose/sessions"),
     ("cline", "CLINE_DIR", ".cline", "data"),
     ("cline", "XDG_CONFIG_HOME", ".config", "Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),

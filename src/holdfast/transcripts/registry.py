@@ -17,6 +17,7 @@ from holdfast.transcripts.database import database_file, matches, named_session
 from holdfast.transcripts.entry import Entry, Item, Problem, Transcript
 from holdfast.transcripts.gemini import GEMINI, QWEN
 from holdfast.transcripts.goose import GOOSE
+from holdfast.transcripts.grok import GROK
 from holdfast.transcripts.head import read_head
 from holdfast.transcripts.hermes import HERMES
 from holdfast.transcripts.kimi import KIMI
@@ -47,6 +48,7 @@ READERS: Final[dict[str, Reader]] = {
         OPENCODE,
         GEMINI,
         GOOSE,
+        GROK,
         CLINE,
         AIDER,
         HERMES,

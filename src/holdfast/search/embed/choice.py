@@ -14,8 +14,6 @@ from holdfast.search.embed.base import CachedEmbedder, Embedder
 from holdfast.search.embed.download import models_folder
 from holdfast.search.embed.hashed import DIMENSION, HashEmbedder
 from holdfast.search.embed.joint import JointEmbedder
-from holdfast.search.embed.onnx import OnnxEmbedder, has_onnx_model
-from holdfast.search.embed.remote import PROVIDERS, QUERY_SECONDS, RemoteEmbedder
 from holdfast.search.embed.static import SHIPPED, Shipped, StaticEmbedder, has_static_weights
 from holdfast.settings import Embedding, Secret
 
@@ -77,7 +75,7 @@ def _candidates(settings: Embedding, environ: Environ, *, allow_remote: bool) ->
         case "static":
             yield from _static(settings.model)
         case "onnx":
-            yield lambda: OnnxEmbedder(_folder(settings.model, "onnx"))
+            yield lambda: _onnx(_folder(settings.model, "onnx"))
         case "local":
             yield from _local(settings.model)
         case "auto":
@@ -92,6 +90,8 @@ def _automatic(settings: Embedding, environ: Environ, *, allow_remote: bool) -> 
         yield partial(_remote, "openai-compatible", settings, settings.api_key)
         return
     yield from _local(settings.model)
+    from holdfast.search.embed.remote import PROVIDERS  # noqa: PLC0415 - only where there is no local model
+
     for name in PROVIDERS:
         key = _key(name, environ)
         if key and allow_remote:
@@ -109,10 +109,17 @@ def _local(model: str | None) -> Iterator[Make | str]:
 
 
 def _from_folder(model: str) -> Embedder:
+    from holdfast.search.embed.onnx import has_onnx_model  # noqa: PLC0415 - most processes use another
+
     folder = _folder(model, "local")
-    if has_onnx_model(folder) and not has_static_weights(folder):
-        return OnnxEmbedder(folder)
-    return StaticEmbedder.from_folder(folder)
+    is_onnx = has_onnx_model(folder) and not has_static_weights(folder)
+    return _onnx(folder) if is_onnx else StaticEmbedder.from_folder(folder)
+
+
+def _onnx(folder: Path) -> Embedder:
+    from holdfast.search.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - as above
+
+    return OnnxEmbedder(folder)
 
 
 def _static(model: str | None) -> Iterator[Make | str]:
@@ -163,10 +170,14 @@ def _folder(model: str | None, provider: str) -> Path:
 
 
 def _key(provider: str, environ: Environ) -> Secret | None:
+    from holdfast.search.embed.remote import PROVIDERS  # noqa: PLC0415 - as above
+
     return next((Secret(environ[name]) for name in PROVIDERS[provider].keys if environ.get(name)), None)
 
 
-def _remote(name: str, settings: Embedding, key: Secret | None) -> RemoteEmbedder:
+def _remote(name: str, settings: Embedding, key: Secret | None) -> Embedder:
+    from holdfast.search.embed.remote import QUERY_SECONDS, RemoteEmbedder  # noqa: PLC0415 - as above
+
     return RemoteEmbedder(
         name,
         model=settings.model,

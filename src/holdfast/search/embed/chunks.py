@@ -30,13 +30,13 @@ _START: Final = "▁"
 _PUNCTUATION: Final = r"!-/:-@\[-`{-~"
 _HAN: Final = "㐀-䶿一-鿿"
 
-_BERT: Final = re.compile(rf"[^ \t\n\r{_PUNCTUATION}{_HAN}]+|[!-\-/:-@\[-`{{-~]+|[.{_HAN}]")
+_BERT: Final = rf"[^ \t\n\r{_PUNCTUATION}{_HAN}]+|[!-\-/:-@\[-`{{-~]+|[.{_HAN}]"
 """Bert cuts at blanks, which are no tokens, and around every mark and every character of Han."""
 
 _BLANKS: Final = rf"[ {_START}]"
 _PLAIN: Final = rf"(?:[A-Za-z]+|[\r{_PUNCTUATION}]+)"
 _OTHER: Final = rf"[^\x00-\x7f{_START}{_HAN}]+{_PLAIN}?"
-_PIECES: Final = re.compile(
+_PIECES: Final = (
     rf"[0-9]+|\n|{_BLANKS}*{_PLAIN}(?:{_OTHER})*|{_BLANKS}+(?:{_OTHER})*|(?:{_OTHER})+|[\x00-\x1f\x7f{_HAN}]"
 )
 """Pieces begin with blanks, hold letters or marks, and leave digits, line ends and Han alone.
@@ -77,9 +77,9 @@ def chunking(definition: Mapping[str, Any]) -> Chunking | None:
         return None
     whole = tuple(token["content"] for token in added)
     if _is_bert(definition):
-        return Chunking(pattern=_BERT, lead="", mark=".", whole=whole)
-    if _is_pieces(definition) and _keeps(_PIECES, definition["model"]["merges"]):
-        return Chunking(pattern=_PIECES, lead=" ", mark="\n", whole=whole)
+        return Chunking(pattern=re.compile(_BERT), lead="", mark=".", whole=whole)
+    if _is_pieces(definition) and _keeps(re.compile(_PIECES), definition["model"]["merges"]):
+        return Chunking(pattern=re.compile(_PIECES), lead=" ", mark="\n", whole=whole)
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -138,12 +139,17 @@ class StaticEmbedder:
         ids = np.asarray(self._tokenize(clean(text)[:LONGEST_CHARS]), np.int64)
         return ids[ids < self.weights.tokens][:LONGEST_TOKENS]
 
-    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:  # noqa: ARG002 - questions and passages are one
-        """The mean of each text's token vectors."""
+    @cached_property
+    def _widened(self) -> Weights:
+        return self.weights.widened()
+
+    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
+        """The mean of each text's token vectors. The table is widened for passages: a question does not wait for it."""
+        weights = self._widened if kind == "passage" else self.weights
         rows = np.zeros((len(texts), self._space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             if len(tokens := self.tokens(text)):
-                row[:] = self.weights.total(tokens)
+                row[:] = weights.total(tokens)
         return unit(rows)
 
 

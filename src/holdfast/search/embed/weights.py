@@ -6,7 +6,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -27,7 +27,7 @@ _TABLES: Final = ("embeddings", "embedding.weight")
 _LONGEST_HEADER: Final = 100_000_000
 _PLANE: Final = 2
 _WIDENED: Final = 1 << 26
-"""Bytes that a table may have as float32 to be widened once; a larger one stays mapped where it lies."""
+"""Bytes that a table may have as float32 to be widened; a larger one stays mapped where it lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,11 @@ class Weights:
         """How many tokens have a vector."""
         return len(self.table if self.rows is None else self.rows)
 
+    def widened(self) -> Weights:
+        """The same vectors as float32, which sums many texts faster; themselves where that would take much memory."""
+        small = self.table.dtype == np.float16 and 4 * self.table.size <= _WIDENED
+        return replace(self, table=self.table.astype(np.float32)) if small else self
+
     def total(self, tokens: Ints) -> Floats:
         """The sum of the vectors of some tokens. One text at a time: that stays in the processor's cache."""
         vectors = self.table.take(tokens if self.rows is None else self.rows[tokens], axis=0)
@@ -65,8 +70,7 @@ def read_weights(path: Path) -> Weights:
         raise _unusable(path, f"no table of vectors: it holds {', '.join(sorted(tensors)[:8]) or 'nothing'}")
     rows = _rows(path, tensors.get("mapping"), len(table))
     scale = _scale(path, tensors.get("weights"), len(table if rows is None else rows))
-    small = table.dtype == np.float16 and 4 * table.size <= _WIDENED
-    return Weights(table.astype(np.float32) if small else table, rows, scale)
+    return Weights(table, rows, scale)
 
 
 def _rows(path: Path, mapping: Array | None, height: int) -> Ints | None:
