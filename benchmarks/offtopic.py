@@ -70,7 +70,7 @@ def _archive(conversation: Conversation, embedder: Embedder | None) -> Iterator[
 
 
 def _gets_block(held: Archive, question: Question, cap: int) -> bool:
-    return bool(recall(held.store, held.request(question, cap=cap, gate=None), embedder=held.embedder).block)
+    return bool(recall(held.store, held.request(question, cap=cap), embedder=held.embedder).block)
 
 
 def _share(answers: Sequence[bool]) -> float:

@@ -99,7 +99,7 @@ class Archive:
         if self._indexer is not None:
             embed_all(self.store, self._indexer)
 
-    def request(self, question: Question, *, cap: int, gate: float | None) -> Request:
+    def request(self, question: Question, *, cap: int, gate: float = 1.0) -> Request:
         """A question to all sessions, asked from one of its own."""
         scope = Scope(session="ask")
         return Request(texts=(question.text,), scope=scope, across=True, cap=cap, now=_ms(question.date), gate=gate)
@@ -195,7 +195,7 @@ def _ask(held: Archive, question: Question, cap: int) -> Answer:
         place = held.places[hit.message]
         quoted[place] = quoted.get(place, 0) + len(hit.text)
     order = list(dict.fromkeys(held.places[hit.message] for hit in ranked))
-    return Answer(order, quoted, found.block, spent, told=found.relevance >= found.least)
+    return Answer(order, quoted, found.block, spent, told=found.relevance >= 1)
 
 
 def _ask_baseline(baseline: Baseline, question: Question, cap: int) -> Answer:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+import line_archives
 from holdfast.cli import holdfast
+from holdfast.memory import archive
+from holdfast.messages import Message, Text
+from holdfast.store.base import PassageText, Scope, Select
+from holdfast.store.sqlite import SqliteStore
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
 Run = Callable[..., Any]
@@ -239,3 +247,39 @@ class TestNothingInSilence:
         done = call("import", file)
         assert "0 messages of 1 sessions" in done.stdout
         assert "s.jsonl: no message in 1 records (pi)" in done.stderr
+
+
+class TestReindex:
+    def test_an_archive_of_an_earlier_version_gains_windows_of_lines(
+        self, data: Run, call: Callable[..., Result], tmp_path: Path
+    ) -> None:
+        """A log that was cut into paragraphs is cut into lines as a new one is; until then `doctor` says so."""
+        text = line_archives.outputs("logs", line_archives.ENGLISH[:1], count=1)[0]
+        scope, message = Scope(session="s"), Message(role="user", parts=(Text(text=text),))
+        windows = {}
+        for name in ("memory", "fresh"):
+            path = tmp_path / name / "holdfast.db"
+            path.parent.mkdir()
+            with SqliteStore(path) as store:
+                (row,) = archive.rows([message], scope=scope)
+                store.add([replace(row, passages=tuple(map(cut_whole, row.passages))) if name == "memory" else row])
+        with closing(sqlite3.connect(tmp_path / "memory" / "holdfast.db")) as connection:
+            connection.execute("DELETE FROM counters WHERE name = 'cutting'")  # it was not kept then
+            connection.commit()
+        note = "passages are cut as an earlier version did: run `holdfast reindex`"
+        assert note in call("doctor").stdout
+        for name in ("memory", "fresh"):
+            assert data("reindex", HOLDFAST_HOME=str(tmp_path / name))["passages"] == 2
+            with SqliteStore(tmp_path / name / "holdfast.db") as store:
+                windows[name] = [row.windows for row in store.fetch(Select(kind="passage", scope=scope))]
+        assert windows["memory"] == windows["fresh"]
+        assert sum(map(len, windows["memory"])) > len(text) // 300
+        assert note not in call("doctor").stdout
+        found = data("recall", line_archives.ENGLISH[0].question, "--session", "s")
+        assert line_archives.ENGLISH[0].answer in found["block"]
+
+
+def cut_whole(passage: PassageText) -> PassageText:
+    """A passage as one window, with the terms of all."""
+    terms = tuple(term for window in passage.terms for term in window)
+    return replace(passage, windows=((0, len(passage.text)),), terms=(terms,))

@@ -114,7 +114,7 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
     elif found.block:
         echo(found.block)
     else:
-        echo(f"No block: {found.reason} (relevance {found.relevance:.2f}).", err=True)
+        echo(f"No block: {found.reason} (relevance {found.relevance:.2f} of 1).", err=True)
 
 
 @click.command()

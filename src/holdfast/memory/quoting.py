@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,9 +11,9 @@ import numpy as np
 from holdfast.memory import block
 from holdfast.memory.asking import Deadline
 from holdfast.memory.request import Request
-from holdfast.search.columns import Columns, Floats, Ints
+from holdfast.search.columns import Columns, Floats
 from holdfast.search.fuse import Ranking, Signals
-from holdfast.search.pack import LEAST, MOST, Candidate
+from holdfast.search.pack import LEAST, MOST, Candidate, Quote, pack
 from holdfast.store.base import PassageText, Select, Store
 
 __all__ = ["Found", "Quotable", "detail_of", "texts_of"]
@@ -30,11 +30,10 @@ _ONE: Final = np.ones(1, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found, what of it the words prove, what was missing, and the passages that were read so far."""
+    """What was found, what was missing, and the passages that were read so far."""
 
     signals: Signals
     ranking: Ranking
-    proven: Ints
     weights: dict[str, float]
     texts: dict[int, PassageText]
     notes: tuple[str, ...]
@@ -53,18 +52,26 @@ class Quotable:
         recipe, order = request.order.recipe, found.ranking.order
         if request.order.fusion == "recipe" and request.order.variety is None:
             order = found.ranking.for_quoting(found.signals.columns, brevity=recipe.brevity, best=recipe.best)
-        order = np.concatenate([found.proven, order[~np.isin(order, found.proven)]])
         answered = request.order.fusion == "recipe" and request.neighbours > 0
         self._order = _with_answers(order.tolist(), found.signals) if answered else order.tolist()
         self._best = frozenset(order[: recipe.best].tolist())
         self._places = {number: place for place, number in enumerate(self._order)}
-        self._scores = _WindowScores(found.signals, self._order, by_words=frozenset(found.proven.tolist()))
+        self._scores = _WindowScores(found.signals, self._order)
 
-    def sizes(self) -> Iterator[tuple[int, int]]:
-        """Passages and their lengths."""
-        return zip(self._order, self._found.signals.columns["size"][self._order].tolist(), strict=True)
+    def pack(
+        self,
+        *,
+        room: float,
+        measure: Callable[[str], float],
+        after: Sequence[Quote] = (),
+        limit: int | None = None,
+    ) -> list[Quote]:
+        """Quote what fits into `room`, as `holdfast.search.pack.pack` does."""
+        sizes = zip(self._order, self._found.signals.columns["size"][self._order].tolist(), strict=True)
+        weights = self._found.weights
+        return pack(sizes, self._read, room=room, weights=weights, measure=measure, after=after, limit=limit)
 
-    def read(self, number: int) -> Candidate | None:
+    def _read(self, number: int) -> Candidate | None:
         """A passage that may be quoted; None where it is no longer there."""
         passages = self._found.texts
         if number not in passages:
@@ -112,12 +119,9 @@ def detail_of(passage: PassageText, columns: Columns, *, text: str) -> block.Det
 
 
 class _WindowScores:
-    """How good each window of some passages is, by words and by vector: 0 to 1 within its passage.
+    """How good each window of some passages is, by words and by vector: 0 to 1 within its passage."""
 
-    What the words prove is quoted `by_words`: a vector does not move the quote away from the line.
-    """
-
-    def __init__(self, signals: Signals, passages: Sequence[int], *, by_words: Collection[int]) -> None:
+    def __init__(self, signals: Signals, passages: Sequence[int]) -> None:
         columns, cosine = signals.columns, signals.cosine
         firsts = columns["first_window"]
         chosen = np.sort(np.array(passages, np.int64))
@@ -127,7 +131,6 @@ class _WindowScores:
         numbers = np.arange(counts.sum()) + np.repeat(firsts[chosen] - places, counts)
         self._parts = dict(zip(chosen.tolist(), map(slice, places.tolist(), (places + counts).tolist()), strict=True))
         self._words = signals.keywords.windows(numbers, columns)
-        self._by_words = by_words
         self._vectors = None if cosine is None else np.maximum(cosine[numbers], 0)
 
     def __getitem__(self, number: int) -> Floats:
@@ -135,7 +138,7 @@ class _WindowScores:
         if part is None:
             return _ONE
         words = _relative(self._words[part])
-        if self._vectors is None or number in self._by_words:
+        if self._vectors is None:
             return words
         return (words + _relative(self._vectors[part])) / np.float32(2)
 

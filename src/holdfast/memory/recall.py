@@ -6,7 +6,7 @@ Local and bounded: no model is asked. A question that has nothing to do with the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -25,11 +25,12 @@ from holdfast.memory.weights import weights
 from holdfast.search import gate
 from holdfast.search.dates import pointed_at
 from holdfast.search.embed.base import Embedder
-from holdfast.search.fuse import Parts, Signals, rank
+from holdfast.search.fuse import Parts, Ranking, Signals, rank
 from holdfast.search.mmr import Item, mmr
-from holdfast.search.pack import Quote, pack
+from holdfast.search.pack import Quote
 from holdfast.search.trust import vector_trust
 from holdfast.store.base import Evidence, PassageText, Question, Store
+from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text
 
 __all__ = ["Hit", "Recall", "Request", "order_of", "question", "recall", "request_of", "search"]
@@ -46,7 +47,7 @@ _VARIED: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A passage that has to do with the question, and why; `proven` where its words alone are enough for a block."""
+    """A passage that has to do with the question, and why."""
 
     message: int
     passage: int
@@ -55,7 +56,6 @@ class Hit:
     time: int
     score: float
     parts: Parts
-    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,7 @@ class Recall:
         tokens: What it costs.
         facts: The facts in it.
         hits: The passages in it, oldest first.
-        relevance: How much the best passage has to do with the question, 0 to 1.
-        least: How much it must have to do with it for a block of passages, unless the request says otherwise.
+        relevance: How much memory has to do with the question; from 1 on there is a block of passages.
         reason: Why there is no block, where there is none.
         notes: What was missing in the search itself, such as vectors.
     """
@@ -78,7 +77,6 @@ class Recall:
     facts: tuple[FactHit, ...] = ()
     hits: tuple[Hit, ...] = ()
     relevance: float = 0.0
-    least: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = ()
 
@@ -115,25 +113,30 @@ def _recall(store: Store, request: Request, marks: Marks, embedder: Embedder | N
     rows = [row for row in known if row.id not in {fact.id for fact in request.facts}]
     chosen_facts = [*given, *facts.find(facts.current(rows), " ".join(request.texts), limit=request.max_facts)]
     chosen_facts = chosen_facts[: request.max_facts]
-    silence = Recall(relevance=gate.relevance(found.signals), least=_least(request, found.signals), notes=found.notes)
-    passed = silence.relevance >= (silence.least if request.gate is None else request.gate)
-    passed = passed and len(found.ranking.order) > 0
+    silence = Recall(relevance=gate.relevance(found.signals), notes=found.notes)
+    by_words = gate.by_words(found.signals) >= request.gate
+    passed = by_words or _is_alike(request, found)
     if not passed and not chosen_facts:
         return replace(silence, reason="nothing in memory has to do with this")
     room = request.cap - _frame_tokens()
     kept_facts = _fit_facts(chosen_facts, room * request.knowledge_share)
     room -= sum(_cost(hit) for hit in kept_facts)
     quotes: list[Quote] = []
+    if by_words and found.signals.cosine is not None:  # what words alone quote first is quoted with vectors too
+        words = found.signals.without_vectors()
+        alone = replace(found, signals=words, ranking=_ranking(store, request, words))
+        quotes = Quotable(store, request, alone, deadline).pack(room=room, measure=_measure, limit=1)
     if passed:
-        reader = Quotable(store, request, found, deadline)
-        quotes = pack(reader.sizes(), reader.read, room=room, weights=found.weights, measure=_measure)
+        quotes = Quotable(store, request, found, deadline).pack(room=room, measure=_measure, after=quotes)
     deadline.check()
     return _compose(kept_facts, quotes, request=request, marks=marks, found=found, silence=silence)
 
 
-def _least(request: Request, signals: Signals) -> float:
-    """The relevance from which on there is a block; the weighted formula has a test of its own for each passage."""
-    return 0.0 if request.order.fusion == "weighted" else gate.least(signals)
+def _is_alike(request: Request, found: Found) -> bool:
+    """Whether words and vectors together open a block; the weighted formula has a test of its own for each passage."""
+    if request.order.fusion == "weighted":
+        return found.signals.cosine is not None and len(found.ranking.order) > 0
+    return gate.by_both(found.signals) >= request.gate
 
 
 @cache
@@ -155,15 +158,19 @@ def _look(store: Store, request: Request, embedder: Embedder | None, deadline: D
     )
     evidence, missing = _usable(store.match(wanted))
     deadline.check()
-    signals = _signals(request, evidence, embedder)
+    notes = tuple(note for note in (asked.note, missing) if note)
+    signals = _signals(request, evidence, embedder, wanted_terms)
+    found = Found(signals, _ranking(store, request, signals), wanted_terms, {}, notes)
+    deadline.check()
+    return found
+
+
+def _ranking(store: Store, request: Request, signals: Signals) -> Ranking:
+    """The passages in the order that the request asks for."""
     ranking = rank(signals, order=request.order)
     if request.order.fusion != "recipe":
         ranking = with_neighbours(ranking, signals, reach=request.neighbours)
-    deadline.check()
-    notes = tuple(note for note in (asked.note, missing) if note)
-    proven = gate.proven(signals, limit=request.order.recipe.proven if request.order.fusion == "recipe" else 0)
-    found = Found(signals, ranking, proven, wanted_terms, {}, notes)
-    return found if request.order.variety is None else _varied(store, request, found, request.order.variety)
+    return ranking if request.order.variety is None else _varied(store, request, ranking, request.order.variety)
 
 
 def _usable(evidence: Evidence) -> tuple[Evidence, str]:
@@ -179,7 +186,9 @@ def _usable(evidence: Evidence) -> tuple[Evidence, str]:
     return replace(evidence, cosine=None, centre=None), note
 
 
-def _signals(request: Request, evidence: Evidence, embedder: Embedder | None) -> Signals:
+def _signals(
+    request: Request, evidence: Evidence, embedder: Embedder | None, wanted_terms: Mapping[str, float]
+) -> Signals:
     columns = evidence.columns
     visible = request.bounds.within(evidence.visible, columns, now=request.now)
     if request.in_window:
@@ -193,19 +202,18 @@ def _signals(request: Request, evidence: Evidence, embedder: Embedder | None) ->
         cosine=evidence.cosine,
         centre=evidence.centre,
         dates=_dates(request, evidence),
+        length=sum(weight for term, weight in wanted_terms.items() if not is_unsegmented(term)),
         trust=vector_trust(embedder, request.texts[-1] if request.texts else ""),
         now=request.now,
     )
 
 
-def _varied(store: Store, request: Request, found: Found, weight: float) -> Found:
+def _varied(store: Store, request: Request, ranking: Ranking, weight: float) -> Ranking:
     """The first passages in an order in which none says what another said before it."""
-    first = found.ranking.order[:_VARIED].tolist()
-    found.texts.update((passage.number, passage) for passage in texts_of(store, request, first))
-    items = {Item(score=float(found.ranking.score(n)), text=found.texts[n].text): n for n in first if n in found.texts}
+    first = texts_of(store, request, ranking.order[:_VARIED].tolist())
+    items = {Item(score=float(ranking.score(passage.number)), text=passage.text): passage.number for passage in first}
     order = [items[item] for item in mmr(list(items), relevance_weight=weight)]
-    rest = found.ranking.order[_VARIED:]
-    return replace(found, ranking=replace(found.ranking, order=np.concatenate([np.array(order, np.int64), rest])))
+    return replace(ranking, order=np.concatenate([np.array(order, np.int64), ranking.order[_VARIED:]]))
 
 
 def _dates(request: Request, evidence: Evidence) -> list[tuple[int, int]]:
@@ -275,7 +283,6 @@ def _hit(passage: PassageText, text: str, found: Found) -> Hit:
         time=passage.time,
         score=float(found.ranking.score(passage.number)),
         parts=found.ranking.parts(passage.number),
-        proven=passage.number in found.proven,
     )
 
 

@@ -59,7 +59,7 @@ class Request:
         now: The moment of the question, in Unix milliseconds, for "two weeks ago".
         in_window: Archived messages that the model sees anyway.
         quoted: Passages that it sees in an earlier block.
-        gate: How much memory must have to do with the question at least, 0 to 1; None for what was measured.
+        gate: The relevance from which on there is a block of passages; 0 for every question.
         knowledge_share: The part of the cap that facts may take; what they leave goes to passages, and back.
         max_facts: The most facts in the block.
         min_chars: A shorter question gets no block.
@@ -77,7 +77,7 @@ class Request:
     now: int | None = None
     in_window: Collection[int] = ()
     quoted: Collection[int] = ()
-    gate: float | None = None
+    gate: float = 1.0
     knowledge_share: float = 0.3
     max_facts: int = 10
     min_chars: int = 0

@@ -26,6 +26,12 @@ B: Final = 0.75
 MOST_TERMS: Final = 48
 """A longer question is asked by its rarest terms."""
 
+SMALL: Final = 100
+"""In a memory of fewer passages a word that is missing says no more than it would in one of so many."""
+
+FEW_TERMS: Final = 2.5
+"""Fewer terms than this may stand together by chance."""
+
 MOST_POSTINGS: Final = 300_000
 """So many windows are looked at for one question, those of its rarest terms first: in a large store, common ones cost
 more than they tell."""
@@ -76,7 +82,7 @@ class Keywords:
         passages: BM25 of each passage.
         sessions: BM25 of each session, by scope number.
         share: How much of the question (by inverse document frequency) each passage holds, 0 to 1.
-        together: How much of it stands in one of its windows.
+        together: How much of it stands in one of its windows; less where that is only one of its words, or two.
         terms: The postings of each term that was found, and its weight.
     """
 
@@ -114,8 +120,10 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     times = np.concatenate([np.zeros(0, np.float32), *(one.times for one, _ in seen)])
     each = np.repeat(idf.astype(np.float32), counted)
     scores = each * _saturate(times, columns["length"].take(passages), corpus.average)
-    share = np.bincount(passages, each, columns.passages) / (idf.sum() or 1)
-    together = _best_window([one for one, _ in seen], idf / (idf.sum() or 1), columns)
+    part = weights * [_idf(len(one.passages), max(corpus.total, SMALL)) for one, _ in seen]
+    part /= part.sum() or 1
+    share = np.bincount(passages, np.repeat(part, counted), columns.passages)
+    together = _best_window([one for one, _ in seen], part, columns)
     return Keywords(
         passages=np.bincount(passages, scores, columns.passages).astype(np.float32),
         sessions=_sessions(passages, times, weights=weights, counted=counted, corpus=corpus),
@@ -125,14 +133,18 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     )
 
 
-def _best_window(postings: Sequence[Postings], idf: Doubles, columns: Columns) -> Floats:
-    """The weight of the terms that stand together in one window of each passage, that of its best."""
+def _best_window(postings: Sequence[Postings], part: Doubles, columns: Columns) -> Floats:
+    """The weight of the terms that stand together in one window of each passage, that of its best.
+
+    Fewer than `FEW_TERMS` count only in part, unless the question has no more.
+    """
     if not columns.passages:
         return np.zeros(0, np.float32)
     windows = np.concatenate([np.zeros(0, np.uint32), *(one.windows for one in postings)])
-    each = np.repeat(idf, [len(one.windows) for one in postings])
+    each = np.repeat(part, [len(one.windows) for one in postings])
     held = np.bincount(windows, each, columns.windows)
-    return np.maximum.reduceat(held, columns["first_window"]).astype(np.float32)
+    found = np.bincount(windows, minlength=columns.windows) / min(FEW_TERMS, max(1, len(postings)))
+    return np.maximum.reduceat(held * np.minimum(1, found), columns["first_window"]).astype(np.float32)
 
 
 def telling(sizes: Sequence[int]) -> list[int]:

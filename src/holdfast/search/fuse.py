@@ -7,7 +7,7 @@ sum of the original plugin, and reciprocal rank fusion.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -41,6 +41,7 @@ class Recipe:
 
     Attributes:
         vector: The vectors' share of the first score; the keywords have the rest.
+        together: What the words of the question add that stand in one window.
         human: How much more a person's words weigh.
         near: What a person's message takes over from the messages right beside it.
         far: What it takes over from those two away.
@@ -49,10 +50,10 @@ class Recipe:
         date: What a day that the question names adds.
         brevity: How much a short quote is preferred where room is scarce.
         best: So many of the best passages come before all others, and get more room.
-        proven: So many of the passages that the words prove come before these.
     """
 
     vector: float = 0.5
+    together: float = 0.75
     human: float = 1.3
     near: float = 0.25
     far: float = 0.1
@@ -61,7 +62,6 @@ class Recipe:
     date: float = 0.3
     brevity: float = 0.2
     best: int = 3
-    proven: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +102,7 @@ class Signals:
         cosine: How alike each window is to the question; None without vectors.
         centre: What the visible windows have in common; None where that is not known.
         dates: The days that the question points at.
+        length: How many words the question has, without those of scripts that do not put spaces between them.
         trust: How much of the vectors' weight counts for this question, 0 to 1.
         now: The moment of the question, in Unix milliseconds.
     """
@@ -112,8 +113,13 @@ class Signals:
     cosine: Floats | None = None
     centre: Centre | None = None
     dates: Sequence[Range] = ()
+    length: float = 0.0
     trust: float = 1.0
     now: int | None = None
+
+    def without_vectors(self) -> Signals:
+        """What is known by words alone."""
+        return replace(self, cosine=None, centre=None)
 
     def alike(self) -> Floats:
         """The likeness of each visible passage's best window, 0 at least, apart from what all have in common."""
@@ -185,6 +191,8 @@ class Ranking:
 def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen
     """Order the visible passages. Those that have nothing to do with the question are left out."""
     words, alike = _relative(signals.keywords.passages * signals.visible), signals.alike()
+    if order.fusion == "recipe":
+        words = _relative(words + np.float32(order.recipe.together) * signals.keywords.together * signals.visible)
     first = _first(words, alike, signals, order.recipe) if order.fusion == "recipe" else words
     passages = _shortlist(first, signals.columns) if order.fusion == "recipe" else np.arange(len(words))
     nothing = np.zeros(len(passages), np.float32)

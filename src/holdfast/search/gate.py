@@ -1,13 +1,10 @@
 """Whether a question has anything to do with the memory at all.
 
-The scale is absolute: it depends neither on the other questions nor on how many passages there are. A few windows
-must be like the question, and half of that counts only as far as its words are there too; or one window, which
-counts as far as the words do. For scripts that the vectors know nothing of, where everything is like everything,
-the words decide.
+There is a block where the words of the question are enough, or where words and vectors together are. Vectors can
+add to what the words say, never take away from it: `by_words` is the same with any vectors and with none.
 
-Vectors can add to what the words say, never take away from it. Where a good part of the question stands in one
-window, the words prove that it belongs there, whatever the vectors say. In logs, tables and code less of it is a
-proof: chance brings fewer words together in a line than in a paragraph, and vectors know little of such text.
+The scale is absolute: it depends neither on the other questions nor on how many passages there are. 1 is enough for
+a block. The figures were chosen by leaving whole data sets out (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -16,60 +13,53 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.columns import Floats, Ints
+from holdfast.search.columns import Floats
 from holdfast.search.fuse import Signals
 from holdfast.search.passages import LINES
 
-__all__ = ["LEAST", "LEAST_BY_SIGNS", "LEAST_BY_WORDS", "PROVEN", "PROVEN_BY_LINE", "least", "proven", "relevance"]
+__all__ = ["ENOUGH_ALIKE", "ENOUGH_IN_LINES", "ENOUGH_TOGETHER", "by_both", "by_words", "relevance"]
 
-LEAST: Final = 0.25
-"""The relevance from which on a block is worth its room."""
-LEAST_BY_SIGNS: Final = 0.37
-"""The same for a question in a script without spaces, to vectors that do not know it."""
-LEAST_BY_WORDS: Final = 0.25
-"""The same where there are no vectors: words alone tell off-topic questions less well."""
-PROVEN: Final = 0.5
-"""The part of the question that stands in one window where the words prove that it belongs there."""
-PROVEN_BY_LINE: Final = 0.35
-"""The same in text that is cut into lines."""
+ENOUGH_TOGETHER: Final = 0.36
+"""The part of the question that must stand in one window."""
+ENOUGH_IN_LINES: Final = 0.27
+"""The same in text that is cut into lines: chance brings fewer words together in a line than in a paragraph."""
+ENOUGH_ALIKE: Final = 0.25
+"""How alike windows must be to the question, where its words are there too."""
 
+_LONG: Final = 8
+"""A question of more words is not said again as a whole: less of it is enough."""
 _WINDOWS: Final = 5
 _FREE: Final = 0.5
 """The part of the likeness that counts without any word in common."""
 
 
-def least(signals: Signals) -> float:
-    """The relevance that a question must have to get a block."""
-    if signals.cosine is None:
-        return LEAST_BY_WORDS
-    return signals.trust * LEAST + (1 - signals.trust) * LEAST_BY_SIGNS
-
-
 def relevance(signals: Signals) -> float:
-    """How much the best of memory has to do with the question, 0 to 1; what the words prove is enough for a block."""
-    share = float((signals.keywords.share * signals.visible).max(initial=0))
-    if signals.cosine is None:
-        return share
-    best = _best(signals.cosine, signals)
-    meant = max(float(best.mean()) * (_FREE + (1 - _FREE) * share), float(best.max()) * share)
-    proof = float(_proof(signals).max(initial=0))
-    return max(signals.trust * meant + (1 - signals.trust) * share, least(signals) * min(proof, 1.0))
+    """How much the best of memory has to do with the question; from 1 on there is a block."""
+    return max(by_words(signals), by_both(signals))
 
 
-def proven(signals: Signals, *, limit: int) -> Ints:
-    """The passages that the words prove, those with most of the question first: the same whatever the vectors say."""
-    keywords = signals.keywords
-    found = np.flatnonzero(_proof(signals) >= 1)
-    return found[np.lexsort((-keywords.passages[found], -keywords.together[found]))][:limit]
-
-
-def _proof(signals: Signals) -> Floats:
-    """How much of what proves a passage stands in one of its windows; 0 out of sight."""
+def by_words(signals: Signals) -> float:
+    """How much of the question stands in one window, as a part of what is enough."""
     columns = signals.columns
     windows = np.diff(columns["first_window"], append=columns.windows)
-    by_line = (windows > 1) & (columns["size"] <= LINES * windows)
-    needed = np.where(by_line, np.float32(PROVEN_BY_LINE), np.float32(PROVEN))
-    return (signals.keywords.together * signals.visible / needed).astype(np.float32)
+    is_lines = (windows > 1) & (columns["size"] <= LINES * windows)
+    enough = np.where(is_lines, np.float32(ENOUGH_IN_LINES), np.float32(ENOUGH_TOGETHER))
+    best = float((signals.keywords.together * signals.visible / enough).max(initial=0))
+    return best * float(np.cbrt(max(1.0, signals.length / _LONG)))
+
+
+def by_both(signals: Signals) -> float:
+    """How alike memory is to the question, as a part of what is enough; 0 without vectors that know its script.
+
+    A few windows must be like the question, and half of that counts only as far as its words are there too; or one
+    window, which counts as far as the words do.
+    """
+    if signals.cosine is None:
+        return 0.0
+    share = float((signals.keywords.share * signals.visible).max(initial=0))
+    best = _best(signals.cosine, signals)
+    alike = max(float(best.mean()) * (_FREE + (1 - _FREE) * share), float(best.max()) * share)
+    return signals.trust * alike / ENOUGH_ALIKE
 
 
 def _best(cosine: Floats, signals: Signals) -> Floats:

@@ -78,6 +78,7 @@ class Quote:
     span: Span
     text: str
     tokens: float
+    group: Hashable | None = None
 
 
 def pack(
@@ -87,17 +88,22 @@ def pack(
     room: float,
     weights: Mapping[str, float],
     measure: Callable[[str], float],
+    after: Sequence[Quote] = (),
+    limit: int | None = None,
 ) -> list[Quote]:
     """Quote passages in the order they come, each that fits in what is left of `room` tokens.
 
-    `sizes` are passages and their lengths in characters; one is read only if it may fit.
+    `sizes` are passages and their lengths in characters; one is read only if it may fit. The quotes that stand
+    already (`after`) come first and take their part of the room; `limit` ends with so many.
     """
-    quotes: list[Quote] = []
-    groups: set[Hashable] = set()
+    quotes = list(after)
+    room -= sum(quote.tokens for quote in quotes)
+    groups = {quote.group for quote in quotes}
+    quoted = {quote.passage for quote in quotes}
     for passage, size in sizes:
-        if room < SMALLEST:
+        if room < SMALLEST or len(quotes) == limit:
             break
-        if min(size, LEAST) > CHARACTERS * room:
+        if passage in quoted or min(size, LEAST) > CHARACTERS * room:
             continue
         candidate = read(passage)
         if candidate is None:
@@ -107,7 +113,7 @@ def pack(
         known = candidate.group is not None and candidate.group in groups
         tokens = measure(f"{candidate.brief}{words}\n" if known else f"{candidate.header}{words}\n\n")
         if tokens <= room:
-            quotes.append(Quote(passage=passage, span=span, text=words, tokens=tokens))
+            quotes.append(Quote(passage=passage, span=span, text=words, tokens=tokens, group=candidate.group))
             groups.add(candidate.group)
             room -= tokens
     return quotes

@@ -14,8 +14,10 @@ from typing import Final
 
 from holdfast.text import head
 
-__all__ = ["LINES", "SENTENCE_END", "Passage", "passages", "windows"]
+__all__ = ["CUTTING", "LINES", "SENTENCE_END", "Passage", "passages", "windows"]
 
+CUTTING: Final = 1
+"""The version of the rules below. A store that was cut by others is cut anew by `holdfast reindex`."""
 WHOLE: Final = 500
 """A text up to this long is one window."""
 WINDOW: Final = 400
@@ -66,9 +68,9 @@ def passages(text: str) -> list[Passage]:
     return found
 
 
-def windows(text: str) -> list[tuple[int, int]]:
-    """Cut a text into windows at sentence and line ends; a short text is one window."""
-    if len(text) <= WHOLE:
+def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
+    """Cut a text into windows at sentence and line ends; one of up to `whole` characters is one window."""
+    if len(text) <= whole:
         return [(0, len(text))] if text else []
     found: list[tuple[int, int]] = []
     start = end = 0

@@ -13,6 +13,7 @@ import numpy as np
 
 from holdfast.errors import StorageError
 from holdfast.search import columns as columnar
+from holdfast.search.passages import CUTTING
 from holdfast.search.postings import decode
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
 from holdfast.store.connection import connect_readonly, explained, is_readonly
@@ -136,6 +137,11 @@ def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _notes(connection: sqlite3.Connection) -> Iterator[str]:
+    old = (
+        "SELECT count(*) FROM passages WHERE NOT EXISTS (SELECT 1 FROM counters WHERE name = 'cutting' AND value = {})"
+    )
+    if _one(connection, old.format(CUTTING)):
+        yield "passages are cut as an earlier version did: run `holdfast reindex` to find single lines of logs"
     if _one(connection, "SELECT value FROM counters WHERE name = 'unscrubbed'"):
         yield "forgotten text may still be in free pages: run `holdfast vacuum`"
 

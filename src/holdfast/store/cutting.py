@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.messages import Message
-from holdfast.search.passages import passages
+from holdfast.search.passages import passages, windows
 from holdfast.store.base import PassageText
 from holdfast.store.codec import words
 from holdfast.text import terms
 
-__all__ = ["cut", "plain_cut", "window_terms"]
+__all__ = ["cut", "cut_again", "plain_cut", "window_terms"]
 
 _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
@@ -20,6 +20,12 @@ def window_terms(passage: PassageText) -> tuple[tuple[str, ...], ...]:
     """The terms of each window of a passage; a speaker who has a name is found by it."""
     named = () if passage.speaker in _ROLES else tuple(terms(passage.speaker))
     return tuple((*terms(passage.text[start:stop]), *named) for start, stop in passage.windows)
+
+
+def cut_again(passage: PassageText) -> PassageText:
+    """A stored passage with the windows that it has by the rules of today; what comes after another is a part."""
+    found = windows(passage.text, whole=0) if passage.start else windows(passage.text)
+    return replace(passage, windows=tuple(found) or passage.windows)
 
 
 def cut(text: str, message: Message) -> list[PassageText]:

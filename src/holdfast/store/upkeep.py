@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from holdfast.errors import StorageError
+from holdfast.search.passages import CUTTING
+from holdfast.store import vector_table
 from holdfast.store.base import Gap, PassageText, Scope
 from holdfast.store.connection import connect, explained, write_transaction
-from holdfast.store.cutting import window_terms
+from holdfast.store.cutting import cut_again, window_terms
 from holdfast.store.forgetting import scrub
 from holdfast.store.schema import migrate
 from holdfast.store.sealing import SEALED, count, mark_rewritten, post_again, seal
@@ -43,9 +45,10 @@ def reindex(
     terms_of: Callable[[PassageText], tuple[tuple[str, ...], ...]] = window_terms,
     progress: Progress | None = None,
 ) -> int:
-    """Drop the keyword index and build it again from the passages; how many there are is returned.
+    """Cut the passages into windows anew and build the keyword index again; how many passages there are is returned.
 
-    Searches go on with the old index until the new one is complete, writers wait. Vectors stay.
+    Searches go on with the old index until the new one is complete, writers wait. Vectors stay, except those of
+    passages that were cut otherwise.
     """
     with _opened(path) as connection, write_transaction(connection):
         for table in ("pending", "runs", "postings", "blocks"):
@@ -61,10 +64,14 @@ def reindex(
             found = passages(connection, alive, scopes=scopes, gaps=gaps)
             if gaps:
                 raise StorageError(f"{next(iter(gaps))}. Nothing was changed.", path=path)
-            post_again(connection, [replace(passage, terms=terms_of(passage)) for passage in found])
+            cut = [cut_again(passage) for passage in found]
+            pairs = zip(cut, found, strict=True)
+            vector_table.drop(connection, [new.number for new, old in pairs if new.windows != old.windows])
+            post_again(connection, [replace(passage, terms=terms_of(passage)) for passage in cut])
             seal(connection, stop=stop)
             if progress is not None:
                 progress(stop, total)
+        connection.execute("INSERT OR REPLACE INTO counters VALUES ('cutting', ?)", (CUTTING,))
         mark_rewritten(connection)
     return total
 

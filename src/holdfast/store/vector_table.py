@@ -20,7 +20,7 @@ from holdfast.search.vectors import Bytes
 from holdfast.store.base import VectorRow
 from holdfast.store.sealing import count, decode_windows
 
-__all__ = ["BLOCK", "embedded", "put", "read_blocks", "read_rows", "seal", "space_number", "wipe", "without"]
+__all__ = ["BLOCK", "drop", "embedded", "put", "read_blocks", "read_rows", "seal", "space_number", "wipe", "without"]
 
 BLOCK: Final = 4096
 """Passages in a block."""
@@ -106,6 +106,13 @@ def wipe(connection: sqlite3.Connection, passages: Sequence[int]) -> None:
             for passage in mine:
                 vectors[starts[passage - first] : starts[passage - first + 1]] = 0
             _write_block(connection, space, first, vectors)
+
+
+def drop(connection: sqlite3.Connection, passages: Iterable[int]) -> None:
+    """Drop the vectors of passages whose windows have changed, and the blocks that hold them: they are made again."""
+    for passage in passages:
+        connection.execute("DELETE FROM vectors WHERE passage = ?", (passage,))
+        connection.execute("DELETE FROM vector_blocks WHERE first = ?", (passage // BLOCK * BLOCK,))
 
 
 def read_blocks(connection: sqlite3.Connection, space: int, *, after: int) -> Iterator[tuple[int, int, bytes]]:
