@@ -149,7 +149,7 @@ def _import_all(
     done.notes = memory.choice.reasons
 
 
-def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.Found]:
+def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.SessionRef]:
     for path in paths:
         found = list(
             transcripts.sessions(
@@ -178,7 +178,7 @@ def _scope(transcript: transcripts.Transcript, stored: Collection[Scope], whose:
 
 
 def _import_one(
-    memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported, stored: Collection[Scope]
+    memory: Memory, one: transcripts.SessionRef, whose: dict[str, Any], done: _Imported, stored: Collection[Scope]
 ) -> None:
     """Archive one session; what cannot be read is told, and the next one follows."""
     try:

@@ -18,7 +18,7 @@ from holdfast.store.base import Scope, Select
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from holdfast.transcripts import Found, Problem
+    from holdfast.transcripts import Problem, SessionRef
 
 __all__ = ["sessions"]
 
@@ -84,7 +84,7 @@ def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) 
         console().print(_table(found))
 
 
-def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[Found]:
+def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[SessionRef]:
     from holdfast import transcripts  # noqa: PLC0415 - sessions in memory are listed without it
 
     places = folders or tuple(place.folder for place in transcripts.default_places(os.environ, Path.home()))
@@ -92,7 +92,7 @@ def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[Found]
         yield from transcripts.sessions(folder, on_problem=problems.append)
 
 
-def _table(found: list[Found]) -> Table:
+def _table(found: list[SessionRef]) -> Table:
     from rich.table import Table  # noqa: PLC0415 - only for people
     from rich.text import Text as Styled  # noqa: PLC0415 - only for people
 
@@ -115,7 +115,7 @@ def _short(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _as_data(one: Found) -> dict[str, object]:
+def _as_data(one: SessionRef) -> dict[str, object]:
     return {
         "agent": one.format,
         "session": one.session,
