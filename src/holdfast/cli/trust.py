@@ -12,7 +12,7 @@ from holdfast import settings as configuration
 from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.errors import InputError
 from holdfast.settings.sources import read_file
-from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, record_trust, trusted
+from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 
 __all__ = ["trust"]
 
@@ -65,7 +65,7 @@ def _remove(folder: Path) -> list[dict[str, str]]:
 
 
 def _list() -> list[dict[str, str]]:
-    return [{"state": _state(Path(path), digest), "path": path} for path, digest in trusted().items()]
+    return [{"state": _state(Path(path), digest), "path": path} for path, digest in load_trust().items()]
 
 
 def _state(path: Path, digest: str) -> str:
