@@ -88,15 +88,16 @@ def load(
     by_file = {path: _load_file(path, environ=environ, project=project, agent=agent_id) for path in in_order}
     layers += (layer for of_file in by_file.values() for layer in of_file)
     values, origins = _merge(layers)
-    refused = {
-        path: dict.fromkeys(key for layer in of_file for key in layer.refused) for path, of_file in by_file.items()
-    }
     return Loaded(
         settings=_build(Settings, values, origins),
         origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in settings_table()}),
         ignored=MappingProxyType({name: place for layer in reversed(layers) for name, place in layer.ignored.items()}),
-        refused=MappingProxyType({path: tuple(keys) for path, keys in refused.items() if keys}),
+        refused=MappingProxyType({path: keys for path, of_file in by_file.items() if (keys := _list_refused(of_file))}),
     )
+
+
+def _list_refused(layers: Iterable[Layer]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key for layer in layers for key in layer.refused))
 
 
 def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:

@@ -91,10 +91,7 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
     given = {name: text for name, text in environ.items() if name.startswith(_PREFIX) and text}
     others = sorted(given.keys() - known.keys() - _NOT_SETTINGS)
     for name in others:
-        near = find_similar_names(name, known, cutoff=_SIMILAR)
-        if near or "__" in name:
-            near = near or find_similar_names(name, known, cutoff=_LIKELY)
-            raise SettingsError("unknown setting.", source="environment", key=_show_name(name), nearest=near)
+        _refuse_misspelt(name, known)
     raw_values = {name: _parse_list(row, given[name]) for name, row in known.items() if name in given}
     return _make_layer(
         raw_values,
@@ -104,6 +101,14 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
         ignored=dict.fromkeys(others, "environment"),
         from_text=True,
     )
+
+
+def _refuse_misspelt(name: str, known: Collection[str]) -> None:
+    """Raise for a variable that looks like a misspelt setting; others may belong to another program."""
+    near = find_similar_names(name, known, cutoff=_SIMILAR)
+    if near or "__" in name:
+        near = near or find_similar_names(name, known, cutoff=_LIKELY)
+        raise SettingsError("unknown setting.", source="environment", key=_show_name(name), nearest=near)
 
 
 def read_toml(data: bytes, *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None = None) -> Layer:
@@ -355,29 +360,36 @@ def _read_openclaw_names(
     ignored: dict[str, str] = {}
     refused: list[str] = []
     for name, value in _walk_names(data, tree):
-        if name in tree.leaves and (allowed is None or tree.leaves[name].key in allowed):
+        row = tree.leaves.get(name)
+        if row is None:
+            ignored |= _ignore_foreign(name, value, tree, source=source)
+        elif allowed is None or row.key in allowed:
             raw_values[name] = value
-        elif name in tree.leaves:
-            refused.append(tree.leaves[name].key)
-        elif _is_foreign(name, tree):
-            ignored[name] = source
         else:
-            raise _make_unknown_error(name, value, tree, source=source)
-        if name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value):
-            ignored[_CACHE_TTL] = source
+            refused.append(row.key)
     _apply_slot(raw_values, data, ignored, source)
-    for name in [name for name in raw_values if tree.leaves[name].secret]:
-        raw_values[name], missing = _resolve_secret(raw_values[name], environ)
-        if missing:
-            del raw_values[name]
-            ignored[name] = f"{source}: {missing}"
-    # JavaScript has one kind of number: 2e4 and 20000.0 are whole numbers.
-    values = {
-        name: int(value) if isinstance(value, float) and value.is_integer() else value
-        for name, value in raw_values.items()
-    }
-    checked = _make_layer(values, names=lambda row: row.openclaw, source=source, environ=environ, ignored=ignored)
+    for name, value in list(raw_values.items()):
+        if tree.leaves[name].secret:
+            raw_values[name], missing = _resolve_secret(value, environ)
+            if missing:
+                del raw_values[name]
+                ignored[name] = f"{source}: {missing}"
+        elif isinstance(value, float) and value.is_integer():
+            raw_values[name] = int(value)  # JavaScript has one kind of number: 2e4 and 20000.0 are whole numbers
+    checked = _make_layer(raw_values, names=lambda row: row.openclaw, source=source, environ=environ, ignored=ignored)
     return replace(checked, refused=tuple(refused))
+
+
+def _ignore_foreign(name: str, value: object, tree: Tree, *, source: str) -> dict[str, str]:
+    """Return the names to ignore for a name that is not ours.
+
+    Raises:
+        SettingsError: It is not OpenClaw's either.
+    """
+    if not _is_foreign(name, tree):
+        raise _make_unknown_error(name, value, tree, source=source)
+    has_ttl = name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value)
+    return dict.fromkeys((name, _CACHE_TTL) if has_ttl else (name,), source)
 
 
 def _apply_slot(raw_values: dict[str, object], data: Mapping[str, Any], ignored: dict[str, str], source: str) -> None:

@@ -213,10 +213,9 @@ def _describe_type(info: inspect.Type) -> str:
         case inspect.Metadata():
             return _describe_type(info.type)
         case inspect.UnionType():
-            return _describe_type(next(part for part in info.types if not isinstance(part, inspect.NoneType)))
+            return _describe_type(min(info.types, key=lambda part: isinstance(part, inspect.NoneType)))
         case inspect.LiteralType():
-            *most, last = (f'"{value}"' for value in info.values)
-            return f"{', '.join(most)} or {last}"
+            return _join_choices([f'"{value}"' for value in info.values])
         case inspect.VarTupleType():
             return f"list of {_describe_type(info.item_type)}"
         case inspect.BoolType():
@@ -227,6 +226,10 @@ def _describe_type(info: inspect.Type) -> str:
             return f"number, {info.ge:g} to {info.le:g}"
         case _:
             return "text"
+
+
+def _join_choices(choices: list[str]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def _normalise(name: str) -> str:

@@ -57,18 +57,18 @@ def _sort_by_parent(items: Iterator[Item]) -> Iterator[Item]:
     passed: set[str] = set()
     held: dict[str, list[Entry]] = {}
     for item in items:
-        parent = None
-        if isinstance(item, Entry):
-            parent = text(item.data.get("sourceToolAssistantUUID")) or item.parent
-        if isinstance(item, Entry) and parent is not None and parent not in passed:
-            held.setdefault(parent, []).append(item)
-            if sum(map(len, held.values())) <= _MAX_HELD:
-                continue
-            yield from _release(next(iter(held)), passed, held)
-        else:
+        if not isinstance(item, Entry):
             yield item
-            if isinstance(item, Entry) and item.id is not None:
+            continue
+        parent = text(item.data.get("sourceToolAssistantUUID")) or item.parent
+        if parent is None or parent in passed:
+            yield item
+            if item.id is not None:
                 yield from _release(item.id, passed, held)
+            continue
+        held.setdefault(parent, []).append(item)
+        if sum(map(len, held.values())) > _MAX_HELD:
+            yield from _release(next(iter(held)), passed, held)
     while held:
         yield from _release(next(iter(held)), passed, held)
 

@@ -52,20 +52,8 @@ def _stream_gemini(path: Path) -> Iterator[Item]:
     for row in read_rows(path):
         if isinstance(row, Problem):
             yield row
-            continue
-        line, data = row[0], mapping(row[1])
-        target = data.get("$rewindTo")
-        if isinstance(target, str):
-            ids = list(records)
-            withdrawn.update(ids[ids.index(target) if target in records else 0 :])
-            continue
-        patch = mapping(data.get("$set")) if "$set" in data else data
-        listed = objects(patch.get("messages"))
-        for record in [data] if "type" in data and "id" in data else listed:
-            records[str(record.get("id"))] = (records.get(str(record.get("id")), (line,))[0], record)
-            withdrawn.discard(str(record.get("id")))
-        if "id" not in data:
-            session |= {key: value for key, value in patch.items() if key != "messages"}
+        else:
+            _apply_row(row[0], mapping(row[1]), session, records, withdrawn)
     yield Entry(type="session", data=session, line=1, timestamp=timestamp(session.get("startTime")))
     for id_, (line, record) in records.items():
         entry = Entry(
@@ -77,6 +65,23 @@ def _stream_gemini(path: Path) -> Iterator[Item]:
             sidechain=session.get("kind") == "subagent",
         )
         yield from [entry] if id_ in withdrawn else attach_messages(entry, _read_gemini_messages)
+
+
+def _apply_row(
+    line: int, data: Json, session: dict[str, Any], records: dict[str, tuple[int, Json]], withdrawn: set[str]
+) -> None:
+    target = data.get("$rewindTo")
+    if isinstance(target, str):
+        ids = list(records)
+        withdrawn.update(ids[ids.index(target) if target in records else 0 :])
+        return
+    patch = mapping(data.get("$set")) if "$set" in data else data
+    for record in [data] if "type" in data and "id" in data else objects(patch.get("messages")):
+        id_ = str(record.get("id"))
+        records[id_] = (records.get(id_, (line,))[0], record)
+        withdrawn.discard(id_)
+    if "id" not in data:
+        session |= {key: value for key, value in patch.items() if key != "messages"}
 
 
 def _read_gemini_messages(entry: Entry) -> Sequence[Message]:

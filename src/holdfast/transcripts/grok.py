@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -55,19 +57,18 @@ def _stream(path: Path) -> Iterator[Item]:
             yield Entry(type="summary", data=mapping(read_document(path / _SUMMARY)), line=1)
         except ValueError as error:
             raise TranscriptError(f"not JSON: {error}", path=path / _SUMMARY) from error
-    open_chunk: Entry | None = None
-    for item in read_entries(updates, frame=_frame, messages=_Updates().read):
-        has_messages = isinstance(item, Entry) and bool(item.messages)
-        if open_chunk and isinstance(item, Entry) and has_messages and item.type == open_chunk.type:
-            open_chunk = replace(open_chunk, messages=(_join(open_chunk.messages[0], item.messages[0]),))
+    items = read_entries(updates, frame=_frame, messages=_Updates().read)
+    for chunk_type, group in groupby(items, key=_get_chunk_type):
+        if not chunk_type:
+            yield from group
             continue
-        if open_chunk:
-            yield open_chunk
-        open_chunk = item if isinstance(item, Entry) and has_messages and item.type in _CHUNKS else None
-        if open_chunk is None:
-            yield item
-    if open_chunk:
-        yield open_chunk
+        chunks = [item for item in group if isinstance(item, Entry)]
+        yield replace(chunks[0], messages=(reduce(_join, (chunk.messages[0] for chunk in chunks)),))
+
+
+def _get_chunk_type(item: Item) -> str:
+    """Return the type of a chunk with a message; empty for any other item."""
+    return item.type if isinstance(item, Entry) and item.type in _CHUNKS and item.messages else ""
 
 
 def _join(first: Message, second: Message) -> Message:

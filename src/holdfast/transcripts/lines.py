@@ -161,16 +161,18 @@ def read_head(path: Path, *, limit: int | None = None) -> Head:
     if not lines:
         raise TranscriptError("an empty file, not a transcript", path=path)
     text = start.decode(errors="replace").removeprefix("\ufeff")
-    decoded = [line.value if line.data is None else line.data for line in lines]
-    first = lines[0]
-    opens_value = first.raw[:_PROBE_BYTES].removeprefix(_BOM).lstrip()[:1] in {b"{", b"["}
-    incomplete = opens_value and first.problem is not None and first.value is None
-    if incomplete and (limit is None or path.stat().st_size <= limit):
+    if _opens_document(lines[0]) and (limit is None or path.stat().st_size <= limit):
         with suppress(ValueError):
             return Head((read_document(path),), text, document=True)
+    decoded = [line.value if line.data is None else line.data for line in lines]
     values = tuple(value for value in decoded if isinstance(value, dict | list))
-    single_list = complete and len(lines) == 1 and isinstance(decoded[0], list)
-    return Head(values, text, document=single_list and not incomplete)
+    return Head(values, text, document=complete and len(lines) == 1 and isinstance(decoded[0], list))
+
+
+def _opens_document(line: Line) -> bool:
+    """Whether a line begins a JSON object or list and does not end it."""
+    opens = line.raw[:_PROBE_BYTES].removeprefix(_BOM).lstrip()[:1] in {b"{", b"["}
+    return opens and line.problem is not None and line.value is None
 
 
 def _read_first_lines(path: Path) -> tuple[list[Line], bytes, bool]:

@@ -164,18 +164,20 @@ def read_entries(
     seen: set[tuple[str, int]] = set()  # ids and hashes only, so that a large file needs little memory
     repeats = first_repeat = 0
     for line in _read_filled_lines(path):
-        if isinstance(line, Problem) or line.data is None:
-            yield line if isinstance(line, Problem) else Problem(line.number, line.problem or "not a record")
+        if isinstance(line, Problem):
+            yield line
+            continue
+        if line.data is None:
+            yield Problem(line.number, line.problem or "not a record")
             continue
         entry = frame(line.data, line.number)
-        key = None if entry.id is None else (entry.id, hash(line.raw.rstrip()))
-        if key is not None and key in seen:
+        key = (entry.id or "", hash(line.raw.rstrip()))
+        if entry.id is None or key not in seen:
+            seen.add(key)
+            yield from attach_messages(entry, messages)
+        else:
             repeats += 1
             first_repeat = first_repeat or entry.line
-            continue
-        if key is not None:
-            seen.add(key)
-        yield from attach_messages(entry, messages)
     if repeats:
         yield Problem(first_repeat, f"{repeats} lines repeat an earlier record word for word and were read once")
 

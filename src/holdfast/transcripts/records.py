@@ -220,20 +220,28 @@ def wire_messages(message: Message, *, now: int, provider: str = "", api: str | 
     if message.wire(PI.name) is not None:
         return rendered
     stamp = {"timestamp": now if message.timestamp is None else message.timestamp}
-    origin = message.origin.format if message.origin is not None else ""
-    # No api is better than a wrong one: readers decide by it who signed the thinking.
-    known_api = {"api": api or _APIS[origin]} if api or origin in _APIS else {}
-    stop = message.stop or ("toolUse" if message.calls else "stop")
-    stop_reason = {"stopReason": _STOPS.get(stop, stop)}
-    usage = _render_usage(message.usage or Usage())
-    defaults = {**known_api, "provider": provider, "model": message.model or "", "usage": usage, **stop_reason}
+    reply = _make_reply_fields(message, provider=provider, api=api) if message.role == "assistant" else {}
+    # Role and content first; a message's own fields override ours, except for the stop reason.
     return [
-        # Role and content first; the message's own fields override the defaults.
-        {"role": wire["role"], "content": wire["content"], **defaults, **wire, **stop_reason, **stamp}
+        {"role": wire["role"], "content": wire["content"], **reply, **wire, "stopReason": reply["stopReason"], **stamp}
         if wire["role"] == "assistant"
         else {**wire, **stamp}
         for wire in rendered
     ]
+
+
+def _make_reply_fields(message: Message, *, provider: str, api: str | None) -> dict[str, Any]:
+    if api is None and message.origin is not None:
+        api = _APIS.get(message.origin.format)
+    stop = message.stop or ("toolUse" if message.calls else "stop")
+    return {
+        # No api is better than a wrong one: readers decide by it who signed the thinking.
+        **({"api": api} if api else {}),
+        "provider": provider,
+        "model": message.model or "",
+        "usage": _render_usage(message.usage or Usage()),
+        "stopReason": _STOPS.get(stop, stop),
+    }
 
 
 def _render_usage(usage: Usage) -> dict[str, Any]:
@@ -289,6 +297,18 @@ def _remove_content(message: Mapping[str, Any]) -> dict[str, Any]:
 # --- forks -----------------------------------------------------------------------
 
 
+def _replace_labels(path: Sequence[Entry]) -> dict[str, str]:
+    """Return the next entry of another type for each label entry, where there is one."""
+    replacements: dict[str, str] = {}
+    after: str | None = None
+    for entry in reversed(path):
+        if entry.type != "label":
+            after = entry.id
+        elif entry.id is not None and after is not None:
+            replacements[entry.id] = after
+    return replacements
+
+
 def fork_records(
     path: Sequence[Entry], *, labels: Mapping[str, str], now: int, new_id: Callable[[], str]
 ) -> Iterator[dict[str, Any]]:
@@ -297,13 +317,7 @@ def fork_records(
     Label entries are left out, so a reference to one is changed to the entry after it.
     """
     entries = [entry for entry in path if entry.type != "label"]
-    replacements: dict[str, str] = {}  # for each label entry the next entry of another type
-    after: str | None = None
-    for entry in reversed(path):
-        if entry.type != "label":
-            after = entry.id
-        elif entry.id is not None and after is not None:
-            replacements[entry.id] = after
+    replacements = _replace_labels(path)
     last: str | None = None
     for entry in entries:
         record = {**entry.data, "parentId": last}

@@ -87,16 +87,21 @@ def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
             raise TranscriptError("an SQLite file of no agent that we know", path=file)
         return reader, select_session(path, file, reader.database)
     try:
-        homes = [(reader, home) for reader in readers if (home := reader.folder(path)) is not None]
+        for reader in readers:
+            if home := reader.folder(path):
+                return reader, home
     except OSError as error:
-        raise TranscriptError(f"cannot be looked into: {error.strerror or error}", path=path) from None
-    if homes:
-        return homes[0]
+        raise TranscriptError(f"cannot be read: {error.strerror or error}", path=path) from None
+    return _claim(path, readers, is_named=format is not None), path
+
+
+def _claim(path: Path, readers: Iterable[Reader], *, is_named: bool) -> Reader:
+    """Return the first reader that claims a file; a reader that the caller named reads any file."""
     head = read_head(path)
-    claimed = next((reader for reader in readers if format is not None or reader.claims(path, head)), None)
-    if claimed is None:
-        raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
-    return claimed, path
+    for reader in readers:
+        if is_named or reader.claims(path, head):
+            return reader
+    raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
 
 
 def _find_database_reader(file: Path, readers: Iterable[Reader]) -> Reader | None:
@@ -233,16 +238,13 @@ def _walk(folder: Path) -> Iterator[_Item]:
     if session is not None:
         yield session
         return
-    # OpenCode's old storage: only the folder `session` holds sessions, the others single messages and parts.
-    is_opencode_store = {item.name for item in children} >= _OPENCODE_STORE
+    names = {item.name for item in children}
+    # In OpenCode's old storage only the folder `session` holds sessions.
+    skipped = _SKIPPED_FOLDERS | (names - {"session"} if names >= _OPENCODE_STORE else set())
     for item in children:
         if item.is_file():
             yield from _inspect_file(Path(item.path))
-        elif (
-            item.is_dir(follow_symlinks=False)
-            and item.name not in _SKIPPED_FOLDERS
-            and (item.name == "session" or not is_opencode_store)
-        ):
+        elif item.name not in skipped and item.is_dir(follow_symlinks=False):
             yield from _walk(Path(item.path))
 
 
