@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain, count
@@ -297,6 +298,8 @@ class _Talk:
 
 # --- damage ------------------------------------------------------------------
 
+_EMPTY: Final[dict[str, list[Any]]] = {"content": ["", " ", []], "parts": [[], [{"text": ""}], [{"text": " "}]]}
+
 
 def _dressed(wires: Sequence[_Wire], format_name: str, random: Random) -> Iterator[_Wire]:
     """The messages with what only their own format has: reasoning items, envelopes, old spellings."""
@@ -327,7 +330,7 @@ def _age(wire: _Wire, random: Random) -> None:
 
 
 def _damage(wires: list[_Wire], random: Random) -> None:
-    """What happens to histories: lines lost, doubled, out of order, emptied, stripped."""
+    """What happens to histories: lines lost, doubled, out of order, emptied, without a field."""
     for _ in range(random.randint(1, 4)):
         if len(wires) < 2:  # noqa: PLR2004
             return
@@ -340,7 +343,8 @@ def _damage(wires: list[_Wire], random: Random) -> None:
             case 2:
                 wires[place], wires[other] = wires[other], wires[place]
             case 3:
-                wires[place] |= {"content": random.choice(["", " ", []])} if "content" in wires[place] else {}
+                key = "parts" if "parts" in wires[place] else "content"
+                wires[place] |= {key: random.choice(_EMPTY[key])} if key in wires[place] else {}
             case 4:
                 wires[place] |= {"stopReason": "aborted", "stop_reason": "aborted"}
             case _:
@@ -348,12 +352,21 @@ def _damage(wires: list[_Wire], random: Random) -> None:
 
 
 def _strip(wire: _Wire, random: Random) -> None:
-    """Take a field from a message or from a block of it."""
-    content = wire.get("content")
-    if isinstance(content, list) and content and _chance(random, 0.7):
-        block = dict(random.choice(content))
-        for key in ("signature", "thinkingSignature", "id", "input", "content", "arguments"):
-            block.pop(key, None)
-        wire["content"] = [block if _chance(random, 0.5) else old for old in content]
-    else:
-        wire.pop(random.choice(["tool_calls", "tool_call_id", "call_id", "id", "output", "name"]), None)
+    """Take a field from a message or from an object in it, or name another tool there."""
+    wire.update(deepcopy(wire))
+    inside = random.choice(list(_objects(wire)))
+    # Without these most formats refuse to read it; a content of Gemini may lack its role.
+    lost = sorted(inside.keys() - ({"type", "text"} if "parts" in inside else {"type", "text", "role"}))
+    if "name" in inside and _chance(random, 0.3):
+        inside["name"] = random.choice(["bash", "read", ""])
+    elif lost:
+        del inside[random.choice(lost)]
+
+
+def _objects(value: Any) -> Iterator[_Wire]:
+    """Every JSON object in a value, itself included."""
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, dict | list):
+        for inside in value.values() if isinstance(value, dict) else value:
+            yield from _objects(inside)

@@ -71,18 +71,19 @@ def _part(part: Part) -> Part | None:
 
 
 def _answer(result: ToolResult) -> ToolResult:
-    if kept(result, NAME).get("content") == []:
+    old = kept(result, NAME)
+    if old and old.get("content") in (None, []):
         return replace(result, origin=None)
     content = tuple(block for block in result.content if _part(block) is not None)
     return result if len(content) == len(result.content) else replace(result, content=content)
 
 
 def _spelled(call: ToolCall) -> ToolCall:
-    """Arguments are text: a call that was written with the object itself is written anew."""
+    """The call; one whose arguments were not written as text is written anew."""
     old = kept(call, NAME)
-    function = old.get("function", old)
-    object_itself = isinstance(function, Mapping) and not isinstance(function.get("arguments", ""), str)
-    return replace(call, origin=None) if object_itself else call
+    called, key = (old["custom"], "input") if old.get("type") == "custom" else (old.get("function", old), "arguments")
+    is_text = isinstance(called, Mapping) and isinstance(called.get(key), str)
+    return call if not old or is_text else replace(call, origin=None)
 
 
 def _is_said(message: Message, log: Log) -> bool:
