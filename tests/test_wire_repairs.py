@@ -143,6 +143,14 @@ class TestLostFields:
             )
         assert window.report.repairs
 
+    def test_a_thinking_block_without_a_mark_is_left_out_alone(self, engine: Engine) -> None:
+        """Chat Completions takes no thinking in the content of a reply."""
+        thought = {"type": "thinking", "thinking": "嗯"}
+        sent = [LOOK, {"role": "assistant", "content": [thought, {"type": "text", "text": "ok"}]}, LOOK]
+        window = engine.assemble(sent, session="s", provider="openai_chat")
+        assert not check(window.render(), "openai_chat")
+        assert window.render() == [LOOK, {"role": "assistant", "content": [{"type": "text", "text": "ok"}]}, LOOK]
+
 
 class TestRepairs:
     """What is mended on the way out; the archive has it as it came."""

@@ -21,7 +21,7 @@ from holdfast.context.shape.parts import (
     unpictured,
 )
 from holdfast.formats.wire import kept
-from holdfast.messages import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from holdfast.messages import Message, Opaque, Part, Text, ToolCall, ToolResult
 
 __all__ = ["shape"]
 
@@ -47,7 +47,8 @@ def _without_empty_calls(message: Message) -> Message:
 
 
 def _sayable(message: Message) -> Message:
-    if kept(message, NAME).get("content") == []:
+    # A thinking block is no part of the content here: only a message that is written anew is without it.
+    if kept(message, NAME).get("content") == [] or any(is_thought(part) and kept(part, NAME) for part in message.parts):
         message = replace(message, origin=None)
     message = unpictured(edited(message, _part))
     return edited(message, _spoken) if message.role == "assistant" else message
@@ -55,7 +56,7 @@ def _sayable(message: Message) -> Message:
 
 def _spoken(part: Part) -> Part | None:
     """What the assistant may say: of the blocks in its content only text."""
-    return None if kept(part, NAME) and isinstance(part, Opaque | Thinking) else part
+    return None if kept(part, NAME) and isinstance(part, Opaque) else part
 
 
 def _part(part: Part) -> Part | None:
