@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from holdfast.cli.doctor import doctor
 from holdfast.engine import Engine, Window
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
@@ -111,3 +113,19 @@ def test_the_key_of_the_marks_is_as_private_as_the_store(tmp_path: Path) -> None
         taught(engine)
         assert engine.stats().sessions == 1
     assert (tmp_path / "holdfast.db").stat().st_mode & 0o077 == 0
+
+
+def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
+    """What a call handed on of a block stays out of the index and of the facts when the index is made anew."""
+    with opened(tmp_path) as engine:
+        said, _, block = taught(engine)
+        said += [reply("", call("w1", "write", text=block)), results(answer("w1")), user("Go on. 继续。")]
+        engine.assemble(said, session="s", limit=LIMIT)
+        known = {hit.message for hit in engine.search("zanzibar port 6543 监听端口", session="s")}
+    done = CliRunner().invoke(doctor, ["--repair", "--home", str(tmp_path)])
+    assert "repaired" in done.output
+    with opened(tmp_path) as engine:
+        assert {hit.message for hit in engine.search("zanzibar port 6543 监听端口", session="s")} == known
+        engine.learn(session="s")
+        engine.work()
+        assert all(fact.evidence == (1,) for fact in engine.facts(session="s") if "6543" in fact.content)
