@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.doctor import doctor
+from holdfast.cli.importing import import_
 from holdfast.engine import Engine, Window
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
@@ -17,6 +19,7 @@ from waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000
+TAUGHT = "The zanzibar database listens on port 6543 监听端口."
 ASKED = "What do you know about the zanzibar database?"
 FORM = '<recalled-context source="holdfast">\n\n<detail>\n[user] the database\n</detail>\n\n</recalled-context>'
 SEED = FORM.replace("holdfast", "memory-context")
@@ -43,7 +46,7 @@ def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
 
 def taught(engine: Engine) -> tuple[list[Message], Window, str]:
     """A session that knows something: the conversation, its window, and the block in it."""
-    engine.ingest([user("The zanzibar database listens on port 6543 监听端口.")], session="s")
+    engine.ingest([user(TAUGHT)], session="s")
     said = [user(ASKED)]
     window = engine.assemble(said, session="s", limit=LIMIT)
     block = window.items[-1].block
@@ -94,7 +97,9 @@ def test_a_block_that_comes_back_is_taken_out_and_reported(tmp_path: Path, echo:
         assert sum("6543" in str(row.message.parts) for row in archived(engine)) == 1
         again = engine.assemble([*said, reply("Yes."), user("Good.")], session="s", limit=LIMIT)
         assert again.report.repairs == ()
-        engine.ingest(said, session="imported")
+        (stripped,) = engine.ingest(said, session="imported").stripped
+        assert stripped == repair
+        assert engine.ingest([user("Fine. 好的。")], session="imported").stripped == ()
         assert not any("6543" in str(row.message.parts) for row in archived(engine, "imported"))
 
 
@@ -129,3 +134,20 @@ def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
         engine.learn(session="s")
         engine.work()
         assert all(fact.evidence == (1,) for fact in engine.facts(session="s") if "6543" in fact.content)
+
+
+def test_an_import_reports_recalled_text(tmp_path: Path) -> None:
+    """A transcript with a block in it is archived without it; the command and its JSON say of how many messages."""
+    with opened(tmp_path / "memory") as engine:
+        _, _, block = taught(engine)
+    said = [
+        {"role": "user", "content": f"You said:\n\n{block}\n\nIs that so?"},
+        {"role": "assistant", "content": "Yes. 是的。"},
+    ]
+    file = tmp_path / "said.json"
+    file.write_text(json.dumps({"messages": said}), encoding="utf-8")
+    options = [str(file), "--no-vectors", "--home", str(tmp_path / "memory")]
+    assert "Recalled text was taken out of 1 messages." in CliRunner().invoke(import_, options).stdout
+    assert json.loads(CliRunner().invoke(import_, [*options, "--json"]).stdout)["stripped"] == 1
+    with opened(tmp_path / "memory") as engine:
+        assert {hit.text for hit in engine.search("port 6543", session="s") if "6543" in hit.text} == {TAUGHT}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         WindowTooSmallError,
     )
     from holdfast.events import Hooks
+    from holdfast.memory.archive import Ingested
     from holdfast.memory.memory import Memory, Stats
     from holdfast.memory.recall import Hit, Recall, Request
     from holdfast.messages import (
@@ -69,6 +70,7 @@ __all__ = [
     "HoldfastError",
     "Hooks",
     "Image",
+    "Ingested",
     "InputError",
     "InvalidWindowError",
     "Memory",
@@ -108,6 +110,7 @@ _HOMES: Final = {
     "holdfast.engine": ("Engine", "Window"),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "holdfast.events": ("Hooks",),
+    "holdfast.memory.archive": ("Ingested",),
     "holdfast.memory.memory": ("Memory", "Stats"),
     "holdfast.memory.recall": ("Hit", "Recall", "Request"),
     "holdfast.messages": (

@@ -30,6 +30,7 @@ from holdfast.errors import ConflictError, HoldfastError, ModelCancelledError, M
 from holdfast.events import Hooks
 from holdfast.formats import Incoming
 from holdfast.learner import learn, queue
+from holdfast.memory.archive import Ingested
 from holdfast.memory.extract import Extraction
 from holdfast.memory.memory import Memory
 from holdfast.memory.request import request_of
@@ -189,10 +190,11 @@ class Engine(Asking):
         tenant: str = "local",
         project: str = "",
         agent: str = "main",
-    ) -> list[int]:
+    ) -> Ingested:
         """Archive messages that come after those of the session, such as a reply.
 
-        They are durable and findable when this returns. What the session ends with already is not archived again.
+        They are durable and findable when this returns. What the session ends with already is not archived again, and
+        recalled text that came back is taken out: `stripped` of the result says of which messages.
         Near the limit of the last request the session is compacted after that, as `compaction.auto` says.
         """
         talk = self._conversation(Scope(tenant=tenant, project=project, agent=agent, session=session))

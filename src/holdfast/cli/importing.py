@@ -31,6 +31,7 @@ class _Imported:
     messages: int = 0
     new: int = 0
     embedded: int = 0
+    stripped: int = 0
     problems: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
@@ -92,6 +93,8 @@ def _tell(done: _Imported) -> None:
     for path in done.empty:
         echo(f"{path}: no session found", err=True)
     echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+    if done.stripped:
+        echo(f"Recalled text was taken out of {done.stripped:,} messages.")
 
 
 def _watch(
@@ -156,7 +159,9 @@ def _import_one(memory: Memory, one: transcripts.Found, whose: dict[str, Any], d
         transcript = transcripts.read(one.path, format=one.format)
         project = whose["project"] or (transcript.cwd or "" if whose["by_folder"] else "")
         scope = Scope(project=project, agent=whose["agent"], session=whose["session"] or transcript.session)
-        done.messages += len(memory.ingest(transcript.messages, scope=scope))
+        archived = memory.ingest(transcript.messages, scope=scope)
+        done.messages += len(archived)
+        done.stripped += len(archived.stripped)
         done.sessions += 1
         done.problems += [f"{one.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
     except (InputError, MissingExtraError) as error:

@@ -16,6 +16,7 @@ from holdfast.errors import InputError, StorageError
 from holdfast.memory import archive, facts
 from holdfast.memory import forget as forgetting
 from holdfast.memory import recall as recalling
+from holdfast.memory.archive import Ingested
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, store_file
 from holdfast.memory.marks import NO_MARKS, UNKEPT, Marks, open_marks
@@ -119,13 +120,17 @@ class Memory:
 
     # --- writing ---------------------------------------------------------------
 
-    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> list[int]:
+    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> Ingested:
         """Archive a conversation from its first message on; durable and findable when this returns.
 
-        Known messages keep their number. Messages without a timestamp get the time of arrival.
+        Known messages keep their number. Messages without a timestamp get the time of arrival. Recalled text is taken
+        out and reported.
         """
-        own = archive.own_messages(messages, redact=self.settings.archive.redaction, marks=self.marks)
-        return archive.append(self.store, own, scope=scope, time=self.clock(), marks=self.marks)[0]
+        found, stripped = archive.strip_recalled(list(messages), self.marks)
+        own = [message for message in found if message is not None]
+        masked = [archive.mask(message) for message in own] if self.settings.archive.redaction else own
+        numbers, _ = archive.append(self.store, masked, scope=scope, time=self.clock(), marks=self.marks)
+        return Ingested(numbers, stripped=stripped)
 
     def embed(self, *, limit: int | None = None) -> int:
         """Give passages that have none yet their vectors, oldest first; how many were given is returned.
