@@ -213,7 +213,7 @@ class Talk:
             self.view.notice(problem)
 
     def _past(self, context: Context) -> list[Message]:
-        """All that was said and not forgotten; where memory has lost its summary, what the transcript has in its place."""
+        """All that was said and not forgotten; where memory has lost a summary, what the transcript has instead."""
         known = self.engine.edits(session=self.session, agent=self.agent)
         lost = context.compaction is not None and not any(edit.kind == "compacted" for edit in known)
         path = self.opened.session.path()

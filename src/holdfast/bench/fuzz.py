@@ -416,8 +416,8 @@ def _damage(wires: list[_Wire], random: Random) -> None:
             case 2:
                 wires[place], wires[other] = wires[other], wires[place]
             case 3:
-                key = "parts" if "parts" in wires[place] else "content"
-                wires[place] |= {key: random.choice(_EMPTY[key])} if key in wires[place] else {}
+                for key in _EMPTY.keys() & wires[place].keys():
+                    wires[place][key] = random.choice(_EMPTY[key])
             case 4:
                 wires[place] |= {"stopReason": "aborted", "stop_reason": "aborted"}
             case _:

@@ -194,24 +194,29 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
-        numbers, chosen = _named(ids, list(facts))
-        what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
+        numbers: list[int] | None = None
+        chosen: list[str] | None = None
+        what, words = f"all of session {whose['session']}", list(facts.values())
+        if ids:
+            numbers, chosen = _named(ids, list(facts))
+            what, words = f"{len(numbers)} messages and {len(chosen)} facts", [facts[name] for name in chosen]
         copies = damaged_copies(memory.store.path)
         if not yes:
-            more = " and delete the damaged copies of the store" if copies else ""
-            if sys.stdin.isatty():
-                drop_input(sys.stdin.fileno())
-            click.confirm(printable(f"Forget {what}{more} for good?", one_line=True), abort=True, err=True)
-        told = [facts[name] for name in chosen] if ids else list(facts.values())
-        _forget_in_files(memory, scope, numbers if ids else None, across=across and bool(ids), facts=told)
-        if ids:
-            gone = memory.forget(scope=scope, across=across, ids=numbers, fact_ids=chosen)
-        else:
-            gone = memory.forget(scope=scope)
+            _confirm(what, copies=bool(copies))
+        _forget_in_files(memory, scope, numbers, across=across, facts=words)
+        gone = memory.forget(scope=scope, across=across, ids=numbers, fact_ids=chosen)
     if as_json:
         emit_json({"forgotten": gone})
     else:
         echo(f"{gone} forgotten." + (" Damaged copies of the store were deleted." if gone and copies else ""))
+
+
+def _confirm(what: str, *, copies: bool) -> None:
+    """Ask before anything is forgotten; what was typed before the question is not its answer."""
+    if sys.stdin.isatty():
+        drop_input(sys.stdin.fileno())
+    more = " and delete the damaged copies of the store" if copies else ""
+    click.confirm(printable(f"Forget {what}{more} for good?", one_line=True), abort=True, err=True)
 
 
 def _forget_in_files(

@@ -140,21 +140,27 @@ def _identify(
         digest = message.digest
         found = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
         own = _own_nonce(message)
-        new = own if own is not None and Key(digest, own) not in used else place
-        after = known.get(following.digest, {}) if following is not None else {}
-        moved = (
-            nonce
-            for nonce, number in found.items()
-            if own is None
-            and (message.calls or message.results or _is_followed(Key(digest, nonce), number, after))
-            and (message.calls or message.results or number > last or not number)
-        )
+        new = place if own is None or Key(digest, own) in used else own
+        after = {} if following is None else known.get(following.digest, {})
+        moved = _moved(message, found, after=after, last=last) if own is None else []
         nonce = next((nonce for nonce in (new, place, *moved) if nonce in found), new)
         keys.append(Key(digest, nonce))
         used.add(keys[-1])
         last = found.get(nonce, last)
         place = keys[-1].next_nonce
     return keys
+
+
+def _moved(message: Message, found: Mapping[str, int], *, after: Mapping[str, int], last: int) -> list[str]:
+    """The nonces of archived messages of the same words that may be this one in another place, oldest first.
+
+    The ids of tools are enough. Other words need the message `after` them, and come after the `last` that was known.
+    """
+    if message.calls or message.results:
+        return list(found)
+    digest = message.digest
+    later = ((nonce, number) for nonce, number in found.items() if not 0 < number <= last)
+    return [nonce for nonce, number in later if _is_followed(Key(digest, nonce), number, after)]
 
 
 def _is_followed(key: Key, number: int, after: Mapping[str, int]) -> bool:

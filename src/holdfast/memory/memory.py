@@ -164,13 +164,12 @@ class Memory:
             raise InputError("there is nothing to remember: say it in a sentence")
         if type not in get_args(FactType):
             raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
-        own = {row.id: row for row in self.facts(scope=scope)}
-        known = own | {row.id: row for row in facts.current(facts.known(self.store, scope))}
-        seen = known if scope.session else own  # what is kept for no session is not replaced by a session's
-        same = (row for row in seen.values() if row.content.casefold() == words.casefold() and row.type == type)
-        twin = next(same, None)
-        if twin is not None:
-            return twin
+        own = self.facts(scope=scope)
+        known = {row.id: row for row in (*own, *facts.current(facts.known(self.store, scope)))}
+        seen = known.values() if scope.session else own  # what is kept for no session is not replaced by a session's
+        for row in seen:
+            if (row.content.casefold(), row.type) == (words.casefold(), type):
+                return row
         fact = FactRow(
             scope=scope,
             id=self.new_id(),
@@ -181,8 +180,8 @@ class Memory:
             slot=slot,
             pinned=pinned,
         )
-        old = [other for other in known.values() if slot and (other.subject, other.slot) == (subject, slot)]
-        self.store.add([fact, *(facts.supersede(other, fact)[1] for other in old)])
+        old = [row for row in known.values() if slot and (row.subject, row.slot) == (subject, slot)]
+        self.store.add([fact, *(facts.supersede(row, fact)[1] for row in old)])
         return fact
 
     def pin(self, ids: Sequence[int], *, scope: Scope, across: bool = False, pinned: bool = True) -> int:
