@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         WindowTooSmallError,
     )
     from holdfast.events import Hooks
+    from holdfast.memory.archive import Ingested
     from holdfast.memory.memory import Memory, Stats
     from holdfast.memory.recall import Hit, Recall, Request
     from holdfast.messages import (
@@ -71,6 +72,7 @@ __all__ = [
     "HoldfastError",
     "Hooks",
     "Image",
+    "Ingested",
     "InputError",
     "InvalidWindowError",
     "Memory",
@@ -111,6 +113,7 @@ _HOMES: Final = {
     "holdfast.engine": ("Engine",),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "holdfast.events": ("Hooks",),
+    "holdfast.memory.archive": ("Ingested",),
     "holdfast.memory.memory": ("Memory", "Stats"),
     "holdfast.memory.recall": ("Hit", "Recall", "Request"),
     "holdfast.messages": (

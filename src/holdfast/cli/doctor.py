@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
@@ -21,6 +22,7 @@ from holdfast.agent.notes.qmd import missing
 from holdfast.cli.output import as_json, console, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
+from holdfast.memory.marks import open_marks
 from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
 from holdfast.store.check import Health, check
@@ -113,7 +115,9 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
         return
     try:
         if mend:
-            yield Finding("ok", repair(file, cut=passages_of).summary)
+            # Recalled text that a call handed on must not be found; the key that it is known by is in the store.
+            mended = repair(file, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
+            yield Finding("ok", mended.summary)
         health = check(file)
     except HoldfastError as error:
         yield Finding("wrong", str(error))
