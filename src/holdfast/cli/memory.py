@@ -197,6 +197,7 @@ def remember(
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
     from holdfast.cli.keys import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.memory.home import database_file  # noqa: PLC0415 - only for this
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
 
     if not ids and whose["session"] is None:
@@ -208,7 +209,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
         numbers, chosen = _named(ids, list(facts))
         what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
-        copies = damaged_copies(memory.store.path)
+        copies = damaged_copies(database_file(memory.store.path))
         if not yes:
             more = " and delete the damaged copies of the store" if copies else ""
             if sys.stdin.isatty():
