@@ -15,6 +15,7 @@ from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.errors import HoldfastError, ModelCancelledError
 from holdfast.formats import Incoming
 from holdfast.learner import queue
+from holdfast.memory.archive import Ingested
 from holdfast.memory.memory import Memory
 from holdfast.memory.recall import Hit, Recall
 from holdfast.memory.request import request_of
@@ -106,11 +107,12 @@ class Session:
         with self.lock:
             return turn.assemble(self, messages, request, format=format, provider=provider)
 
-    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> list[int]:
+    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> Ingested:
         """Archive messages that follow those of the session, such as a reply, and return their numbers.
 
         They are durable and searchable when this returns. Messages that the session ends with already are not archived
-        again. Near the limit of the last request the session is compacted, as `compaction.auto` says.
+        again, and recalled text that came back is removed: `stripped` of the result says from which messages. Near the
+        limit of the last request the session is compacted, as `compaction.auto` says.
         """
         with self.lock:
             numbers, read = self.state.append(messages, format=format)

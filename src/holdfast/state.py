@@ -20,8 +20,7 @@ from holdfast.context.settled import Settled
 from holdfast.errors import ConflictError
 from holdfast.formats import Incoming
 from holdfast.memory import archive
-from holdfast.memory.archive import Key
-from holdfast.memory.block import strip_message
+from holdfast.memory.archive import Ingested, Key
 from holdfast.memory.memory import Memory
 from holdfast.memory.noise import unwrap
 from holdfast.memory.request import question
@@ -170,7 +169,7 @@ class SessionState:
                 return
             estimated += count_message(message, count=self.count) if estimated else 0
 
-    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> tuple[list[int], list[Message]]:
+    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> tuple[Ingested, list[Message]]:
         """Archive messages that come after what the session has, such as a reply.
 
         Messages that the session ends with already are not archived again. A user may say the same words twice:
@@ -180,7 +179,8 @@ class SessionState:
             The numbers of the messages, and the messages as they were read.
         """
         read = formats.read([_copy(message) for message in formats.incoming(messages)], format=format)
-        own = [own for message in read if (own := strip_message(message, self.memory.marks)) is not None]
+        stripped_messages, stripped = archive.strip_recalled(read, self.memory.marks)
+        own = [message for message in stripped_messages if message is not None]
         log = self._log or self._keys or self._stored_keys(limit=len(own) + 1)
         digests = [message.digest for message in self._mask(own)]
         if len(own) > 1 and archive.FIRST in self.memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
@@ -192,7 +192,7 @@ class SessionState:
         before = log[: len(log) - repeated]
         numbers, keys = self._archive(own, before=before)
         self._log = max([*before, *keys], log, key=len)
-        return numbers, own
+        return Ingested(numbers, stripped=stripped), own
 
     def _stored_keys(self, *, limit: int) -> list[Key]:
         rows = self.memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))
@@ -201,8 +201,8 @@ class SessionState:
     def _read(self, given: Sequence[Message | Mapping[str, Any]], format: str | None) -> list[Message | None]:
         """Read messages; None for those that were nothing but recalled text."""
         read = formats.read(given, format=format)
-        own = [strip_message(message, self.memory.marks) for message in read]
-        self.stripped += [_echo(message, own) for message, own in zip(read, own, strict=True) if own is not message]
+        own, stripped = archive.strip_recalled(read, self.memory.marks)
+        self.stripped += stripped
         return own
 
     def _mask(self, messages: Sequence[Message]) -> list[Message]:
@@ -427,16 +427,6 @@ def _items(messages: Sequence[Message], numbers: Sequence[int], count: TokenCoun
         Item(message=message, id=number, tokens=count_message(message, count=count), kind=_kind(message))
         for message, number in zip(messages, numbers, strict=True)
     ]
-
-
-def _echo(message: Message, own: Message | None) -> str:
-    """Say what was taken out of a message."""
-    size = _size(message) - (_size(own) if own is not None else 0)
-    return f"recalled text that came back was taken out of a message ({message.role}): {size:,} characters"
-
-
-def _size(message: Message) -> int:
-    return len(message.text) + sum(len(result.text) for result in message.results)
 
 
 def _is_system(given: Message | Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
@@ -22,6 +23,7 @@ from holdfast.cli.output import as_json, console, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
 from holdfast.memory.home import database_file
+from holdfast.memory.marks import open_marks
 from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
 from holdfast.store.check import Health, check
@@ -113,7 +115,9 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
     try:
         if database.exists():
             if mend:
-                yield Finding("ok", repair(database, cut=passages_of).summary)
+                # Recalled text that a call handed on must not be found; the key that it is known by is in the store.
+                mended = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
+                yield Finding("ok", mended.summary)
             health = check(database)
             yield from _health(database, health)
             for note in (*health.notes, *_missing(database, choice, sound=health.sound)):

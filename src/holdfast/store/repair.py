@@ -19,18 +19,21 @@ from typing import Final, TypeAlias
 from holdfast.errors import StorageError
 from holdfast.messages import Message
 from holdfast.store import sealing
-from holdfast.store.base import PassageText
+from holdfast.store.base import PassageText, Store
 from holdfast.store.check import check
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json
 from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.cutting import plain_cut
 from holdfast.store.salvage import Value, rows
 from holdfast.store.schema import migrate
+from holdfast.store.sqlite import SqliteStore
 
-__all__ = ["Cut", "Repaired", "check", "repair"]
+__all__ = ["Cut", "Cutter", "Repaired", "check", "repair"]
 
 Cut: TypeAlias = Callable[[Message], Sequence[PassageText]]
 """What of a message can be found."""
+Cutter: TypeAlias = Callable[[Store], Cut]
+"""What says so, by the rows that were saved."""
 
 _SHAPES: Final[dict[tuple[type, ...], str]] = {
     (str, str, str, str): "scopes",
@@ -82,11 +85,11 @@ class _Salvaged:
     lost: list[str] = field(default_factory=list)
 
 
-def repair(path: Path, *, cut: Cut = plain_cut, stamp: str | None = None) -> Repaired:
+def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | None = None) -> Repaired:
     """Save every intact row into a new file in the place of the old one, which is kept as `<name>.damaged.<stamp>`.
 
-    `cut` says what of a message can be found; the index is built again with it. The stamp is the time unless one
-    is given. No other process may have the store open.
+    `cutter` gets the store without its index and says what of a message can be found; the index is built again with
+    it. The stamp is the time unless one is given. No other process may have the store open.
 
     Raises:
         StorageError: There is no such file, or no room for the new one; the old one is untouched.
@@ -98,7 +101,8 @@ def repair(path: Path, *, cut: Cut = plain_cut, stamp: str | None = None) -> Rep
     damaged = path.with_name(f"{path.name}.damaged.{stamp}")
     try:
         saved = _salvage(path)
-        homeless = _write(part, saved, cut)
+        homeless = _write(part, saved)
+        _write_passages(part, cutter)
         _swap(path, part, damaged)
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
@@ -146,7 +150,7 @@ def _bytes(value: Value) -> bytes:
     return value
 
 
-def _write(part: Path, saved: _Salvaged, cut: Cut) -> int:
+def _write(part: Path, saved: _Salvaged) -> int:
     """Make a store of what was saved; how many rows have lost their scope is returned."""
     part.unlink(missing_ok=True)
     with explained(part), closing(connect(part, wait=0)) as connection:
@@ -162,8 +166,6 @@ def _write(part: Path, saved: _Salvaged, cut: Cut) -> int:
             for name, number in saved.numbers.items():
                 update = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?"
                 connection.execute(update, (number, name))
-            _write_passages(connection, cut)
-        connection.execute("PRAGMA journal_mode = DELETE")
     known = saved.tables["scopes"]
     return sum(scope not in known for name in _NAMES[1:] for scope, *_ in saved.tables[name].values())
 
@@ -185,12 +187,17 @@ def _write_scopes(connection: sqlite3.Connection, saved: _Salvaged) -> dict[Valu
     return homes
 
 
-def _write_passages(connection: sqlite3.Connection, cut: Cut) -> None:
-    query = "SELECT id, scope, body FROM messages ORDER BY id"
-    for number, scope, body in connection.execute(query):
-        message = decode_message(body)
-        sealing.insert(connection, [(message, cut(message), scope, number)])
-        sealing.seal(connection)
+def _write_passages(part: Path, cutter: Cutter) -> None:
+    with SqliteStore(part) as store:
+        cut = cutter(store)
+    with explained(part), closing(connect(part, wait=0)) as connection:
+        with write_transaction(connection):
+            query = "SELECT id, scope, body FROM messages ORDER BY id"
+            for number, scope, body in connection.execute(query):
+                message = decode_message(body)
+                sealing.insert(connection, [(message, cut(message), scope, number)])
+                sealing.seal(connection)
+        connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _swap(path: Path, part: Path, damaged: Path) -> None:
