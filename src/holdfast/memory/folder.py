@@ -11,19 +11,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from holdfast.errors import StorageError
 from holdfast.memory.archive import mask, passages_of
 from holdfast.memory.block import strip_message
+from holdfast.memory.embedding import vector_rows
 from holdfast.memory.home import is_folder as claims
 from holdfast.memory.marks import Marks, open_marks
 from holdfast.memory.noise import unwrap
 from holdfast.memory.transfer import is_known, pages, resting_on
 from holdfast.redact import redact
 from holdfast.search.columns import Floats
-from holdfast.search.embed.base import Embedder
-from holdfast.store import vmem
+from holdfast.search.embed.base import Embedder, unit
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
-from holdfast.store.folder import VECTORS, FolderStore
+from holdfast.store.folder import FolderStore
 
 __all__ = ["Taken", "claims", "load", "save"]
 
@@ -74,13 +76,14 @@ def save(
 
 
 def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
-    """Write one vector for each segment, as the plugin does."""
-    vectors: dict[str, Floats] = {}
-    names, texts = zip(*files.segments().items(), strict=True) if files.segments() else ((), ())
-    for start in range(0, len(names), _BATCH):
-        some = slice(start, start + _BATCH)
-        vectors.update(zip(names[some], embedder.embed(list(texts[some]), kind="passage"), strict=True))
-    vmem.write(files.path / VECTORS, vectors, dimension=embedder.space.dimension)
+    """Embed every passage; the plugin gets one vector for each segment, the mean of its windows."""
+    means: dict[int, Floats] = {}
+    while passages := files.without_vectors(embedder.space, limit=_BATCH):
+        rows = vector_rows(passages, embedder)
+        files.add(rows)
+        for passage, row in zip(passages, rows, strict=True):
+            means[passage.message] = means.get(passage.message, 0) + row.vectors.sum(axis=0, dtype=np.float32)
+    files.write_vectors({number: unit(mean[None])[0] for number, mean in means.items()}, embedder.space)
 
 
 def _batches(rows: Iterable[MessageRow]) -> Iterator[list[MessageRow]]:

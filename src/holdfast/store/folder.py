@@ -64,6 +64,7 @@ from holdfast.transcripts import journal
 from holdfast.transcripts.lines import Line, parse_line
 
 if TYPE_CHECKING:
+    from holdfast.search.columns import Floats
     from holdfast.search.embed.base import Space
 
 __all__ = ["DATABASE", "KNOWLEDGE", "SEGMENTS", "VECTORS", "FolderStore", "Problem"]
@@ -216,11 +217,6 @@ class FolderStore:
         """Read jobs of this kind and any scope, oldest first."""
         return self._synced().waiting(name, limit=limit)
 
-    def segments(self) -> dict[str, str]:
-        """Read the searchable text of every segment, by its id."""
-        lines, _ = self._read_lines(SEGMENTS)
-        return {data["id"]: findable_of(data) for data in map(_segment, lines) if data is not None}
-
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The lines of both files that cannot be used."""
@@ -248,6 +244,18 @@ class FolderStore:
             if has_lines:
                 self._catch_up(state)
             return [known[place] if place in known else next(numbers) for place in range(len(rows))]
+
+    def write_vectors(self, vectors: Mapping[int, Floats], space: Space) -> None:
+        """Write a new `vectors.bin` with the vectors of segments, by the number of their message."""
+        rows: dict[str, Floats] = {}
+        lines, _ = self._read_lines(SEGMENTS)
+        for data in map(_segment, lines):
+            row = None if data is None else _segment_row(data)
+            if data is not None and row is not None:
+                known = self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {})
+                if (vector := vectors.get(known.get(row.nonce, 0))) is not None:
+                    rows[data["id"]] = vector
+        vmem.write(self.path / VECTORS, rows, dimension=space.dimension)
 
     def _known_numbers(self, rows: Sequence[Row]) -> dict[int, int]:
         """Return the numbers of new messages that the database has already, by place; 0 for forgotten ones.
