@@ -31,6 +31,7 @@ class _Result:
     messages: int = 0
     new: int = 0
     embedded: int = 0
+    stripped: int = 0
     problems: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
@@ -102,6 +103,8 @@ def _print_result(result: _Result) -> None:
         names = ", ".join(result.skipped[:_MAX_LISTED])
         echo(f"{len(result.skipped):,} files are not sessions of a known agent: {names}{more}", err=True)
     echo(f"{result.messages:,} messages of {result.sessions:,} sessions, {result.new:,} of them new.")
+    if result.stripped:
+        echo(f"Recalled text was removed from {result.stripped:,} messages.")
 
 
 def _watch(
@@ -186,7 +189,9 @@ def _import_session(
     try:
         transcript = transcripts.read(ref.path, format=ref.format)
         scope = _make_scope(transcript, stored, whose)
-        result.messages += len(memory.ingest(transcript.messages, scope=scope))
+        archived = memory.ingest(transcript.messages, scope=scope)
+        result.messages += len(archived)
+        result.stripped += len(archived.stripped)
         result.sessions += 1
         if not transcript.messages:
             result.problems.append(f"{ref.path}: no message in {len(transcript.entries):,} records ({ref.format})")

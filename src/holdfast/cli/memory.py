@@ -197,12 +197,13 @@ def remember(
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
+    from holdfast.memory.home import database_file  # noqa: PLC0415 - only for this
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
 
     if not ids and whose["session"] is None:
         raise click.UsageError("name messages or facts, or a --session to forget whole")
     with open_memory(home) as memory:
-        copies = damaged_copies(memory.store.path)
+        copies = damaged_copies(database_file(memory.store.path))
         plan = _plan_ids(memory, ids, whose) if ids else _plan_session(memory, whose)
         if not yes:
             more = " and delete the damaged copies of the store" if copies else ""

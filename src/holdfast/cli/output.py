@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from holdfast.moments import minute
+from holdfast.text import ACTING, printable
 
 __all__ = [
     "align_to_words",
@@ -25,9 +26,7 @@ __all__ = [
     "printable",
 ]
 
-_CONTROL_CHARS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-_CONTROL: Final = re.compile(f"[{_CONTROL_CHARS}\ud800-\udfff]")
-_IN_JSON: Final = re.compile(f"[{_CONTROL_CHARS}]")
+_IN_JSON: Final = re.compile(f"[{ACTING}]")
 
 _WORD_END: Final = re.compile(r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]")
 """White space, and the characters of scripts that are written without it."""
@@ -49,12 +48,6 @@ def emit_json(value: Any) -> None:
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print text without its control characters."""
     click.echo(printable(text), err=err, nl=nl)
-
-
-def printable(text: str, *, one_line: bool = False) -> str:
-    """Replace characters that move the cursor, hide text or reverse it; with `one_line` also line breaks and tabs."""
-    shown = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
-    return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
 
 
 _MAX_WORD_CHARS: Final = 40

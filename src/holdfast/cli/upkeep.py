@@ -11,6 +11,7 @@ import click
 from holdfast.cli.opening import open_memory, opens_memory, owners, store_of
 from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
 from holdfast.errors import StorageError
+from holdfast.memory.home import database_file
 from holdfast.memory.memory import Memory
 from holdfast.store import upkeep
 from holdfast.store.base import Scope
@@ -46,9 +47,6 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
 
 
 def _reindex(memory: Memory, progress: Progress) -> int:
-    """Rebuild the index; that of a folder is rebuilt whenever it is opened."""
-    if memory.store.path.is_dir():
-        return memory.store.counts()["passages"]
     done = 0
 
     def advance(stop: int, total: int) -> None:
@@ -57,7 +55,7 @@ def _reindex(memory: Memory, progress: Progress) -> int:
         progress.advance(stop - done, f"{stop:,} passages")
         done = stop
 
-    return upkeep.reindex(memory.store.path, progress=advance)
+    return upkeep.reindex(database_file(memory.store.path), progress=advance)
 
 
 _EMBED_BATCH = 1024
@@ -78,7 +76,7 @@ def _embed(memory: Memory, progress: Progress) -> int:
 @as_json
 def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
     """Copy the store to the new file TARGET. Other processes may use it meanwhile."""
-    upkeep.backup(store_of(home), target)
+    upkeep.backup(database_file(store_of(home)), target)
     if as_json:
         emit_json({"path": str(target), "bytes": target.stat().st_size})
     else:
@@ -90,7 +88,7 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
 @as_json
 def vacuum(*, home: Path | None, as_json: bool) -> None:
     """Shrink the store file by the space of deleted rows."""
-    before, after = upkeep.vacuum(store_of(home))
+    before, after = upkeep.vacuum(database_file(store_of(home)))
     if as_json:
         emit_json({"before": before, "after": after})
     else:

@@ -33,7 +33,7 @@ from holdfast.transcripts.reader import (
     read_entries,
     text,
 )
-from holdfast.transcripts.records import is_header, messages_of, read_entry
+from holdfast.transcripts.records import is_forgotten, is_header, messages_of, read_entry
 
 __all__ = ["ARCHIVED", "CLAWDBOT", "OPENCLAW", "PI_SESSION", "TOOL_CALL", "is_copy"]
 
@@ -62,7 +62,12 @@ def _is_tree_message(data: Json) -> bool:
 
 def _stream_pi(path: Path) -> Iterator[Item]:
     """Yield every entry in file order, branches included."""
-    return read_entries(path, frame=lambda data, line: read_entry(data, line=line), messages=messages_of)
+    return read_entries(path, frame=lambda data, line: read_entry(data, line=line), messages=_read_messages)
+
+
+def _read_messages(entry: Entry) -> Sequence[Message]:
+    """Read the messages of an entry; the marker of a forgotten one is not a message."""
+    return () if is_forgotten(entry) else messages_of(entry)
 
 
 def _describe_pi(data: Json) -> SessionInfo:

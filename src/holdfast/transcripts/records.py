@@ -23,6 +23,7 @@ __all__ = [
     "VERSION",
     "encode",
     "fork_records",
+    "is_forgotten",
     "is_header",
     "iso_time",
     "make_header",
@@ -266,6 +267,11 @@ _METADATA: Final = frozenset(
 _SUMMARIES: Final = frozenset({"branch_summary", "compaction"})
 
 
+def is_forgotten(entry: Entry) -> bool:
+    """Whether the text of an entry was removed by `remove_text`."""
+    return entry.data.get("forgotten") is True
+
+
 def remove_text(lines: Iterable[Line], entries: Collection[str]) -> Iterator[bytes]:
     """Yield the lines of a file without the text of these entries and of all later summaries, which may quote it."""
     removed = False
@@ -273,7 +279,7 @@ def remove_text(lines: Iterable[Line], entries: Collection[str]) -> Iterator[byt
         record = line.data or {}
         if record.get("id") in entries and isinstance(message := record.get("message"), Mapping):
             removed = True
-            yield encode({**record, "message": _remove_content(message)}, strict=False)
+            yield encode({**record, "forgotten": True, "message": _remove_content(message)}, strict=False)
         elif removed and record.get("type") in _SUMMARIES:
             rest = {key: value for key, value in record.items() if key != "details"}
             yield encode({**rest, "summary": FORGOTTEN}, strict=False)
