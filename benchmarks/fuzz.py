@@ -17,8 +17,7 @@ from holdfast.context.place import Position, allowance, place
 from holdfast.context.plan import plan
 from holdfast.context.verify import PROVIDERS, check
 from holdfast.errors import FormatError, InvalidWindowError, WindowTooSmallError
-from holdfast.memory.block import Detail, render
-from holdfast.memory.marks import UNKEPT
+from holdfast.memory.block import UNKEPT, Detail, render
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.settings import Pruning, Recall, Settings, SoftTrim, Trim
 from holdfast.tokens import count_message, count_messages, count_text

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from holdfast.compactor import Compaction
+    from holdfast.compact import Compaction
     from holdfast.engine import Engine
     from holdfast.errors import (
         CompactionError,
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     )
     from holdfast.events import Hooks
     from holdfast.memory.memory import Memory, Stats
-    from holdfast.memory.recall import Hit, Recall, Request
+    from holdfast.memory.query import RecallQuery
+    from holdfast.memory.recall import Hit, Recall
     from holdfast.messages import (
         Image,
         Message,
@@ -81,8 +82,8 @@ __all__ = [
     "ModelError",
     "Opaque",
     "Recall",
+    "RecallQuery",
     "RedactedThinking",
-    "Request",
     "Scope",
     "Session",
     "Settings",
@@ -107,12 +108,13 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "holdfast.compactor": ("Compaction",),
+    "holdfast.compact": ("Compaction",),
     "holdfast.engine": ("Engine",),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "holdfast.events": ("Hooks",),
     "holdfast.memory.memory": ("Memory", "Stats"),
-    "holdfast.memory.recall": ("Hit", "Recall", "Request"),
+    "holdfast.memory.query": ("RecallQuery",),
+    "holdfast.memory.recall": ("Hit", "Recall"),
     "holdfast.messages": (
         *("Image", "Message", "Opaque", "RedactedThinking", "Text", "Thinking", "ToolCall", "ToolResult", "Usage"),
     ),

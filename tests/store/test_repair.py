@@ -203,7 +203,7 @@ class TestRepair:
             store.add(
                 archive.rows([row.message for row in (says("thanks"), says("the gateway listens on 8443"))], scope=HERE)
             )
-        repair(path, cut=lambda message: archive.cut(archive.searchable(message)), stamp="t")
+        repair(path, cut=lambda message: archive.cut(archive.extract_text(message)), stamp="t")
         with SqliteStore(path) as store:
             assert len(texts(store)) == 2
             assert len(store.fetch(Select(kind="passage", scope=HERE))) == 1

@@ -16,7 +16,7 @@ from holdfast import transcripts
 from holdfast.cli.opening import open_memory, opens_memory, session_scope
 from holdfast.cli.output import as_json, console, echo, emit_json, human_tokens, printable
 from holdfast.cli.trial import settings_for
-from holdfast.compactor import Compaction
+from holdfast.compact import Compaction
 from holdfast.context.windows import context_tokens
 from holdfast.engine import Engine
 from holdfast.errors import InputError
