@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from compaction.workshop import NAMES, REQUEST, compaction, conversation, good, planned
-from holdfast.compaction.audit import Misses, Requirements, audit, find_requirements, repair
+from holdfast.compaction.audit import Checklist, audit, find_requirements, repair
 from holdfast.compaction.sections import HEADINGS, pack
 from talk import reply, user
 
-WANTED = Requirements(request=REQUEST, names=NAMES, language="Latin script")
+WANTED = Checklist(headings=HEADINGS, request=REQUEST, names=NAMES, language="Latin script")
 
 
 def test_a_good_summary_lacks_nothing() -> None:
@@ -22,7 +22,7 @@ def test_each_thing_is_missed() -> None:
     """Headings count as whole lines, identifiers exactly, the request by its words."""
     text = good(request="something else", names=NAMES[1:]).replace("## Goal", "## Goals")
     misses = audit(text, WANTED)
-    assert misses == Misses(headings=("## Goal",), request=REQUEST, names=NAMES[:1])
+    assert misses == Checklist(headings=("## Goal",), request=REQUEST, names=NAMES[:1])
     assert "the heading: ## Goal" in str(misses)
     assert f"exactly as written: {NAMES[0]}" in str(misses)
     assert REQUEST in str(misses)
@@ -30,7 +30,7 @@ def test_each_thing_is_missed() -> None:
 
 def test_what_is_written_below_counts_for_lists() -> None:
     """Failures and files that stand below the summary are not missed."""
-    want = Requirements(headings=(), failures=("pytest -q",), files=("a.py",))
+    want = Checklist(headings=(), failures=("pytest -q",), files=("a.py",))
     assert audit("words", want).total == 2
     assert "the failed call: pytest -q" in str(audit("words", want))
     assert "the changed file: a.py" in str(audit("words", want))
@@ -39,11 +39,11 @@ def test_what_is_written_below_counts_for_lists() -> None:
 
 def test_the_language_of_the_conversation_is_wanted() -> None:
     """A Chinese conversation wants a Chinese summary; English headings in it are fine."""
-    want = Requirements(headings=(), language="Chinese")
+    want = Checklist(headings=(), language="Chinese")
     assert audit("The signature check was fixed.", want).language == "Chinese"
     assert not audit("## Goal\n修复了签名验证并通过了测试，端口仍是 8443。", want)
     assert str(audit("The signature check was fixed.", want)) == "- it must be written in Chinese"
-    english = Requirements(headings=(), language="Latin script")
+    english = Checklist(headings=(), language="Latin script")
     assert (
         str(audit("修复了签名验证并通过了测试", english)) == "- it must be written in the language of the conversation"
     )
@@ -52,10 +52,11 @@ def test_the_language_of_the_conversation_is_wanted() -> None:
 def test_a_short_request_is_held_by_its_words() -> None:
     """Half of the words are enough; a request without words cannot be missed."""
     assert not audit(
-        "the webhook signature in verify", Requirements(headings=(), request="fix webhook signature verify")
+        "the webhook signature in verify",
+        Checklist(headings=(), request="fix webhook signature verify"),
     )
-    assert audit("ducks", Requirements(headings=(), request="fix webhook")).request
-    assert not audit("ducks", Requirements(headings=(), request="???"))
+    assert audit("ducks", Checklist(headings=(), request="fix webhook")).request
+    assert not audit("ducks", Checklist(headings=(), request="???"))
 
 
 def test_wanted_is_what_the_recent_turns_hold() -> None:
@@ -93,7 +94,7 @@ def test_what_is_missing_is_put_in_by_rule() -> None:
         sections = repair(text, audit(text, want), plan=made)
         mended_text = pack(sections, limit=4_000)
         left = audit(mended_text, want)
-        assert left == Misses(failures=want.failures)
+        assert left == Checklist(failures=want.failures)
         assert mended_text.startswith(f"## Last Request\n{REQUEST}")
         assert mended_text.count(HEADINGS[0]) == 1
 
@@ -112,5 +113,5 @@ def test_a_summary_in_another_language_gets_the_users_own_words() -> None:
 def test_a_heading_with_nothing_to_say_says_so() -> None:
     """A missing heading is there in the end, even if nothing is known about it."""
     made = planned([user("x " * 400), reply("y " * 400), user("z")], keep=10)
-    misses = audit(good().replace("## Key Decisions", "## Decided"), Requirements())
+    misses = audit(good().replace("## Key Decisions", "## Decided"), Checklist(headings=HEADINGS))
     assert "## Key Decisions\n(none)" in pack(repair(good(), misses, plan=made), limit=900)

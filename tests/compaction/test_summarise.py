@@ -20,7 +20,7 @@ from compaction.workshop import (
     summed_up,
 )
 from holdfast.compaction import sections
-from holdfast.compaction.audit import Misses
+from holdfast.compaction.audit import Checklist
 from holdfast.compaction.sections import HEADINGS
 from holdfast.compaction.summarise import MAX_CALLS, Progress
 from holdfast.context.edits import Item
@@ -175,7 +175,7 @@ def test_a_miss_is_asked_for_once_more_by_name() -> None:
     summary = summed_up(made, model, settings=settings)
     assert summary.calls == 2
     assert f"- exactly as written: {NAMES[1]}" in asked(model)
-    assert summary.misses == Misses()
+    assert summary.misses == Checklist()
 
 
 def test_what_is_still_missing_is_put_in_by_rule() -> None:

@@ -19,7 +19,7 @@ from holdfast.context.edits import Item
 from holdfast.settings import Compaction
 from holdfast.text import terms
 
-__all__ = ["Misses", "Requirements", "audit", "find_requirements", "repair"]
+__all__ = ["Checklist", "audit", "find_requirements", "repair"]
 
 _RECENT: Final = 10
 _MAX_NAMES: Final = 12
@@ -33,8 +33,8 @@ _NAMES_WEIGHT: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
-    """What a summary must contain.
+class Checklist:
+    """What a summary must contain, or what it lacks of it.
 
     Attributes:
         headings: Headings, each on a line of its own.
@@ -44,18 +44,6 @@ class Requirements:
         files: Files that were changed.
         language: The language of the summary; None for any.
     """
-
-    headings: tuple[str, ...] = HEADINGS
-    request: str = ""
-    names: tuple[str, ...] = ()
-    failures: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    language: Language | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misses:
-    """What a summary lacks."""
 
     headings: tuple[str, ...] = ()
     request: str = ""
@@ -69,7 +57,7 @@ class Misses:
 
     @property
     def total(self) -> int:
-        """The number of things that are missing."""
+        """The number of things on the list."""
         listed = len(self.headings) + len(self.names) + len(self.failures) + len(self.files)
         return listed + bool(self.request) + bool(self.language)
 
@@ -79,19 +67,16 @@ class Misses:
         lines += [f"- exactly as written: {name}" for name in self.names]
         lines += [f"- the failed call: {failure}" for failure in self.failures]
         lines += [f"- the changed file: {path}" for path in self.files]
-        lines += [f"- it must be written in {language_name(self.language)}"] if self.language else []
+        name = "the language of the conversation" if self.language == "Latin script" else self.language
+        lines += [f"- it must be written in {name}"] if name else []
         return "\n".join(lines)
 
 
-def language_name(language: Language) -> str:
-    """Name a language for a prompt."""
-    return "the language of the conversation" if language == "Latin script" else language
-
-
-def find_requirements(plan: CompactionPlan, *, settings: Compaction) -> Requirements:
+def find_requirements(plan: CompactionPlan, *, settings: Compaction) -> Checklist:
     """Find what the summary of a plan must contain, the lists below it included."""
     is_exact = settings.identifier_policy != "off"
-    return Requirements(
+    return Checklist(
+        headings=HEADINGS,
         request=plan.request,
         names=recent_names(plan.summarised) if is_exact else (),
         failures=tuple(failure.about for failure in plan.activity.failures[-_MAX_LISTED:]),
@@ -117,12 +102,12 @@ def conversation_language(items: Sequence[Item]) -> Language | None:
     return None
 
 
-def audit(text: str, required: Requirements, *, below: str = "") -> Misses:
+def audit(text: str, required: Checklist, *, below: str = "") -> Checklist:
     """Find what a summary lacks. `below` is what is written under it by rule."""
     folded = f"{text}\n{below}".casefold()
     lines = {line.strip() for line in text.splitlines()}
     language = detect_language(text)
-    return Misses(
+    return Checklist(
         headings=tuple(heading for heading in required.headings if heading not in lines),
         request="" if _contains_request(text, required.request) else required.request,
         names=tuple(name for name in required.names if name.casefold() not in folded),
@@ -138,7 +123,7 @@ def _contains_request(text: str, request: str) -> bool:
     return not wanted or len(wanted & set(terms(text))) >= _MIN_SHARE * len(wanted)
 
 
-def repair(text: str, misses: Misses, *, plan: CompactionPlan) -> tuple[Section, ...]:
+def repair(text: str, misses: Checklist, *, plan: CompactionPlan) -> tuple[Section, ...]:
     """Add by rule what a summary lacks: the request before it, sections and identifiers after it.
 
     Failures and files are not added here: they are listed below every summary.

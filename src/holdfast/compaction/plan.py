@@ -329,7 +329,7 @@ def _make_plan(
     count: TokenCounter,
 ) -> CompactionPlan:
     gone = (*dropped, *history, *prefix)
-    kept = _keep_items(items, gone)
+    kept = _without(items, gone)
     thinking_removed = {item.id: cost for item in kept if (cost := _tokens_without_thinking(item, count)) is not None}
     cost = sum(item.tokens for item in gone)
     replaced = cost + sum(item.tokens for item in items if item.kind == "summary")
@@ -346,22 +346,11 @@ def _make_plan(
         tokens_before=tokens(items),
         tokens_kept=sum(thinking_removed.get(item.id, item.tokens) if item.id else item.total for item in kept),
         replaced=replaced,
-        summary_tokens=_summary_tokens(replaced, cap),
+        summary_tokens=min(cap, max(replaced // 3, min(_SHORT_SUMMARY, replaced * 2 // 3))),
         activity=find_activity([item.message for item in gone]).add_files(read=read, modified=modified),
-        oversized=_oversized(gone, kept, window=window, keep=keep),
+        oversized=_find_oversized(gone, kept, window=window, keep=keep),
         thinking_removed=tuple(thinking_removed.items()),
     )
-
-
-def _keep_items(items: Sequence[Item], gone: Sequence[Item]) -> tuple[Item, ...]:
-    """Keep the system prompt and the other messages; the previous summary becomes part of the new one."""
-    ids = {item.id for item in gone}
-    return tuple(item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids))
-
-
-def _summary_tokens(replaced: int, cap: int) -> int:
-    """Return the most tokens of a summary: a third of what it replaces, or two thirds of little."""
-    return min(cap, max(replaced // 3, min(_SHORT_SUMMARY, replaced * 2 // 3)))
 
 
 def _request(items: Sequence[Item]) -> str:
@@ -379,7 +368,13 @@ def _tokens_without_thinking(item: Item, count: TokenCounter) -> int | None:
     return max(0, item.tokens - count_message(item.message, count=count) + count_message(left, count=count))
 
 
-def _oversized(gone: Sequence[Item], kept: Sequence[Item], *, window: int, keep: int) -> tuple[int, ...]:
+def _without(items: Sequence[Item], gone: Sequence[Item]) -> tuple[Item, ...]:
+    """Keep the system prompt and the other messages; the previous summary becomes part of the new one."""
+    ids = {item.id for item in gone}
+    return tuple(item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids))
+
+
+def _find_oversized(gone: Sequence[Item], kept: Sequence[Item], *, window: int, keep: int) -> tuple[int, ...]:
     large = [item.id for item in gone if is_oversized(item, window)]
     return (*large, *(item.id for item in kept if item.kind == "message" and item.id and item.tokens > keep))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
-from holdfast.compaction.audit import Misses
+from holdfast.compaction.audit import Checklist
 from holdfast.compaction.dialogue import escape
 from holdfast.compaction.sections import HEADINGS, without_lists
 from holdfast.compaction.wording import Language
@@ -244,7 +244,7 @@ class Prompts:
             "summary_merge", material=f"{parts}{_tag_previous(previous)}", rules=self._rules, headings=_HEADINGS
         )
 
-    def revise(self, text: str, misses: Misses) -> str:
+    def revise(self, text: str, misses: Checklist) -> str:
         """Ask for a summary again, with what it lacks."""
         material = _tag("summary", escape(text))
         missing = escape(str(misses))

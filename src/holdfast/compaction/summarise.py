@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any, Final, Literal, TypeAlias
 
-from holdfast.compaction.audit import Misses, Requirements, audit, find_requirements, repair
+from holdfast.compaction.audit import Checklist, audit, find_requirements, repair
 from holdfast.compaction.dialogue import render_messages
 from holdfast.compaction.digest import make_appendix, make_digest, outline
 from holdfast.compaction.plan import (
@@ -84,7 +84,7 @@ class Summary:
     tokens: int
     rung: Rung
     calls: int = 0
-    misses: Misses = field(default_factory=Misses)
+    misses: Checklist = field(default_factory=Checklist)
     warnings: tuple[str, ...] = ()
     details: Details = field(default_factory=Details)
     from_hook: bool = False
@@ -96,6 +96,8 @@ _MIN_REPLY: Final = 512
 _REPLY_SHARE: Final = 0.8
 _MIN_ROOM: Final = 8
 _TURN: Final = "---\n\n**The beginning of the turn that goes on below:**"
+_MIN_STAGED: Final = 4
+"""Fewer units than this are not split into two parts and merged."""
 _WORDS_PER_TOKEN: Final = 0.5
 """The words that a model may write for each token of the summary; what is added by rule takes the rest."""
 
@@ -179,7 +181,7 @@ class _Builder:
     plan: CompactionPlan
     settings: Compaction
     count: TokenCounter
-    required: Requirements = field(init=False)
+    required: Checklist = field(init=False)
     appendix: tuple[Section, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -204,7 +206,7 @@ class _Builder:
             count=self.count,
         )
 
-    def audit(self, text: str) -> Misses:
+    def audit(self, text: str) -> Checklist:
         """Find what a text lacks, together with the appendix."""
         return audit(text, self.required, below="\n".join(section.text for section in self.appendix))
 
@@ -214,7 +216,7 @@ class _Builder:
         *,
         rung: Rung,
         calls: int = 0,
-        misses: Misses | None = None,
+        misses: Checklist | None = None,
         warnings: Sequence[str] = (),
     ) -> Summary:
         """Pack sections and appendix into the cap, in the frame, and shorter than what they replace."""
@@ -233,7 +235,7 @@ class _Builder:
             tokens=tokens,
             rung=rung,
             calls=calls,
-            misses=misses or Misses(),
+            misses=misses or Checklist(),
             warnings=tuple(dict.fromkeys(warnings)),
             details=make_details(plan),
         )
@@ -242,9 +244,56 @@ class _Builder:
         return count_message(Message(role="user", parts=(Text(text=wrap_summary(text)),)), count=self.count)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A unit of history as text for a summariser."""
+
+    text: str
+    tokens: int
+    messages: tuple[Message, ...]
+
+
+Parts: TypeAlias = list[list[list[Passage]]]
+"""A history to summarise: parts that are merged at the end, each of chunks of units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """The summary of a part of history, and the step of the ladder that it comes from."""
+
+    text: str
+    rung: Rung
+
+
+@dataclass(slots=True)
+class _Partial:
+    """What a way has finished: the summaries of the first `units` units."""
+
+    texts: list[str]
+    units: int = 0
+
+
+def _make_passage(span: Span, *, window: int, count: TokenCounter) -> Passage:
+    """Render a unit for a summariser; of one that would fill its window only the beginning and the end."""
+    messages = tuple(item.message for item in span.items)
+    text = render_messages(messages)
+    passage = Passage(text=text, tokens=count(text), messages=messages)
+    if not is_oversized(passage, window):
+        return passage
+    size = len(text) * window // (4 * passage.tokens)
+    left = clip(text, head=size * 2 // 3, tail=size // 3, marker="\n[... the middle is left out: too long]\n")
+    return replace(passage, text=left)  # its tokens stay, so that a later step may leave it out
+
+
+def _omit(unit: Passage) -> Passage:
+    thousands = max(1, round(unit.tokens / 1000))
+    text = f"[Large {unit.messages[0].role} message (~{thousands}K tokens) omitted from summary]"
+    return replace(unit, text=text, tokens=len(text))
+
+
 @dataclass(slots=True, kw_only=True)
 class _Summariser:
-    """Summarises a plan with a model."""
+    """Summarises a plan with a model, down the ladder."""
 
     builder: _Builder
     prompts: Prompts
@@ -282,34 +331,67 @@ class _Summariser:
         return Made(text=f"{history}\n\n{_TURN}\n\n{made[-1].text}" if plan.prefix else history, rung=worst)
 
     def _climb(self, stage: str, items: Sequence[Item], previous: str) -> Made:
-        units = [make_passage(span, window=self.window, count=self.builder.count) for span in spans(items)]
-        writer = self._make_writer(stage)
-        return climb(units, previous=previous, writer=writer, hopeless=lambda: bool(self.asker.hopeless))
+        """Summarise a part of history after the previous summary; try one step of the ladder after the other."""
+        units = [_make_passage(span, window=self.window, count=self.builder.count) for span in spans(items)]
+        best = _Partial([previous])
+        for rung, parts in self._ways(units):
+            finished = _Partial([previous])
+            try:
+                return Made(text=self._summarise(stage, parts, previous, finished), rung=rung)
+            except NoAnswerError:
+                best = max(best, finished, key=lambda one: one.units)
+            if self.asker.hopeless:
+                break
+        rest = [message for unit in units[best.units :] for message in unit.messages]
+        if not best.units:
+            return Made(text=self.builder.digest(rest, previous), rung="digest")
+        texts = [text for text in best.texts if text]
+        if rest:
+            note = f"[Partial summary: the first {best.units} of {len(units)} exchanges."
+            texts += [f"{note} What follows was put together by rule.]", self.builder.digest(rest, "")]
+        return Made(text="\n\n".join(texts), rung="partial")
 
-    def _make_writer(self, stage: str) -> Writer:
-        make_prompt = self.prompts.prefix if stage == "prefix" else self.prompts.history
+    def _ways(self, units: Sequence[Passage]) -> Iterator[tuple[Rung, Parts]]:
+        """Yield the ways to try, without those that would make the same calls again."""
+        is_staged = self.builder.settings.mode == "safeguard"
+        most = chunk_tokens(units, self.window) if is_staged else self._room()
+        whole = split_by_size(units, most)
+        stages = [whole]
+        if is_staged and len(whole) > 1 and len(units) >= _MIN_STAGED:
+            stages = [split_by_size(part, most) for part in split_by_share(units)]
+        yield "full", stages
+        smaller = split_by_size(units, max(1, min(most, sum(unit.tokens for unit in units)) // 2))
+        if len(smaller) > len(whole):
+            yield "smaller", [smaller]
+        reduced = [_omit(unit) if is_oversized(unit, self.window) else unit for unit in units]
+        if reduced != list(units):
+            yield "without_oversized", [split_by_size(reduced, most)]
 
-        def summarise_chunk(text: str, previous: str, step: int, steps: int) -> str:
-            self._report(stage, step, steps)
-            return self._ask(make_prompt(text, previous))
-
-        def merge(texts: Sequence[str], previous: str) -> str:
-            self._report("merge", 1, 1)
-            return self._ask(self.prompts.merge(texts, previous))
-
+    def _room(self) -> int:
+        """Count the tokens of the largest chunk that fits into a prompt beside the previous summary."""
         plan = self.builder.plan
-        previous_tokens = max(plan.summary_tokens, self.builder.count(plan.previous))
-        room = self.window - self.asker.max_tokens - OVERHEAD - previous_tokens
-        return Writer(
-            summarise=summarise_chunk,
-            merge=merge,
-            digest=self.builder.digest,
-            window=self.window,
-            room=max(self.window // 8, room),
-            staged=self.builder.settings.mode == "safeguard",
-        )
+        previous = max(plan.summary_tokens, self.builder.count(plan.previous))
+        return max(self.window // 8, self.window - self.asker.max_tokens - OVERHEAD - previous)
 
-    def _revise(self, text: str) -> tuple[str, Misses]:
+    def _summarise(self, stage: str, parts: Parts, previous: str, finished: _Partial) -> str:
+        """Summarise chunk after chunk, and merge the parts. `finished` is kept up to date, in case a call fails."""
+        make_prompt = self.prompts.prefix if stage == "prefix" else self.prompts.history
+        total, is_merged, step = sum(map(len, parts)), len(parts) > 1, 0
+        for part in parts:
+            so_far = "" if is_merged else previous
+            finished.texts.append("")
+            for chunk in part:
+                step += 1
+                self._report(stage, step, total)
+                so_far = self._ask(make_prompt("\n\n".join(unit.text for unit in chunk), so_far))
+                finished.texts[-1] = so_far
+                finished.units += len(chunk)
+        if not is_merged:
+            return finished.texts[-1]
+        self._report("merge", 1, 1)
+        return self._ask(self.prompts.merge(finished.texts[1:], previous))
+
+    def _revise(self, text: str) -> tuple[str, Checklist]:
         """Ask for the summary again while it lacks something; return the best one, and what it lacks."""
         misses = self.builder.audit(text)
         retries = self.builder.settings.quality_guard.max_retries
@@ -333,157 +415,3 @@ class _Summariser:
     def _report(self, stage: str, step: int, steps: int) -> None:
         if self.on_progress is not None:
             self.on_progress(Progress(stage=stage, step=step, steps=steps, calls=self.asker.calls))
-
-
-# --- the ladder --------------------------------------------------------------------
-
-_MIN_STAGED: Final = 4
-"""Fewer units than this are not split into two parts and merged."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """A unit of history as text for a summariser."""
-
-    text: str
-    tokens: int
-    messages: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """The summary of a part of history, and the step of the ladder that it comes from."""
-
-    text: str
-    rung: Rung
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
-    """How summaries are made.
-
-    Attributes:
-        summarise: Summarises a text after the previous summary, as chunk `step` of `steps`.
-        merge: Makes one summary of several, after the previous summary.
-        digest: Digests messages, after the previous summary.
-        window: The tokens of the summariser's window.
-        room: The most tokens of one chunk.
-        staged: Whether a long history is summarised in parts that are merged.
-    """
-
-    summarise: Callable[[str, str, int, int], str]
-    merge: Callable[[Sequence[str], str], str]
-    digest: Callable[[Sequence[Message], str], str]
-    window: int
-    room: int
-    staged: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """A way to summarise a history: parts that are merged at the end, each of chunks one after the other."""
-
-    rung: Rung
-    parts: list[list[list[Passage]]]
-
-
-@dataclass(slots=True)
-class _Partial:
-    """What a way has finished: the summaries of the first `units` units."""
-
-    texts: list[str]
-    units: int = 0
-
-    @property
-    def text(self) -> str:
-        return "\n\n".join(text for text in self.texts if text)
-
-
-def make_passage(span: Span, *, window: int, count: TokenCounter) -> Passage:
-    """Render a unit for a summariser; of one that would fill its window only the beginning and the end."""
-    messages = tuple(item.message for item in span.items)
-    text = render_messages(messages)
-    passage = Passage(text=text, tokens=count(text), messages=messages)
-    if not is_oversized(passage, window):
-        return passage
-    size = len(text) * window // (4 * passage.tokens)
-    left = clip(text, head=size * 2 // 3, tail=size // 3, marker="\n[... the middle is left out: too long]\n")
-    return replace(passage, text=left)  # its tokens stay, so that a later step may leave it out
-
-
-def climb(units: Sequence[Passage], *, previous: str, writer: Writer, hopeless: Callable[[], bool]) -> Made:
-    """Summarise a part of history after the previous summary; try one step of the ladder after the other.
-
-    Raises:
-        ModelCancelledError: It was cancelled.
-    """
-    best = _Partial([previous])
-    for way in _ways(units, writer):
-        finished = _Partial([previous])
-        try:
-            return Made(text=_summarise(way, previous, writer, finished), rung=way.rung)
-        except NoAnswerError:
-            best = max(best, finished, key=lambda one: one.units)
-        if hopeless():
-            break
-    if best.units:
-        return Made(text=_complete(best, units, writer), rung="partial")
-    return Made(text=writer.digest(_messages(units), previous), rung="digest")
-
-
-def _ways(units: Sequence[Passage], writer: Writer) -> Iterator[_Way]:
-    """Yield the ways to try, without those that would make the same calls again."""
-    most = chunk_tokens(units, writer.window) if writer.staged else writer.room
-    whole = split_by_size(units, most)
-    yield _Way("full", _split_stages(units, most) if writer.staged and len(whole) > 1 else [whole])
-    smaller = split_by_size(units, max(1, min(most, sum(unit.tokens for unit in units)) // 2))
-    if len(smaller) > len(whole):
-        yield _Way("smaller", [smaller])
-    reduced = [_omit(unit) if is_oversized(unit, writer.window) else unit for unit in units]
-    if reduced != list(units):
-        yield _Way("without_oversized", [split_by_size(reduced, most)])
-
-
-def _split_stages(units: Sequence[Passage], most: int) -> list[list[list[Passage]]]:
-    """Split units into two parts of about the same size, each in chunks; one part where there is too little."""
-    parts = split_by_share(units) if len(units) >= _MIN_STAGED else [list(units)]
-    return [split_by_size(part, most) for part in parts]
-
-
-def _omit(unit: Passage) -> Passage:
-    thousands = max(1, round(unit.tokens / 1000))
-    text = f"[Large {unit.messages[0].role} message (~{thousands}K tokens) omitted from summary]"
-    return replace(unit, text=text, tokens=len(text))
-
-
-def _summarise(way: _Way, previous: str, writer: Writer, finished: _Partial) -> str:
-    """Summarise a history one way. `finished` is kept up to date, in case a call fails."""
-    total = sum(map(len, way.parts))
-    is_merged = len(way.parts) > 1
-    step = 0
-    for part in way.parts:
-        so_far = "" if is_merged else previous
-        finished.texts.append("")
-        for chunk in part:
-            step += 1
-            so_far = writer.summarise("\n\n".join(unit.text for unit in chunk), so_far, step, total)
-            finished.texts[-1] = so_far
-            finished.units += len(chunk)
-    if not is_merged:
-        return finished.texts[-1]
-    return writer.merge(finished.texts[1:], previous)
-
-
-def _complete(best: _Partial, units: Sequence[Passage], writer: Writer) -> str:
-    """Add the digest of the rest to what was summarised."""
-    rest = units[best.units :]
-    if not rest:
-        return best.text
-    note = (
-        f"[Partial summary: the first {best.units} of {len(units)} exchanges. What follows was put together by rule.]"
-    )
-    return "\n\n".join([best.text, note, writer.digest(_messages(rest), "")])
-
-
-def _messages(units: Sequence[Passage]) -> list[Message]:
-    return [message for unit in units for message in unit.messages]

@@ -27,35 +27,17 @@ __all__ = [
 ]
 
 _PATH_KEYS: Final = (
-    "path",
-    "file_path",
-    "filePath",
-    "filename",
-    "notebook_path",
-    "target_file",
-    "absolute_path",
-    "file",
+    *("path", "file_path", "filePath", "filename"),
+    *("notebook_path", "target_file", "absolute_path", "file"),
 )
 _COMMAND_KEYS: Final = ("command", "cmd", "script")
 _STEP_KEYS: Final = ("content", "step", "title", "task", "text", "description")
 _READERS: Final = frozenset({"read", "readfile", "view", "viewfile", "openfile", "open", "cat", "readmanyfiles"})
 _WRITERS: Final = frozenset(
-    {
-        "applydiff",
-        "create",
-        "createfile",
-        "edit",
-        "editfile",
-        "insert",
-        "multiedit",
-        "notebookedit",
-        "replace",
-        "searchreplace",
-        "strreplace",
-        "write",
-        "writefile",
-        "writetofile",
-    }
+    """
+    applydiff create createfile edit editfile insert multiedit notebookedit replace searchreplace strreplace write
+    writefile writetofile
+    """.split()  # noqa: SIM905 - words read best as words
 )
 _EDITORS: Final = frozenset({"strreplaceeditor", "strreplacebasededittool", "fileeditor", "editor"})
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,400}?)\s*$", re.MULTILINE)

@@ -264,21 +264,12 @@ def _cuts(text: str, marks: Marks) -> list[tuple[int, int, int, int]]:
     """Find the parts of a text to remove, adjacent blocks as one, with the line ends before and after them."""
     cuts: list[tuple[int, int, int, int]] = []
     for start, stop in find_blocks(text, marks):
-        first, before, after = start, _ends_before(text, start), _ends_after(text, stop)
+        near, behind = text[max(0, start - _APART) : start], text[stop : stop + _APART]
+        first, before, after = start, len(near) - len(near.rstrip("\n")), len(behind) - len(behind.lstrip("\n"))
         if cuts and start - before <= cuts[-1][1] + cuts[-1][3]:
             first, _, before, _ = cuts.pop()
         cuts.append((first, stop, before, after))
     return cuts
-
-
-def _ends_before(text: str, place: int) -> int:
-    near = text[max(0, place - _APART) : place]
-    return len(near) - len(near.rstrip("\n"))
-
-
-def _ends_after(text: str, place: int) -> int:
-    near = text[place : place + _APART]
-    return len(near) - len(near.lstrip("\n"))
 
 
 def strip_message(message: Message, marks: Marks) -> Message | None:

@@ -247,11 +247,7 @@ def _judge(
     """
     pairs = [(decision.rows[0], decision.rivals) for decision in unclear][:_MAX_UNCLEAR]
     known = {fact.id: fact for fact in ledger.current}
-    lines: list[str] = []
-    for number, (new, rivals) in enumerate(pairs, 1):
-        lines.append(f"New {number}: {new.content}")
-        lines += [f"  old {fact}: {known[fact].content}" for fact in rivals if fact in known]
-    text = prompts.load("extract_unclear", delete=_DELETE if allow_delete else "", facts="\n".join(lines))
+    text = prompts.load("extract_unclear", delete=_DELETE if allow_delete else "", facts=_list_pairs(pairs, known))
     prompt = Prompt(messages=(Message(role="user", parts=(Text(text=text),)),))
     try:
         reply = model.ask(prompt, timeout=timeout, cancel=cancel)
@@ -260,7 +256,9 @@ def _judge(
     rows: list[FactRow] = []
     actions: list[str] = []
     for answer in parse_objects(reply.text, name="answers", key="new") or []:
-        action, made = _apply_verdict(answer, pairs, known, allow_delete=allow_delete)
+        action = str(answer.get("action") or "").upper()
+        pair = _find_pair(answer, pairs, known)
+        made = _apply_verdict(action, *pair, allow_delete=allow_delete) if pair else None
         if made is not None:
             actions.append(action)
             rows.append(made)
@@ -268,28 +266,30 @@ def _judge(
     return _Verdicts(rows=tuple(rows), actions=tuple(actions))
 
 
-def _apply_verdict(
-    answer: Mapping[str, Any],
-    pairs: Sequence[tuple[FactRow, Sequence[str]]],
-    known: Mapping[str, FactRow],
-    *,
-    allow_delete: bool,
-) -> tuple[str, FactRow | None]:
-    """Make the row of one answer; None where it does not name a new fact and one of its rivals that both hold."""
-    action = str(answer.get("action") or "").upper()
+def _list_pairs(pairs: Sequence[tuple[FactRow, Sequence[str]]], known: Mapping[str, FactRow]) -> str:
+    lines: list[str] = []
+    for number, (new, rivals) in enumerate(pairs, 1):
+        lines.append(f"New {number}: {new.content}")
+        lines += [f"  old {fact}: {known[fact].content}" for fact in rivals if fact in known]
+    return "\n".join(lines)
+
+
+def _find_pair(
+    answer: Mapping[str, Any], pairs: Sequence[tuple[FactRow, Sequence[str]]], known: Mapping[str, FactRow]
+) -> tuple[FactRow, FactRow] | None:
+    """Find the new fact and the rival that an answer names; None unless both hold and the rival is not pinned."""
     number, old_id = answer.get("new"), str(answer.get("old") or "")
     if not isinstance(number, int) or not 1 <= number <= len(pairs):
-        return action, None
+        return None
     new, rivals = pairs[number - 1]
     old = known.get(old_id) if old_id in rivals else None
-    if old is None or old.pinned or new.id not in known:
-        return action, None
-    match action:
-        case "SUPERSEDE" | "UPDATE":
-            return action, facts.supersede(old, new)[1]
-        case "NONE":  # the new fact says the same: the old one stays
-            return action, replace(new, superseded_by=old.id)
-        case "DELETE" if allow_delete:
-            return action, facts.retire(old, time=new.time)
-        case _:
-            return action, None
+    return None if old is None or old.pinned or new.id not in known else (new, old)
+
+
+def _apply_verdict(action: str, new: FactRow, old: FactRow, *, allow_delete: bool) -> FactRow | None:
+    """Make the row of one answer; None where it changes nothing."""
+    if action in {"SUPERSEDE", "UPDATE"}:
+        return facts.supersede(old, new)[1]
+    if action == "NONE":  # the new fact says the same: the old one stays
+        return replace(new, superseded_by=old.id)
+    return facts.retire(old, time=new.time) if action == "DELETE" and allow_delete else None

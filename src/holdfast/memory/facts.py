@@ -225,14 +225,19 @@ def resolve(draft: Draft, *, scope: Scope, ledger: Ledger) -> Decision:
     versions = [version for version in ledger.rows if version.id == new.id]
     if versions and _is_known(new, versions):
         return Decision(action="NONE", reason="known")
-    facts = ledger.current
-    rivals = [fact for fact in facts if draft.slot == fact.slot != "" and same_subject(fact.subject, draft.subject)]
-    twin = next((fact for fact in facts if _states_same(draft, fact, is_rival=fact in rivals)), None)
-    if twin is not None:
-        return _add_detail(draft, twin)
-    if not rivals:
-        near = tuple(fact.id for fact in facts if _is_near(draft, fact))
-        return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
+    related = [fact for fact in ledger.current if same_subject(fact.subject, draft.subject)]
+    rivals = [fact for fact in related if draft.slot == fact.slot != ""]
+    for fact in related:
+        if _states_same(draft, fact, is_rival=fact in rivals):
+            return _add_detail(draft, fact)
+    if rivals:
+        return _replace_rivals(draft, new, rivals)
+    near = tuple(fact.id for fact in related if _is_near(draft, fact))
+    return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
+
+
+def _replace_rivals(draft: Draft, new: FactRow, rivals: Sequence[FactRow]) -> Decision:
+    """Decide whether a new value of a known property replaces the others."""
     if draft.additive:
         return Decision(action="ADD", reason="one more", rows=(new,))
     if not all(_is_newer(draft, fact) for fact in rivals):
@@ -254,17 +259,15 @@ def _is_known(new: FactRow, versions: Sequence[FactRow]) -> bool:
 
 
 def _is_near(draft: Draft, fact: FactRow) -> bool:
-    """Tell whether a fact is about the same subject in much the same words, though not in the same slot."""
-    if not draft.subject or not same_subject(draft.subject, fact.subject):
-        return False
+    """Tell whether a fact about the same subject has much the same words, though not the same slot."""
     ours, theirs = set(terms(draft.content)), set(terms(fact.content))
-    return len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs)
+    return bool(draft.subject) and len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs)
 
 
 def _states_same(draft: Draft, fact: FactRow, *, is_rival: bool) -> bool:
     if is_rival:
         return bool(draft.value) and _contains(fact.content, draft.value)
-    is_same_kind = fact.slot == draft.slot and fact.type == draft.type and same_subject(fact.subject, draft.subject)
+    is_same_kind = fact.slot == draft.slot and fact.type == draft.type
     return is_same_kind and _plain(fact.content) == _plain(draft.content)
 
 

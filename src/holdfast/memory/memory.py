@@ -35,6 +35,14 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _check_fact(content: str, fact_type: str) -> None:
+    """Refuse an empty fact, and one of an unknown type."""
+    if not content.strip():
+        raise InputError("there is nothing to remember: say it in a sentence")
+    if fact_type not in get_args(FactType):
+        raise InputError(f"type={fact_type!r}: a fact is one of {', '.join(get_args(FactType))}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """The contents of a memory, in numbers."""
@@ -169,17 +177,12 @@ class Memory:
         from holdfast.redact import redact  # noqa: PLC0415 - see above
 
         words = redact(content) if self.settings.archive.redaction else content
-        if not words.strip():
-            raise InputError("there is nothing to remember: say it in a sentence")
-        if type not in get_args(FactType):
-            raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
+        _check_fact(words, type)
         own = {row.id: row for row in self.facts(scope=scope)}
         known = own | {row.id: row for row in facts.current(facts.load(self.store, scope))}
-        seen = known if scope.session else own  # a fact without a session is not the same as that of a session
-        same = (row for row in seen.values() if row.content.casefold() == words.casefold() and row.type == type)
-        twin = next(same, None)
-        if twin is not None:
-            return twin
+        for row in (known if scope.session else own).values():  # a fact without a session is not that of a session
+            if row.content.casefold() == words.casefold() and row.type == type:
+                return row
         fact = FactRow(
             scope=scope,
             id=self.new_id(),
@@ -190,8 +193,8 @@ class Memory:
             slot=slot,
             pinned=pinned,
         )
-        old = [other for other in known.values() if slot and (other.subject, other.slot) == (subject, slot)]
-        self.store.add([fact, *(facts.supersede(other, fact)[1] for other in old)])
+        old = [row for row in known.values() if slot and (row.subject, row.slot) == (subject, slot)]
+        self.store.add([fact, *(facts.supersede(row, fact)[1] for row in old)])
         return fact
 
     def pin(self, ids: Sequence[int], *, scope: Scope, across: bool = False, pinned: bool = True) -> int:
