@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from holdfast.aio import AsyncEngine, AsyncSession
     from holdfast.compact import Compaction
     from holdfast.engine import Engine
     from holdfast.errors import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         WindowTooSmallError,
     )
     from holdfast.events import Hooks
+    from holdfast.memory.archive import Ingested
     from holdfast.memory.memory import Memory, Stats
     from holdfast.memory.query import RecallQuery
     from holdfast.memory.recall import Hit, Recall
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "AsyncEngine",
+    "AsyncSession",
     "Compaction",
     "CompactionError",
     "ConflictError",
@@ -72,6 +76,7 @@ __all__ = [
     "HoldfastError",
     "Hooks",
     "Image",
+    "Ingested",
     "InputError",
     "InvalidWindowError",
     "Memory",
@@ -108,10 +113,12 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "holdfast.aio": ("AsyncEngine", "AsyncSession"),
     "holdfast.compact": ("Compaction",),
     "holdfast.engine": ("Engine",),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "holdfast.events": ("Hooks",),
+    "holdfast.memory.archive": ("Ingested",),
     "holdfast.memory.memory": ("Memory", "Stats"),
     "holdfast.memory.query": ("RecallQuery",),
     "holdfast.memory.recall": ("Hit", "Recall"),

@@ -24,15 +24,16 @@ from holdfast.text import is_unsegmented, terms
 
 __all__ = [
     "FIRST",
+    "Ingested",
     "Key",
     "append",
     "cut",
     "extract_text",
     "is_noise",
     "mask",
-    "own_messages",
     "passages_of",
     "rows",
+    "strip_recalled",
     "unwrap",
 ]
 
@@ -54,10 +55,31 @@ FIRST: Final = "after:"
 """The nonce of the first message of a session."""
 
 
-def own_messages(messages: Iterable[Message], *, redact: bool, marks: Marks) -> list[Message]:
-    """Prepare messages for the archive: remove recalled text and mask secrets."""
-    own = (strip_message(message, marks) for message in messages)
-    return [mask(message) if redact else message for message in own if message is not None]
+class Ingested(list[int]):
+    """The numbers of messages that were archived.
+
+    Attributes:
+        stripped: The recalled text that was removed from them, one line for each message.
+    """
+
+    def __init__(self, numbers: Iterable[int], *, stripped: Iterable[str] = ()) -> None:
+        super().__init__(numbers)
+        self.stripped = tuple(stripped)
+
+
+def strip_recalled(messages: Sequence[Message], marks: Marks) -> tuple[list[Message | None], list[str]]:
+    """Remove recalled text from messages; None for those that were nothing else. Also list what was removed."""
+    own = [strip_message(message, marks) for message in messages]
+    changed = [(old, new) for old, new in zip(messages, own, strict=True) if new is not old]
+    return own, [
+        f"recalled text that came back was taken out of a message ({old.role}): "
+        f"{_size(old) - (_size(new) if new is not None else 0):,} characters"
+        for old, new in changed
+    ]
+
+
+def _size(message: Message) -> int:
+    return len(message.text) + sum(len(result.text) for result in message.results)
 
 
 def append(
@@ -75,7 +97,7 @@ def append(
 
     Args:
         store: The store to write to.
-        messages: The result of `own_messages`.
+        messages: Messages without recalled text, secrets masked.
         scope: Who owns the messages.
         time: When they arrived, in Unix milliseconds.
         before: The keys of the messages before them, oldest first; at least the last one.
@@ -94,7 +116,8 @@ def rows(
     messages: Iterable[Message], *, scope: Scope, redact: bool = True, marks: Marks = NO_MARKS
 ) -> list[MessageRow]:
     """Make the rows of a conversation for an archive that contains none of it."""
-    own = own_messages(messages, redact=redact, marks=marks)
+    stripped, _ = strip_recalled(list(messages), marks)
+    own = [mask(message) if redact else message for message in stripped if message is not None]
     return _rows(own, _identify(own, known={}, before=()), scope=scope, time=None, marks=marks)
 
 

@@ -96,6 +96,8 @@ def retire(fact: FactRow, *, time: int) -> FactRow:
 
 _MIN_SHARES: Final = ((2, 0.5), (8, 0.34), (math.inf, 0.2))
 """The share of a question that a fact must contain, by the number of terms in the question."""
+MIN_FACTS: Final = 100
+"""Rarity is computed as among this many facts at least; else a word that the only fact lacks would outweigh all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,8 @@ def _score(rows: Sequence[FactRow], wanted: set[str]) -> list[float]:
     """Weigh the terms of a question by rarity, and return the share that each fact contains."""
     words = [set(terms(f"{row.content} {row.context} {row.subject}")) for row in rows]
     frequency = Counter(term for fact in words for term in fact)
-    weights = {term: math.log(1 + (len(rows) - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
+    count = max(len(rows), MIN_FACTS)
+    weights = {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
     total = sum(weights.values()) or 1.0
     return [sum(weights[term] for term in wanted & fact) / total for fact in words]
 

@@ -21,6 +21,7 @@ from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Ques
 from holdfast.text import terms
 
 if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
+    from holdfast.memory.archive import Ingested
     from holdfast.memory.query import RecallQuery
     from holdfast.memory.recall import Hit, Recall
     from holdfast.search.embed.base import Embedder
@@ -96,7 +97,7 @@ class Memory:
         milliseconds.
         """
         known = settings if settings is not None else Settings()
-        return cls(store=open_home(store_file(path, settings=known), settings=known), settings=known, clock=clock)
+        return cls(store=open_home(store_file(path, settings=known)), settings=known, clock=clock)
 
     def close(self) -> None:
         """Close the store."""
@@ -135,15 +136,19 @@ class Memory:
 
     # --- writing ---------------------------------------------------------------
 
-    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> list[int]:
+    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> Ingested:
         """Archive a conversation from its first message on; durable and searchable when this returns.
 
-        Known messages keep their number. Messages without a timestamp get the current time.
+        Known messages keep their number. Messages without a timestamp get the current time. Recalled text is removed
+        and reported.
         """
         from holdfast.memory import archive  # noqa: PLC0415 - see above
 
-        own = archive.own_messages(messages, redact=self.settings.archive.redaction, marks=self.marks)
-        return archive.append(self.store, own, scope=scope, time=self.clock(), marks=self.marks)[0]
+        found, stripped = archive.strip_recalled(list(messages), self.marks)
+        own = [message for message in found if message is not None]
+        masked = [archive.mask(message) for message in own] if self.settings.archive.redaction else own
+        numbers, _ = archive.append(self.store, masked, scope=scope, time=self.clock(), marks=self.marks)
+        return archive.Ingested(numbers, stripped=stripped)
 
     def embed(self, *, limit: int | None = None) -> int:
         """Embed passages that have no vectors yet, oldest first, and return how many.

@@ -105,8 +105,7 @@ def build_query(
 ) -> RecallQuery:
     """Make a query from the settings.
 
-    `cap` and `across` override the settings. An `automatic` query, which the user did not ask for, has a deadline, and
-    a question that is too short recalls nothing.
+    `cap` and `across` override the settings. An `automatic` query, which the user did not ask for, has a deadline.
     """
     recall = settings.recall
     return RecallQuery(
@@ -118,7 +117,7 @@ def build_query(
         in_window=in_window,
         knowledge_share=recall.knowledge_share,
         max_facts=recall.max_facts,
-        min_chars=recall.min_query_chars if automatic else 0,
+        min_chars=recall.min_query_chars,
         neighbours=recall.neighbours,
         order=order_of(settings),
         bounds=Bounds(passages=settings.archive.max_segments, days=settings.archive.eviction_days or None),
