@@ -77,15 +77,15 @@ def test_a_request_is_made_by_the_settings() -> None:
     assert request.bounds == Bounds(passages=9, days=30)
     assert request.order.fusion == "rrf"
     asked = build_query(given, ["x"], scope=SCOPE, cap=40, across=False)
-    assert (asked.cap, asked.across, asked.seconds, asked.min_chars) == (40, False, None, 0)
+    assert (asked.cap, asked.across, asked.seconds, asked.min_chars) == (40, False, None, 7)
 
 
 def test_the_defaults_are_those_of_a_request() -> None:
-    """A request by the default settings is a request that says nothing."""
+    """A query of the default settings is a query with default values, but for the shortest question."""
     made, plain = build_query(Settings(), (), scope=SCOPE), RecallQuery(texts=(), scope=SCOPE)
-    assert [
-        field.name for field in fields(RecallQuery) if getattr(made, field.name) != getattr(plain, field.name)
-    ] == []
+    assert [field.name for field in fields(RecallQuery) if getattr(made, field.name) != getattr(plain, field.name)] == [
+        "min_chars"
+    ]
 
 
 def test_the_cap_and_the_number_of_facts(store: SqliteStore) -> None:
@@ -97,11 +97,11 @@ def test_the_cap_and_the_number_of_facts(store: SqliteStore) -> None:
 
 
 def test_a_short_question_recalls_nothing(store: SqliteStore) -> None:
-    """`recall.min_query_chars` is heeded where nobody asked for the block by name."""
+    """`recall.min_query_chars` counts for every recall, asked for by name or not."""
     found = recalled(store, "port", recall={"min_query_chars": 5})
     assert (found.block, found.reason) == ("", "a question of less than 5 characters recalls nothing")
     assert recalled(store, "port", recall={"min_query_chars": 4}).block
-    assert recalled(store, "port", automatic=False, recall={"min_query_chars": 5}).block
+    assert not recalled(store, "port", automatic=False, recall={"min_query_chars": 5}).block
 
 
 def test_the_index_can_be_bounded_and_the_archive_is_not(store: SqliteStore) -> None:
