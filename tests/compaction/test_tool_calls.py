@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.compaction.activity import activity
-from holdfast.compaction.effects import Step, command, only_looks
+from holdfast.compaction.tool_calls import Step, find_activity, find_command, only_reads
 from holdfast.messages import Message, ToolCall
 from talk import answer, call, reply, results, user
 
@@ -35,7 +34,7 @@ def done(name: str, text: str = "ok", *, is_error: bool = False, number: int = 1
 )
 def test_file_operations(name: str, arguments: dict[str, Any], read: list[str], modified: list[str]) -> None:
     """Files are known by the tools of many agents, and by what a patch names."""
-    found = activity(done(name, **arguments))
+    found = find_activity(done(name, **arguments))
     assert list(found.read) == read
     assert list(found.modified) == modified
 
@@ -43,7 +42,7 @@ def test_file_operations(name: str, arguments: dict[str, Any], read: list[str], 
 def test_a_file_that_was_changed_is_not_listed_as_read() -> None:
     """Changed counts more than read, and what failed was not done."""
     talk = [*done("read", path="a"), *done("edit", path="a", number=2), *done("write", "no", is_error=True, path="b")]
-    found = activity(talk)
+    found = find_activity(talk)
     assert found.read == ()
     assert found.modified == ("a",)
 
@@ -51,14 +50,14 @@ def test_a_file_that_was_changed_is_not_listed_as_read() -> None:
 def test_arguments_that_are_no_object_are_read_as_text() -> None:
     """A patch in broken arguments still names its files."""
     broken = ToolCall(id="c", name="apply_patch", arguments="*** Update File: a.py\n{")
-    found = activity([Message(role="assistant", parts=(broken,)), results(answer("c"))])
+    found = find_activity([Message(role="assistant", parts=(broken,)), results(answer("c"))])
     assert found.modified == ("a.py",)
 
 
 def test_failures_say_what_was_called_and_what_came_back() -> None:
     """A failure has the command, its exit code, and the telling lines of a long output."""
     output = "collecting\n" * 50 + "E   AssertionError: bad signature\n" + "more\n" * 50 + "exit code 2"
-    failure = activity(done("bash", output, is_error=True, command="pytest -q")).failures[0]
+    failure = find_activity(done("bash", output, is_error=True, command="pytest -q")).failures[0]
     assert failure.tool == "bash"
     assert failure.status == 2
     assert str(failure).startswith("pytest -q [exit 2]: ")
@@ -69,14 +68,14 @@ def test_failures_say_what_was_called_and_what_came_back() -> None:
 def test_an_exit_code_in_the_output_is_a_failure_too() -> None:
     """Where the format does not mark errors, a code other than 0 does, in any language we know."""
     noise = "x" * 200
-    assert activity(done("shell", f'{noise} {{"exit_code":1}}', command="make")).failures[0].status == 1
-    assert activity(done("shell", f"{noise}\n退出码：127", command="make")).failures[0].status == 127
-    assert activity(done("shell", f"{noise}\nexit code: 0", command="make")).failures == ()
+    assert find_activity(done("shell", f'{noise} {{"exit_code":1}}', command="make")).failures[0].status == 1
+    assert find_activity(done("shell", f"{noise}\n退出码：127", command="make")).failures[0].status == 127
+    assert find_activity(done("shell", f"{noise}\nexit code: 0", command="make")).failures == ()
 
 
 def test_a_search_without_a_hit_is_no_failure() -> None:
     """Grep ends with 1 where it finds nothing: nobody has to remember that."""
-    found = activity(done("bash", "exit code 1", is_error=True, command='grep -n "a|b" src | head -3'))
+    found = find_activity(done("bash", "exit code 1", is_error=True, command='grep -n "a|b" src | head -3'))
     assert found.failures == ()
 
 
@@ -90,24 +89,24 @@ def test_a_failure_that_was_made_good_is_none() -> None:
         *done("edit", "ok", path="a", old="y"),
         *done("bash", "bang again", is_error=True, command="deploy"),
     ]
-    assert [failure.text for failure in activity(talk).failures] == ["bang again"]
+    assert [failure.text for failure in find_activity(talk).failures] == ["bang again"]
 
 
 def test_a_failure_without_a_word_is_told() -> None:
     """Silence is a message too."""
-    assert activity(done("deploy", "", is_error=True, to="prod")).failures[0].text == "failed without a word"
+    assert find_activity(done("deploy", "", is_error=True, to="prod")).failures[0].text == "failed without a word"
 
 
 def test_only_calls_of_the_last_turn_are_pending() -> None:
     """What was never answered before the user spoke again was given up."""
     old = reply("", call("old", "bash", command="sleep 99"))
     talk = [user("a"), old, user("b"), reply("", call("new", "bash", command="make"))]
-    assert activity(talk).pending == ('bash(command="make")',)
+    assert find_activity(talk).pending == ('bash(command="make")',)
 
 
 def test_jobs_in_the_background_are_told() -> None:
     """A job that runs on is listed as such, not as a command."""
-    found = activity(done("Bash", "started", command="npm run dev", run_in_background=True))
+    found = find_activity(done("Bash", "started", command="npm run dev", run_in_background=True))
     assert len(found.background) == 1
     assert found.commands == ()
 
@@ -123,7 +122,7 @@ def test_commands_that_change_something_are_kept_once_where_they_ran_last() -> N
         *done("shell", command=["uv", "sync"]),
         *done("shell", command=42),
     ]
-    assert activity(talk).commands == ("git commit -m 'x'", "make build", "npm test", "uv sync")
+    assert find_activity(talk).commands == ("git commit -m 'x'", "make build", "npm test", "uv sync")
 
 
 @pytest.mark.parametrize(
@@ -139,8 +138,8 @@ def test_commands_that_change_something_are_kept_once_where_they_ran_last() -> N
 )
 def test_looking_is_told_from_changing(line: str, looks: bool) -> None:  # noqa: FBT001 - a table
     """Pipes, redirections and quotes are understood as far as words tell."""
-    assert only_looks(line) is looks
-    assert bool(command(call("c", "bash", command=line))) is not looks
+    assert only_reads(line) is looks
+    assert bool(find_command(call("c", "bash", command=line))) is not looks
 
 
 def test_the_plan_as_it_was_last_written_down() -> None:
@@ -148,12 +147,12 @@ def test_the_plan_as_it_was_last_written_down() -> None:
     first = [{"content": "a", "status": "pending"}]
     last = [{"step": "b", "status": "completed"}, {"step": "c", "status": "in_progress"}]
     talk = [*done("TodoWrite", todos=first), *done("update_plan", plan=last), *done("x", rows=[{"a": 1}], tags=["t"])]
-    assert activity(talk).steps == (Step(text="b", status="completed"), Step(text="c", status="in_progress"))
+    assert find_activity(talk).steps == (Step(text="b", status="completed"), Step(text="c", status="in_progress"))
 
 
 def test_an_id_that_is_used_again_takes_the_next_result() -> None:
     """Some agents count their calls anew in each turn."""
     talk = [*done("bash", "boom", is_error=True, command="make"), *done("bash", "fine", command="test")]
-    found = activity(talk)
+    found = find_activity(talk)
     assert [failure.about for failure in found.failures] == ["make"]
     assert found.commands == ("test",)

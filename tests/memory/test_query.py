@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from holdfast.memory.memory import Memory
-from holdfast.memory.recall import Recall, Request, question, request_of
-from holdfast.memory.request import Bounds
+from holdfast.memory.query import Bounds, RecallQuery, build_query, select_texts
+from holdfast.memory.recall import Recall
 from holdfast.messages import Message, Text
 from holdfast.search.embed import Choice
 from holdfast.settings import Settings
@@ -54,7 +54,7 @@ def recalled(
     choice = Choice(embedder=None, reasons=())
     memory = Memory(store=store, settings=settings(**sections), choice=choice, clock=lambda: NOW)
     memory.timer = lambda: 0.0  # a busy machine is not too late
-    return memory.recall(memory.request((text,), scope=SCOPE, automatic=automatic))
+    return memory.recall(memory.query((text,), scope=SCOPE, automatic=automatic))
 
 
 def test_a_request_is_made_by_the_settings() -> None:
@@ -71,19 +71,21 @@ def test_a_request_is_made_by_the_settings() -> None:
         archive={"cross_session": True, "max_segments": 9, "eviction_days": 30},
         search={"fusion": "rrf"},
     )
-    request = request_of(given, ["x"], scope=SCOPE, now=NOW, automatic=True)
+    request = build_query(given, ["x"], scope=SCOPE, now=NOW, automatic=True)
     assert (request.cap, request.across, request.knowledge_share, request.max_facts) == (500, True, 0.5, 3)
     assert (request.min_chars, request.neighbours, request.seconds) == (7, 1, 0.1)
     assert request.bounds == Bounds(passages=9, days=30)
     assert request.order.fusion == "rrf"
-    asked = request_of(given, ["x"], scope=SCOPE, cap=40, across=False)
-    assert (asked.cap, asked.across, asked.seconds, asked.min_chars) == (40, False, None, 0)
+    asked = build_query(given, ["x"], scope=SCOPE, cap=40, across=False)
+    assert (asked.cap, asked.across, asked.seconds, asked.min_chars) == (40, False, None, 7)
 
 
 def test_the_defaults_are_those_of_a_request() -> None:
-    """A request by the default settings is a request that says nothing."""
-    made, plain = request_of(Settings(), (), scope=SCOPE), Request(texts=(), scope=SCOPE)
-    assert [field.name for field in fields(Request) if getattr(made, field.name) != getattr(plain, field.name)] == []
+    """A query of the default settings is a query with default values, but for the shortest question."""
+    made, plain = build_query(Settings(), (), scope=SCOPE), RecallQuery(texts=(), scope=SCOPE)
+    assert [field.name for field in fields(RecallQuery) if getattr(made, field.name) != getattr(plain, field.name)] == [
+        "min_chars"
+    ]
 
 
 def test_the_cap_and_the_number_of_facts(store: SqliteStore) -> None:
@@ -95,11 +97,11 @@ def test_the_cap_and_the_number_of_facts(store: SqliteStore) -> None:
 
 
 def test_a_short_question_recalls_nothing(store: SqliteStore) -> None:
-    """`recall.min_query_chars` is heeded where nobody asked for the block by name."""
+    """`recall.min_query_chars` counts for every recall, asked for by name or not."""
     found = recalled(store, "port", recall={"min_query_chars": 5})
     assert (found.block, found.reason) == ("", "a question of less than 5 characters recalls nothing")
     assert recalled(store, "port", recall={"min_query_chars": 4}).block
-    assert recalled(store, "port", automatic=False, recall={"min_query_chars": 5}).block
+    assert not recalled(store, "port", automatic=False, recall={"min_query_chars": 5}).block
 
 
 def test_the_index_can_be_bounded_and_the_archive_is_not(store: SqliteStore) -> None:
@@ -158,9 +160,9 @@ def test_the_least_score_counts_with_weights(store: SqliteStore) -> None:
 def test_the_question_is_what_was_said_last() -> None:
     """The newest message asks; what came before helps while that says too little, and no more than is allowed."""
     said = ["yes", "and now?", "  ", "where do we deploy the gateway service tomorrow", "hello"]
-    assert question(said, most=3) == ("where do we deploy the gateway service tomorrow", "and now?", "yes")
-    assert question(said, most=2) == ("and now?", "yes")
-    assert question(["where do we deploy the gateway service tomorrow", "hello"], most=3) == (
+    assert select_texts(said, most=3) == ("where do we deploy the gateway service tomorrow", "and now?", "yes")
+    assert select_texts(said, most=2) == ("and now?", "yes")
+    assert select_texts(["where do we deploy the gateway service tomorrow", "hello"], most=3) == (
         "where do we deploy the gateway service tomorrow",
     )
-    assert question([], most=3) == ()
+    assert select_texts([], most=3) == ()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from compaction.workshop import REQUEST, compaction, conversation, limits, planned, work
-from holdfast.compaction import frame
-from holdfast.compaction.cut import CompactionPlan, plan, spans
+from holdfast.compaction import sections
+from holdfast.compaction.plan import CompactionPlan, plan_compaction, spans
 from holdfast.context.edits import Block, Compacted, Item, apply, tokens
 from holdfast.messages import Message
 from holdfast.tokens import count_message
@@ -95,7 +95,7 @@ def test_the_region_holds_what_the_last_compaction_kept() -> None:
 
 def test_the_frame_of_the_previous_summary_is_taken_off() -> None:
     """A summary handed back as the window said it is the summary itself."""
-    assert planned(conversation(), previous=frame.told("what was before")).previous == "what was before"
+    assert planned(conversation(), previous=sections.wrap_summary("what was before")).previous == "what was before"
 
 
 def test_file_lists_of_the_previous_summary_go_on() -> None:
@@ -182,7 +182,7 @@ def test_kept_messages_lose_thinking_that_was_sealed() -> None:
     talk = [*conversation(5), user("go on"), reply("done", thought="a long thought " * 20)]
     made = planned(talk)
     last = made.kept[-1]
-    assert made.unthought == ((last.id, count_message(Message(role="assistant", parts=last.message.parts[1:]))),)
+    assert made.thinking_removed == ((last.id, count_message(Message(role="assistant", parts=last.message.parts[1:]))),)
     assert made.tokens_kept < sum(item.tokens for item in made.kept)
 
 
@@ -191,7 +191,7 @@ def test_the_edit_of_a_plan_makes_the_window_of_the_plan() -> None:
     talk = [*conversation(5), user("go on"), reply("done", thought="hm")]
     window = items(talk)
     window[-2] = replace(window[-2], block=Block("recalled", 50))
-    made = plan(window, settings=compaction(keep_recent_tokens=2_000), budget=limits())
+    made = plan_compaction(window, settings=compaction(keep_recent_tokens=2_000), budget=limits())
     after = apply(window, [made.edit("told", cost=10)])
     assert tokens(after) == made.tokens_kept + 10
     assert [item.kind for item in after[:3]] == ["system", "summary", "message"]
