@@ -17,7 +17,7 @@ from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, stor
 from holdfast.memory.marks import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
 from holdfast.settings import Settings
-from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Question, Scope, Select
+from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Scope, SearchQuery, Select
 from holdfast.text import terms
 
 if TYPE_CHECKING:  # search and its vectors are loaded by the first question: listing facts does not wait for them
@@ -318,13 +318,13 @@ class Memory:
 
         space = None if self.embedder is None else self.embedder.space
         vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
-        self.store.match(Question(scope=scope, terms={}, vector=vector, space=space))
+        self.store.match(SearchQuery(scope=scope, terms={}, vector=vector, space=space))
         self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
         """What each message of a session has to do with a question, by its words; 0 is left out."""
         asked = Counter(term for text in texts for term in terms(text))
-        evidence = self.store.match(Question(scope=scope, terms={term: float(n) for term, n in asked.items()}))
+        evidence = self.store.match(SearchQuery(scope=scope, terms={term: float(n) for term, n in asked.items()}))
         found = evidence.keywords.passages
         best: dict[int, float] = {}
         for passage in found.nonzero()[0].tolist():

@@ -29,7 +29,7 @@ from holdfast.search.fuse import Parts, Ranking, Signals, rank
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import Quote
 from holdfast.search.trust import vector_trust
-from holdfast.store.base import Evidence, PassageText, Question, Store
+from holdfast.store.base import PassageText, SearchQuery, SearchResult, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text
 
@@ -149,7 +149,7 @@ def _look(store: Store, request: Request, embedder: Embedder | None, deadline: D
     wanted_terms = weights(request.texts)
     asked = ask(embedder if request.texts else None, request.texts[-1] if request.texts else "", deadline=deadline)
     deadline.check()
-    wanted = Question(
+    wanted = SearchQuery(
         scope=request.scope,
         across=request.across,
         terms=wanted_terms,
@@ -173,7 +173,7 @@ def _ranking(store: Store, request: Request, signals: Signals) -> Ranking:
     return ranking if request.order.variety is None else _varied(store, request, ranking, request.order.variety)
 
 
-def _usable(evidence: Evidence) -> tuple[Evidence, str]:
+def _usable(evidence: SearchResult) -> tuple[SearchResult, str]:
     """The evidence, without its vectors while most passages have none of this model yet, and a note that says so."""
     if evidence.cosine is None:
         return evidence, ""
@@ -187,7 +187,7 @@ def _usable(evidence: Evidence) -> tuple[Evidence, str]:
 
 
 def _signals(
-    request: Request, evidence: Evidence, embedder: Embedder | None, wanted_terms: Mapping[str, float]
+    request: Request, evidence: SearchResult, embedder: Embedder | None, wanted_terms: Mapping[str, float]
 ) -> Signals:
     columns = evidence.columns
     visible = request.bounds.within(evidence.visible, columns, now=request.now)
@@ -216,7 +216,7 @@ def _varied(store: Store, request: Request, ranking: Ranking, weight: float) -> 
     return replace(ranking, order=np.concatenate([np.array(order, np.int64), ranking.order[_VARIED:]]))
 
 
-def _dates(request: Request, evidence: Evidence) -> list[tuple[int, int]]:
+def _dates(request: Request, evidence: SearchResult) -> list[tuple[int, int]]:
     times = evidence.columns["time"]
     known = times[(times > 0) & (times < _LATEST)]  # nobody's clock is that wrong
     if not len(known) or not request.texts:

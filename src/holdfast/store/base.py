@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # rows are read and written without numpy
 
 __all__ = [
     "Across",
-    "Evidence",
     "FactRow",
     "FactType",
     "Gap",
@@ -32,10 +31,11 @@ __all__ = [
     "Kind",
     "MessageRow",
     "PassageText",
-    "Question",
     "Record",
     "Row",
     "Scope",
+    "SearchQuery",
+    "SearchResult",
     "Select",
     "Store",
     "VectorRow",
@@ -229,7 +229,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class SearchQuery:
     """What is looked for: terms with their weights, and the question's vector where there is one."""
 
     scope: Scope
@@ -240,7 +240,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class SearchResult:
     """What the store knows about a question: the columns, and what each passage and window has to do with it.
 
     Attributes:
@@ -286,7 +286,7 @@ class Store(Protocol):
         """Read rows of one kind that the reader may see."""
         ...
 
-    def match(self, question: Question, /) -> Evidence:
+    def match(self, question: SearchQuery, /) -> SearchResult:
         """Say what every visible passage has to do with a question."""
         ...
 

@@ -16,9 +16,9 @@ from holdfast.search import columns as columnar
 from holdfast.search.passages import CUTTING
 from holdfast.search.postings import decode
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
-from holdfast.store.connection import connect_readonly, explained, is_readonly
+from holdfast.store.connection import connect_readonly, is_readonly, translate_errors
+from holdfast.store.index_merge import BLOCK_PASSAGES, decode_windows
 from holdfast.store.schema import COUNTS, MIGRATIONS
-from holdfast.store.sealing import SEALED, decode_windows
 
 __all__ = ["Health", "check"]
 
@@ -89,7 +89,7 @@ def check(path: Path) -> Health:
         raise StorageError("no such store. Check the path.", path=path)
     structure: tuple[str, ...] = ()
     try:
-        with explained(path), closing(_reader(path)) as connection:
+        with translate_errors(path), closing(_reader(path)) as connection:
             faults = connection.execute(f"PRAGMA integrity_check({_MOST})")
             structure = tuple(text for (text,) in faults if text != "ok")
             health = _rows(path, connection)
@@ -167,11 +167,11 @@ def _blocks(connection: sqlite3.Connection, sealed: int) -> Iterator[str]:
     expected = 0
     for first, first_window, windows, data in connection.execute("SELECT * FROM blocks ORDER BY first"):
         query = "SELECT alive, windows FROM passages WHERE number >= ? AND number < ? ORDER BY number"
-        rows = connection.execute(query, (first, first + SEALED)).fetchall()
+        rows = connection.execute(query, (first, first + BLOCK_PASSAGES)).fetchall()
         lengths = np.concatenate([decode_windows(spans)[:, 2] for _, spans in rows] or [np.zeros(0, np.uint32)])
         if (first, first_window, windows) != (expected, window, len(lengths)) or not _says(data, rows, lengths):
-            yield f"the block of passages {first} to {first + SEALED - 1} says something else than they do"
-        expected, window = first + SEALED, first_window + windows
+            yield f"the block of passages {first} to {first + BLOCK_PASSAGES - 1} says something else than they do"
+        expected, window = first + BLOCK_PASSAGES, first_window + windows
     if expected != sealed:
         yield f"{expected} passages are in blocks, {sealed} in runs"
 

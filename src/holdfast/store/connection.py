@@ -13,7 +13,15 @@ from typing import Final
 from holdfast.errors import HoldfastError, InputError, StorageError
 from holdfast.store.codec import DAMAGE
 
-__all__ = ["APPLICATION", "connect", "connect_readonly", "explained", "identity", "is_readonly", "write_transaction"]
+__all__ = [
+    "APPLICATION",
+    "connect",
+    "connect_readonly",
+    "identity",
+    "is_readonly",
+    "translate_errors",
+    "write_transaction",
+]
 
 APPLICATION: Final = 0x486F6C64
 """What marks a SQLite file as ours: "Hold"."""
@@ -35,7 +43,7 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
         StorageError: The file cannot be opened, or belongs to another program.
     """
     _create_private(path)
-    with explained(path):
+    with translate_errors(path):
         connection = sqlite3.connect(
             path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
         )
@@ -71,7 +79,7 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
     unshared = not shared.exists()
     has_log = log.exists() and log.stat().st_size > 0
     option = "" if not unshared else "&vfs=unix-none" if has_log else "&immutable=1"
-    with explained(path):
+    with translate_errors(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro{option}", uri=True, isolation_level=None, check_same_thread=False
         )
@@ -142,7 +150,7 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite says into an error that says what to do."""
     try:
         yield

@@ -28,20 +28,20 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from holdfast.errors import StorageError
 from holdfast.store import vmem
 from holdfast.store.base import (
-    Evidence,
     FactRow,
     Gap,
     Job,
     MessageRow,
     PassageText,
-    Question,
     Record,
     Row,
     Scope,
+    SearchQuery,
+    SearchResult,
     Select,
 )
 from holdfast.store.codec import DAMAGE, from_json
-from holdfast.store.connection import connect_readonly, explained
+from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
 from holdfast.store.segments import (
     OWN,
@@ -183,7 +183,7 @@ class FolderStore:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
         return self._synced().find(scope, digests)
 
-    def match(self, question: Question, /) -> Evidence:
+    def match(self, question: SearchQuery, /) -> SearchResult:
         """Return the evidence of every visible passage."""
         return self._synced().match(question)
 
@@ -517,7 +517,7 @@ class FolderStore:
 
 
 def _copy_database(path: Path, target: Path) -> None:
-    with explained(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
+    with translate_errors(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
         source.backup(copy)
 
 

@@ -16,7 +16,7 @@ from holdfast.search.columns import Columns
 from holdfast.search.postings import decode, encode, pages_with, without
 from holdfast.store import vector_table
 from holdfast.store.base import Select
-from holdfast.store.sealing import SEALED, mark_rewritten, read_columns
+from holdfast.store.index_merge import BLOCK_PASSAGES, mark_rewritten, read_columns
 from holdfast.store.sqlite_rows import KEY, fact_digest, message_digest, where
 
 __all__ = ["damaged_copies", "remove", "scrub"]
@@ -76,7 +76,7 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
 def _windows_of(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.NDArray[np.int64]:
     """The windows of those passages that are sealed."""
     found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    for first in sorted({passage // SEALED * SEALED for passage in passages}):
+    for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
         query = "SELECT first_window, data FROM blocks WHERE first = ?"
         for first_window, data in connection.execute(query, (first,)):
             owners = columnar.decode(data)["passage"] + first
@@ -85,9 +85,9 @@ def _windows_of(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.
 
 
 def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> None:
-    for first in sorted({passage // SEALED * SEALED for passage in passages}):
+    for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
         columns = Columns()
-        read_columns(connection, columns, first=first, stop=first + SEALED)
+        read_columns(connection, columns, first=first, stop=first + BLOCK_PASSAGES)
         connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
 
 

@@ -24,11 +24,11 @@ from typing import Final, TypeAlias
 
 from holdfast.errors import StorageError
 from holdfast.messages import Message
-from holdfast.store import sealing
+from holdfast.store import index_merge
 from holdfast.store.base import PassageText, Store
 from holdfast.store.check import check
 from holdfast.store.codec import DAMAGE, Value, decode_message, unpack_json
-from holdfast.store.connection import connect, explained, write_transaction
+from holdfast.store.connection import connect, translate_errors, write_transaction
 from holdfast.store.cutting import plain_cut
 from holdfast.store.schema import migrate
 from holdfast.store.sqlite import SqliteStore
@@ -264,7 +264,7 @@ def _bytes(value: Value) -> bytes:
 def _write(part: Path, saved: _Salvaged) -> int:
     """Make a store of what was saved; how many rows have lost their scope is returned."""
     part.unlink(missing_ok=True)
-    with explained(part), closing(connect(part, wait=0)) as connection:
+    with translate_errors(part), closing(connect(part, wait=0)) as connection:
         migrate(connection, path=part)
         with write_transaction(connection):
             homes = _write_scopes(connection, saved)
@@ -301,13 +301,13 @@ def _write_scopes(connection: sqlite3.Connection, saved: _Salvaged) -> dict[Valu
 def _write_passages(part: Path, cutter: Cutter) -> None:
     with SqliteStore(part) as store:
         cut = cutter(store)
-    with explained(part), closing(connect(part, wait=0)) as connection:
+    with translate_errors(part), closing(connect(part, wait=0)) as connection:
         with write_transaction(connection):
             query = "SELECT id, scope, body FROM messages ORDER BY id"
             for number, scope, body in connection.execute(query):
                 message = decode_message(body)
-                sealing.insert(connection, [(message, cut(message), scope, number)])
-                sealing.seal(connection)
+                index_merge.insert_passages(connection, [(message, cut(message), scope, number)])
+                index_merge.index_full_batches(connection)
         connection.execute("PRAGMA journal_mode = DELETE")
 
 

@@ -17,26 +17,33 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from holdfast.errors import ConflictError, InputError, StorageError
 from holdfast.store import sqlite_rows
 from holdfast.store.base import (
-    Evidence,
     FactRow,
     Gap,
     Job,
     MessageRow,
     PassageText,
-    Question,
     Record,
     Row,
     Scope,
+    SearchQuery,
+    SearchResult,
     Select,
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE, bytes_text, encode_message, pack_json, text_bytes
-from holdfast.store.connection import connect, connect_readonly, explained, identity, is_readonly, write_transaction
+from holdfast.store.connection import (
+    connect,
+    connect_readonly,
+    identity,
+    is_readonly,
+    translate_errors,
+    write_transaction,
+)
 from holdfast.store.schema import COUNTS, check_version, migrate
 
 if TYPE_CHECKING:
     from holdfast.search.embed.base import Space
-    from holdfast.store.sealing import New
+    from holdfast.store.index_merge import NewMessage
     from holdfast.store.sqlite_index import Index
 
 # What is for search (sealing, vectors, the index) is imported where it is used: facts and messages are read without it.
@@ -63,7 +70,7 @@ class SqliteStore:
                 self._writer = self._reader = opened.enter_context(closing(connect_readonly(self.path)))
             else:
                 self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
-                with explained(self.path):
+                with translate_errors(self.path):
                     migrate(self._writer, path=self.path)
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
@@ -90,18 +97,18 @@ class SqliteStore:
         with self._write_lock, self._writing():
             numbers: list[int] = []
             for _, some in groupby(rows, type):
-                new: list[New] = []
+                new: list[NewMessage] = []
                 numbers += [self._add(row, new) for row in some]
-                self._insert_passages(new)
-            self._seal_vectors(rows)
+                self._index_messages(new)
+            self._merge_vectors(rows)
         return numbers
 
-    def _insert_passages(self, new: Sequence[New]) -> None:
+    def _index_messages(self, new: Sequence[NewMessage]) -> None:
         if new:
-            from holdfast.store import sealing  # noqa: PLC0415 - see above
+            from holdfast.store import index_merge  # noqa: PLC0415 - see above
 
-            sealing.insert(self._writer, new)
-            sealing.seal(self._writer)
+            index_merge.insert_passages(self._writer, new)
+            index_merge.index_full_batches(self._writer)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -110,7 +117,7 @@ class SqliteStore:
             raise StorageError(
                 "the file or its disk is read-only: make it writable or choose another place", path=self.path
             )
-        with explained(self.path), write_transaction(self._writer):
+        with translate_errors(self.path), write_transaction(self._writer):
             check_version(self._writer, path=self.path)
             yield
             if not self._identity.items() <= identity(self.path).items():
@@ -120,7 +127,7 @@ class SqliteStore:
                     path=self.path,
                 )
 
-    def _add(self, row: Row, new: list[New]) -> int:
+    def _add(self, row: Row, new: list[NewMessage]) -> int:
         """Keep a row; a new message is left in `new`, so that what can be found of it is added with that of others."""
         match row:
             case MessageRow(id=0):
@@ -139,13 +146,13 @@ class SqliteStore:
             case Job():
                 return self._insert(
                     "INSERT INTO jobs(scope, kind, time, data) VALUES (?, ?, ?, ?)",
-                    (self._scope(row.scope), row.kind, sqlite_rows.stored_time(row.time), pack_json(row.data)),
+                    (self._scope(row.scope), row.kind, sqlite_rows.clamp_time(row.time), pack_json(row.data)),
                 )
 
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
         return int(self._writer.execute(statement, values).lastrowid or 0)
 
-    def _add_message(self, row: MessageRow, new: list[New]) -> int:
+    def _add_message(self, row: MessageRow, new: list[NewMessage]) -> int:
         scope = self._scope(row.scope)
         digest, nonce = bytes.fromhex(row.message.digest), text_bytes(row.nonce)
         # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
@@ -178,7 +185,7 @@ class SqliteStore:
 
     def _put_record(self, row: Record) -> int:
         key = (self._scope(row.scope), row.kind, row.key)
-        values = (sqlite_rows.stored_time(row.time), pack_json(row.data))
+        values = (sqlite_rows.clamp_time(row.time), pack_json(row.data))
         query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
         if known := self._writer.execute(query, key).fetchone():
             if row.is_new:
@@ -188,7 +195,7 @@ class SqliteStore:
         insert = "INSERT INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)"
         return self._insert(insert, (*key, *values))
 
-    def _seal_vectors(self, rows: Sequence[Row]) -> None:
+    def _merge_vectors(self, rows: Sequence[Row]) -> None:
         touched: dict[Space, list[int]] = defaultdict(list)
         for row in rows:
             if isinstance(row, VectorRow):
@@ -199,7 +206,7 @@ class SqliteStore:
 
         for space, passages in touched.items():
             number = vector_table.space_number(self._writer, space, create=True) or 0
-            vector_table.seal(self._writer, number, dimension=space.dimension, passages=passages)
+            vector_table.merge_blocks(self._writer, number, dimension=space.dimension, passages=passages)
 
     def _scope(self, scope: Scope) -> int:
         values = (scope.tenant, scope.project, scope.agent, scope.session)
@@ -213,7 +220,7 @@ class SqliteStore:
     def fetch(self, select: Select, /) -> list[Any]:
         """Read rows of one kind that the reader may see, oldest first."""
         with self._reading():
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
             return sqlite_rows.read(self._reader, select, scopes=self._scopes, gaps=self._gaps)
 
     @property
@@ -237,13 +244,13 @@ class SqliteStore:
                     found[digest] = {bytes_text(nonce): number for nonce, number in rows}
         return found
 
-    def match(self, question: Question, /) -> Evidence:
+    def match(self, question: SearchQuery, /) -> SearchResult:
         """Say what every visible passage has to do with a question."""
         if question.vector is not None and question.space and question.vector.shape != (question.space.dimension,):
             raise InputError(f"a question in {question.space.name} is one vector of {question.space.dimension}")
         with self._reading():
             try:
-                sqlite_rows.learn_scopes(self._reader, self._scopes)
+                sqlite_rows.load_scopes(self._reader, self._scopes)
                 return self._search_index().match(question, self._scopes)
             except DAMAGE as error:
                 raise StorageError(
@@ -263,14 +270,14 @@ class SqliteStore:
 
         with self._reading():
             number = vector_table.space_number(self._reader, space, create=False)
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
-            missing = vector_table.without(self._reader, number, limit=limit)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
+            missing = vector_table.passages_without_vectors(self._reader, number, limit=limit)
             return sqlite_rows.passages(self._reader, missing, scopes=self._scopes, gaps=self._gaps)
 
     def waiting(self, name: str, *, limit: int) -> list[Job]:
         """Jobs of this kind, oldest first, whosever they are."""
         with self._reading():
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
             return sqlite_rows.jobs(self._reader, name, limit=limit, scopes=self._scopes, gaps=self._gaps)
 
     def embedded(self, space: Space) -> int:
@@ -279,19 +286,19 @@ class SqliteStore:
 
         with self._reading():
             number = vector_table.space_number(self._reader, space, create=False)
-            return vector_table.embedded(self._reader, number)
+            return vector_table.count_embedded(self._reader, number)
 
     def sessions(self) -> dict[Scope, int]:
         """How many messages each session has; the session with the newest message comes first."""
         with self._reading():
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
             rows = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
             return {self._scopes[scope]: count for scope, count in rows}
 
     def scopes(self) -> list[Scope]:
         """List the scopes that have messages or facts."""
         with self._reading():
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
             rows = self._reader.execute("SELECT scope FROM messages UNION SELECT scope FROM facts")
             return sorted(self._scopes[scope] for (scope,) in rows)
 
@@ -305,7 +312,7 @@ class SqliteStore:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """See one state of the store throughout. What was half learned when reading failed is forgotten."""
-        with self._read_lock, explained(self.path):
+        with self._read_lock, translate_errors(self.path):
             self._reader.execute("BEGIN")
             try:
                 check_version(self._reader, path=self.path)
@@ -331,7 +338,7 @@ class SqliteStore:
                 numbers = forgetting.remove(self._writer, select)
             if numbers and select.kind in {"message", "fact"}:
                 self._gaps = {}  # those that are left are met again
-                with explained(self.path):
+                with translate_errors(self.path):
                     forgetting.delete_damaged_copies(self.path)
                     forgetting.scrub(self._writer, path=self.path)
         return numbers

@@ -18,24 +18,24 @@ from holdfast.search.bm25 import Corpus, affordable, score, telling
 from holdfast.search.centre import Centre
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.embed.base import Space
-from holdfast.search.pending import Pending
 from holdfast.search.postings import PAGE, Lists, Postings, term_ids
+from holdfast.search.unindexed import Unindexed
 from holdfast.search.vectors import Matrix
 from holdfast.store import posting_table, vector_table
-from holdfast.store.base import Evidence, Question, Scope
+from holdfast.store.base import Scope, SearchQuery, SearchResult
+from holdfast.store.index_merge import count_indexed, count_passages, read_columns
 from holdfast.store.posting_table import EVERYTHING, Sought
-from holdfast.store.sealing import count, read_columns, sealed
 
 __all__ = ["Index"]
 
-REMEMBERED: Final = 24 << 20
+MAX_CACHED_BYTES: Final = 24 << 20
 """Bytes of posting lists that are kept in memory, those asked for last: questions of one talk share their words."""
 
-CHEAP: Final = 1_000_000
+MAX_CHEAP_WINDOWS: Final = 1_000_000
 """Where the terms of a question cannot stand in more windows than this, all of their lists are read at once."""
 
 
-class _Remembered:
+class _PostingCache:
     """The sealed postings of the terms that were asked for last."""
 
     def __init__(self) -> None:
@@ -52,13 +52,13 @@ class _Remembered:
     def __setitem__(self, term: int, postings: Postings) -> None:
         self._postings[term] = postings
         self._size += postings.nbytes
-        while self._size > REMEMBERED and len(self._postings) > 1:
+        while self._size > MAX_CACHED_BYTES and len(self._postings) > 1:
             _, oldest = self._postings.popitem(last=False)
             self._size -= oldest.nbytes
 
 
 @dataclass(slots=True)
-class _Loaded:
+class _LoadedVectors:
     """The vectors of a space, and the numbers of the last block and row that are among them."""
 
     matrix: Matrix
@@ -76,28 +76,28 @@ class Index:
     def reset(self) -> None:
         """Forget what was learned."""
         self.columns = Columns()
-        self._pending = Pending()
-        self._remembered = _Remembered()
-        self._loaded: dict[int, _Loaded] = {}
+        self._unindexed = Unindexed()
+        self._cache = _PostingCache()
+        self._loaded: dict[int, _LoadedVectors] = {}
         self._whole: Corpus | None = None
         self._rewritten = -1
 
-    def match(self, question: Question, scopes: Sequence[Scope]) -> Evidence:
+    def match(self, question: SearchQuery, scopes: Sequence[Scope]) -> SearchResult:
         """Say what every visible passage has to do with a question, by what is written now."""
         self.refresh()
-        corpus = self.corpus(self._may_see(question, len(scopes)))
+        corpus = self.corpus(self._visible_scopes(question, len(scopes)))
         keywords = score(self.postings(question.terms), corpus)
-        cosine, centre = self._likeness(question, None if corpus.whole else corpus.visible)
-        return Evidence(corpus.columns, corpus.visible, keywords, cosine, tuple(scopes), centre)
+        cosine, centre = self._cosine(question, None if corpus.whole else corpus.visible)
+        return SearchResult(corpus.columns, corpus.visible, keywords, cosine, tuple(scopes), centre)
 
-    def _may_see(self, question: Question, count: int) -> Bools:
+    def _visible_scopes(self, question: SearchQuery, count: int) -> Bools:
         required = question.scope.required(question.across)
         query = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
         mine = np.zeros(count, np.bool_)
         mine[[number for (number,) in self._connection.execute(query, tuple(required.values()))]] = True
         return mine
 
-    def _likeness(self, question: Question, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
+    def _cosine(self, question: SearchQuery, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
         if question.vector is None or question.space is None:
             return None, None
         number = vector_table.space_number(self._connection, question.space, create=False)
@@ -114,29 +114,29 @@ class Index:
         if rewritten != self._rewritten:
             self.reset()
             self._rewritten = rewritten
-        total = count(self._connection)
+        total = count_passages(self._connection)
         if total > self.columns.passages:
-            self._learn_sealed()
+            self._load_blocks()
             read_columns(self._connection, self.columns, first=self.columns.passages, stop=total)
-            self._learn_pending()
+            self._load_unindexed()
 
-    def _learn_sealed(self) -> None:
-        known, stop = self._pending.first, sealed(self._connection)
+    def _load_blocks(self) -> None:
+        known, stop = self._unindexed.first, count_indexed(self._connection)
         if stop == known:
             return
         # Passages that were read one by one are read again, as a part of their block.
         self.columns.truncate(known)
         query = "SELECT data FROM blocks WHERE first >= ? ORDER BY first"
         self.columns.extend(*(columnar.decode(data) for (data,) in self._connection.execute(query, (known,))))
-        self._pending = Pending(stop)
-        self._remembered = _Remembered()
+        self._unindexed = Unindexed(stop)
+        self._cache = _PostingCache()
 
-    def _learn_pending(self) -> None:
+    def _load_unindexed(self) -> None:
         query = "SELECT number, terms FROM pending WHERE number >= ? ORDER BY number"
-        for number, data in self._connection.execute(query, (self._pending.stop,)):
-            self._pending.pad(number)
-            self._pending.append(np.frombuffer(data, np.int64))
-        self._pending.pad(self.columns.passages)
+        for number, data in self._connection.execute(query, (self._unindexed.stop,)):
+            self._unindexed.pad(number)
+            self._unindexed.append(np.frombuffer(data, np.int64))
+        self._unindexed.pad(self.columns.passages)
 
     def corpus(self, scopes: Bools) -> Corpus:
         """What a reader may see who may see these scopes. Of one who may see all, it is reckoned once."""
@@ -155,30 +155,30 @@ class Index:
         """
         numbers = term_ids(list(terms))
         weights = dict(zip(numbers.tolist(), terms.values(), strict=True))
-        cheap = len(weights) * self.columns.windows <= CHEAP
-        missing = [term for term in weights if term not in self._remembered]
+        cheap = len(weights) * self.columns.windows <= MAX_CHEAP_WINDOWS
+        missing = [term for term in weights if term not in self._cache]
         sought = posting_table.seek(self._connection, missing, longest=EVERYTHING if cheap else PAGE)
-        fresh = self._pending.lists(numbers, self.columns)
-        chosen = list(weights) if cheap else self._worth_reading(list(weights), sought, fresh)
-        sealed = {term: self._remembered[term] for term in chosen if term not in sought}
+        fresh = self._unindexed.lists(numbers, self.columns)
+        chosen = list(weights) if cheap else self._select_terms(list(weights), sought, fresh)
+        sealed = {term: self._cache[term] for term in chosen if term not in sought}
         unread = [term for term in chosen if term in sought]
         lists = [posting_table.read(self._connection, sought[term]) for term in unread]
         made = Postings.of([*lists, *map(fresh.of, chosen)], self.columns)
         for term, postings in zip(unread, made, strict=False):
-            sealed[term] = self._remembered[term] = postings.copy()
+            sealed[term] = self._cache[term] = postings.copy()
         later = dict(zip(chosen, made[len(unread) :], strict=True))
         return [(sealed[term].then(later[term]), weights[term]) for term in chosen]
 
-    def _worth_reading(self, terms: Sequence[int], sought: Mapping[int, Sought], fresh: Lists) -> list[int]:
+    def _select_terms(self, terms: Sequence[int], sought: Mapping[int, Sought], fresh: Lists) -> list[int]:
         """Which terms tell most, and can be afforded."""
-        known = [sought[term].size if term in sought else len(self._remembered[term].windows) for term in terms]
+        known = [sought[term].size if term in sought else len(self._cache[term].windows) for term in terms]
         sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
         chosen = set(affordable(sizes)).intersection(telling(sizes))
         return [terms[number] for number in sorted(chosen)]
 
     def matrix(self, number: int, space: Space) -> Matrix:
         """The vectors of a space, those of the newest passages included."""
-        loaded = self._loaded.setdefault(number, _Loaded(Matrix(space.dimension)))
+        loaded = self._loaded.setdefault(number, _LoadedVectors(Matrix(space.dimension)))
         first_window = self.columns["first_window"]
         for block, first, data in vector_table.read_blocks(self._connection, number, after=loaded.block):
             loaded.matrix.put(int(first_window[first]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))

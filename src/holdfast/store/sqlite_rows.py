@@ -25,15 +25,15 @@ __all__ = [
     "BURIED",
     "KEY",
     "PINNED",
+    "clamp_time",
     "fact_data",
     "fact_digest",
     "is_forgotten",
     "jobs",
-    "learn_scopes",
+    "load_scopes",
     "message_digest",
     "passages",
     "read",
-    "stored_time",
     "where",
 ]
 
@@ -86,7 +86,7 @@ def _order(select: Select) -> str:
     return f"ORDER BY {sorting}{KEY[select.kind]} {'DESC' if select.newest else 'ASC'}"
 
 
-def learn_scopes(connection: sqlite3.Connection, scopes: list[Scope]) -> None:
+def load_scopes(connection: sqlite3.Connection, scopes: list[Scope]) -> None:
     """Add the scopes that are not known yet; the number of each is its place in the list.
 
     Raises:
@@ -243,7 +243,7 @@ def fact_data(row: FactRow) -> bytes:
     return pack_json(data)
 
 
-def stored_time(milliseconds: int) -> int:
+def clamp_time(milliseconds: int) -> int:
     """A moment as a column can hold it, whatever a clock said."""
     return max(-_LATEST, min(milliseconds, _LATEST))
 

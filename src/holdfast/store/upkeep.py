@@ -14,12 +14,18 @@ from holdfast.errors import StorageError
 from holdfast.search.passages import CUTTING
 from holdfast.store import vector_table
 from holdfast.store.base import Gap, PassageText, Scope
-from holdfast.store.connection import connect, explained, write_transaction
+from holdfast.store.connection import connect, translate_errors, write_transaction
 from holdfast.store.cutting import cut_again, window_terms
 from holdfast.store.forgetting import scrub
+from holdfast.store.index_merge import (
+    BLOCK_PASSAGES,
+    count_passages,
+    index_full_batches,
+    mark_rewritten,
+    reindex_passages,
+)
 from holdfast.store.schema import migrate
-from holdfast.store.sealing import SEALED, count, mark_rewritten, post_again, seal
-from holdfast.store.sqlite_rows import learn_scopes, passages
+from holdfast.store.sqlite_rows import load_scopes, passages
 
 __all__ = ["Progress", "backup", "reindex", "vacuum"]
 
@@ -31,10 +37,10 @@ _PAGES: Final = 4096
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_store(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
-    with closing(connect(path, wait=_WAIT)) as connection, explained(path):
+    with closing(connect(path, wait=_WAIT)) as connection, translate_errors(path):
         migrate(connection, path=path)
         yield connection
 
@@ -50,15 +56,15 @@ def reindex(
     Searches go on with the old index until the new one is complete, writers wait. Vectors stay, except those of
     passages that were cut otherwise.
     """
-    with _opened(path) as connection, write_transaction(connection):
+    with _open_store(path) as connection, write_transaction(connection):
         for table in ("pending", "runs", "postings", "blocks"):
             connection.execute(f"DELETE FROM {table}")
-        total = count(connection)
+        total = count_passages(connection)
         scopes: list[Scope] = []
         gaps: dict[Gap, None] = {}
-        learn_scopes(connection, scopes)
-        for first in range(0, total, SEALED):
-            stop = min(first + SEALED, total)
+        load_scopes(connection, scopes)
+        for first in range(0, total, BLOCK_PASSAGES):
+            stop = min(first + BLOCK_PASSAGES, total)
             query = "SELECT number FROM passages WHERE number >= ? AND number < ? AND alive = 1"
             alive = [number for (number,) in connection.execute(query, (first, stop))]
             found = passages(connection, alive, scopes=scopes, gaps=gaps)
@@ -67,8 +73,8 @@ def reindex(
             cut = [cut_again(passage) for passage in found]
             pairs = zip(cut, found, strict=True)
             vector_table.drop(connection, [new.number for new, old in pairs if new.windows != old.windows])
-            post_again(connection, [replace(passage, terms=terms_of(passage)) for passage in cut])
-            seal(connection, stop=stop)
+            reindex_passages(connection, [replace(passage, terms=terms_of(passage)) for passage in cut])
+            index_full_batches(connection, stop=stop)
             if progress is not None:
                 progress(stop, total)
         connection.execute("INSERT OR REPLACE INTO counters VALUES ('cutting', ?)", (CUTTING,))
@@ -82,7 +88,7 @@ def backup(path: Path, target: Path, *, progress: Progress | None = None) -> Non
         raise StorageError("is there already. Choose another name for the copy.", path=target)
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)
-    with _opened(path) as connection, explained(target):
+    with _open_store(path) as connection, translate_errors(target):
         try:
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except OSError as error:
@@ -105,7 +111,7 @@ def _told(progress: Progress | None) -> Callable[[int, int, int], None] | None:
 
 def vacuum(path: Path) -> tuple[int, int]:
     """Write the file anew without its holes, and overwrite what was deleted; its size before and after is returned."""
-    with _opened(path) as connection:
+    with _open_store(path) as connection:
         before = _size(connection)
         scrub(connection, path=path)
         return before, _size(connection)

@@ -18,11 +18,22 @@ from holdfast.errors import InputError
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import Bytes
 from holdfast.store.base import VectorRow
-from holdfast.store.sealing import count, decode_windows
+from holdfast.store.index_merge import count_passages, decode_windows
 
-__all__ = ["BLOCK", "drop", "embedded", "put", "read_blocks", "read_rows", "seal", "space_number", "wipe", "without"]
+__all__ = [
+    "BLOCK_PASSAGES",
+    "count_embedded",
+    "drop",
+    "merge_blocks",
+    "passages_without_vectors",
+    "put",
+    "read_blocks",
+    "read_rows",
+    "space_number",
+    "wipe",
+]
 
-BLOCK: Final = 4096
+BLOCK_PASSAGES: Final = 4096
 """Passages in a block."""
 
 
@@ -52,16 +63,16 @@ def put(connection: sqlite3.Connection, row: VectorRow, space: int) -> int:
     return int(connection.execute(insert, (space, row.passage, row.vectors.tobytes())).lastrowid or 0)
 
 
-def seal(connection: sqlite3.Connection, space: int, *, dimension: int, passages: Iterable[int]) -> None:
+def merge_blocks(connection: sqlite3.Connection, space: int, *, dimension: int, passages: Iterable[int]) -> None:
     """Put the vectors of every stretch that is complete, and holds one of these passages, into its block."""
-    complete = count(connection) // BLOCK * BLOCK
-    for first in sorted({passage // BLOCK * BLOCK for passage in passages}):
+    complete = count_passages(connection) // BLOCK_PASSAGES * BLOCK_PASSAGES
+    for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
         if first < complete:
-            _seal_block(connection, space, dimension=dimension, first=first)
+            _merge_block(connection, space, dimension=dimension, first=first)
 
 
-def _seal_block(connection: sqlite3.Connection, space: int, *, dimension: int, first: int) -> None:
-    stretch = (first, first + BLOCK)
+def _merge_block(connection: sqlite3.Connection, space: int, *, dimension: int, first: int) -> None:
+    stretch = (first, first + BLOCK_PASSAGES)
     query = "SELECT passage, data FROM vectors WHERE space = ? AND passage >= ? AND passage < ?"
     known = connection.execute(f"SELECT count(*) FROM ({query})", (space, *stretch)).fetchone()[0]
     block = connection.execute(
@@ -85,7 +96,7 @@ def _seal_block(connection: sqlite3.Connection, space: int, *, dimension: int, f
 def _starts(connection: sqlite3.Connection, first: int) -> npt.NDArray[np.int64]:
     """Where the windows of each passage of a stretch begin, counted from its first; the last is where they end."""
     query = "SELECT length(windows) / 12 FROM passages WHERE number >= ? AND number < ? ORDER BY number"
-    counts = [windows for (windows,) in connection.execute(query, (first, first + BLOCK))]
+    counts = [windows for (windows,) in connection.execute(query, (first, first + BLOCK_PASSAGES))]
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
@@ -97,7 +108,7 @@ def _write_block(connection: sqlite3.Connection, space: int, first: int, vectors
 def wipe(connection: sqlite3.Connection, passages: Sequence[int]) -> None:
     """Forget the vectors of these passages (in rising order), in every space."""
     connection.executemany("DELETE FROM vectors WHERE passage = ?", ((passage,) for passage in passages))
-    for first, group in groupby(passages, key=lambda passage: passage // BLOCK * BLOCK):
+    for first, group in groupby(passages, key=lambda passage: passage // BLOCK_PASSAGES * BLOCK_PASSAGES):
         mine = list(group)
         query = "SELECT space, dimension, data FROM vector_blocks JOIN spaces ON spaces.id = space WHERE first = ?"
         for space, dimension, data in connection.execute(query, (first,)).fetchall():
@@ -112,7 +123,7 @@ def drop(connection: sqlite3.Connection, passages: Iterable[int]) -> None:
     """Drop the vectors of passages whose windows have changed, and the blocks that hold them: they are made again."""
     for passage in passages:
         connection.execute("DELETE FROM vectors WHERE passage = ?", (passage,))
-        connection.execute("DELETE FROM vector_blocks WHERE first = ?", (passage // BLOCK * BLOCK,))
+        connection.execute("DELETE FROM vector_blocks WHERE first = ?", (passage // BLOCK_PASSAGES * BLOCK_PASSAGES,))
 
 
 def read_blocks(connection: sqlite3.Connection, space: int, *, after: int) -> Iterator[tuple[int, int, bytes]]:
@@ -127,7 +138,7 @@ def read_rows(connection: sqlite3.Connection, space: int, *, after: int) -> Iter
     return connection.execute(query, (space, after))
 
 
-def without(connection: sqlite3.Connection, space: int | None, *, limit: int) -> list[int]:
+def passages_without_vectors(connection: sqlite3.Connection, space: int | None, *, limit: int) -> list[int]:
     """Passages that have no vectors in a space yet, oldest first."""
     query = "SELECT first FROM vector_blocks WHERE space = ?"
     blocks = {first for (first,) in connection.execute(query, (space,))}
@@ -136,17 +147,17 @@ def without(connection: sqlite3.Connection, space: int | None, *, limit: int) ->
         "SELECT number FROM passages WHERE number >= ? AND number < ? AND alive = 1 AND number NOT IN"
         " (SELECT passage FROM vectors WHERE space = ?) ORDER BY number LIMIT ?"
     )
-    for first in range(0, count(connection), BLOCK):
+    for first in range(0, count_passages(connection), BLOCK_PASSAGES):
         if first not in blocks and len(missing) < limit:
-            values = (first, first + BLOCK, space, limit - len(missing))
+            values = (first, first + BLOCK_PASSAGES, space, limit - len(missing))
             missing += [number for (number,) in connection.execute(query, values)]
     return missing
 
 
-def embedded(connection: sqlite3.Connection, space: int | None) -> int:
+def count_embedded(connection: sqlite3.Connection, space: int | None) -> int:
     """How many passages have vectors in a space."""
     query = (
         "SELECT (SELECT count(*) FROM vectors WHERE space = :space) + (SELECT count(*) FROM vector_blocks JOIN passages"
         " ON number >= first AND number < first + :block AND alive = 1 WHERE space = :space)"
     )
-    return int(connection.execute(query, {"space": space, "block": BLOCK}).fetchone()[0])
+    return int(connection.execute(query, {"space": space, "block": BLOCK_PASSAGES}).fetchone()[0])

@@ -11,7 +11,7 @@ from holdfast.memory.archive import cut
 from holdfast.messages import Message, Role, Text
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import quantise
-from holdfast.store.base import Evidence, FactRow, MessageRow, Question, Scope, Select, Store, VectorRow
+from holdfast.store.base import FactRow, MessageRow, Scope, SearchQuery, SearchResult, Select, Store, VectorRow
 from holdfast.text import terms
 
 __all__ = ["HERE", "MODEL", "asks", "fact", "found", "says", "texts", "vectors", "word"]
@@ -46,13 +46,13 @@ def vectors(passage: int, seeds: Iterable[int], *, space: Space = MODEL) -> Vect
 
 def asks(
     text: str = "", *, scope: Scope = HERE, across: bool = False, seed: int | None = None, space: Space = MODEL
-) -> Question:
+) -> SearchQuery:
     """A question by words, and by the vector of a seed."""
     vector = None if seed is None else np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
-    return Question(scope=scope, terms=dict.fromkeys(terms(text), 1.0), across=across, vector=vector, space=space)
+    return SearchQuery(scope=scope, terms=dict.fromkeys(terms(text), 1.0), across=across, vector=vector, space=space)
 
 
-def found(evidence: Evidence) -> list[int]:
+def found(evidence: SearchResult) -> list[int]:
     """The numbers of the messages that hold one of the terms, in the order they were archived."""
     hits = np.flatnonzero(evidence.keywords.passages > 0)
     return list(dict.fromkeys(evidence.columns["message"][hits].tolist()))
