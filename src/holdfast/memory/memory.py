@@ -201,9 +201,11 @@ class Memory:
         """Keep messages in every window (or no longer)."""
         return self._flag(ids, scope=scope, across=across, pinned=pinned)
 
-    def bury(self, ids: Sequence[int], *, scope: Scope, across: bool = False, buried: bool = True) -> int:
+    def exclude_from_recall(
+        self, ids: Sequence[int], *, scope: Scope, across: bool = False, excluded: bool = True
+    ) -> int:
         """Never recall messages (or do again)."""
-        return self._flag(ids, scope=scope, across=across, buried=buried)
+        return self._flag(ids, scope=scope, across=across, excluded=excluded)
 
     def _flag(self, ids: Sequence[int], *, scope: Scope, across: bool, **flags: bool) -> int:
         rows = self.get(ids, scope=scope, across=across)

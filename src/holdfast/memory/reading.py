@@ -43,7 +43,7 @@ def pieces(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Piec
     found: list[Piece] = []
     for row in messages:
         own = strip_message(row.message, marks)
-        if own is None or own.role == "system" or row.buried:
+        if own is None or own.role == "system" or row.excluded:
             continue
         words = searchable(own, marks)
         if own.calls or own.results:

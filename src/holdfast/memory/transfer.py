@@ -44,7 +44,7 @@ def to_jsonl(
     count = 0
     for scope in scopes:
         for row in pages(store, scope):
-            flags = {"pinned": row.pinned, "buried": row.buried}
+            flags = {"pinned": row.pinned, "buried": row.excluded}
             line = {"kind": "message", "number": row.id, "scope": asdict(row.scope), "nonce": row.nonce}
             _write(file, line | {name: True for name, is_set in flags.items() if is_set} | _said(row))
             count += 1
@@ -136,7 +136,7 @@ def _row(data: Mapping[str, Any], path: Path, number: int, marks: Marks) -> Mess
                 nonce=data["nonce"],
                 passages=tuple(passages_of(message, marks)),
                 pinned=data.get("pinned", False),
-                buried=data.get("buried", False),
+                excluded=data.get("buried", False),
             )
         values = {key: value for key, value in data.items() if key not in {"kind", "scope"}}
         return replace(FactRow(scope=scope, **values), evidence=tuple(values.get("evidence", ())))

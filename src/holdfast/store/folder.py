@@ -26,7 +26,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from holdfast.errors import StorageError
-from holdfast.store import vmem
 from holdfast.store.base import (
     FactRow,
     Gap,
@@ -43,7 +42,7 @@ from holdfast.store.base import (
 from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
-from holdfast.store.segments import (
+from holdfast.store.plugin_files import (
     OWN,
     Unusable,
     content_key,
@@ -53,11 +52,13 @@ from holdfast.store.segments import (
     findable_of,
     message_of,
     read_fact,
+    read_vectors,
     scope_from_json,
     scope_of,
     scope_to_json,
     segment_line,
     segment_problem,
+    write_vectors,
 )
 from holdfast.store.sqlite import SqliteStore
 from holdfast.transcripts import journal
@@ -255,7 +256,7 @@ class FolderStore:
                 known = self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {})
                 if (vector := vectors.get(known.get(row.nonce, 0))) is not None:
                     rows[data["id"]] = vector
-        vmem.write(self.path / VECTORS, rows, dimension=space.dimension)
+        write_vectors(self.path / VECTORS, rows, dimension=space.dimension)
 
     def _known_numbers(self, rows: Sequence[Row]) -> dict[int, int]:
         """Return the numbers of new messages that the database has already, by place; 0 for forgotten ones.
@@ -589,9 +590,9 @@ def _append(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def _remove_vectors(path: Path, names: set[str]) -> None:
-    vectors = vmem.read(path)
+    vectors = read_vectors(path)
     if vectors is None:
         return
     kept = {name: row for name, row in vectors.rows.items() if name.split("#")[0] not in names}
     if len(kept) < len(vectors.rows):
-        vmem.write(path, kept, dimension=vectors.dimension)
+        write_vectors(path, kept, dimension=vectors.dimension)

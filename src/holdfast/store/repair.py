@@ -306,8 +306,7 @@ def _write_passages(part: Path, cutter: Cutter) -> None:
             query = "SELECT id, scope, body FROM messages ORDER BY id"
             for number, scope, body in connection.execute(query):
                 message = decode_message(body)
-                index_merge.insert_passages(connection, [(message, cut(message), scope, number)])
-                index_merge.index_full_batches(connection)
+                index_merge.add_passages(connection, [(message, cut(message), scope, number)])
         connection.execute("PRAGMA journal_mode = DELETE")
 
 

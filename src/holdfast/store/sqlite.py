@@ -107,8 +107,7 @@ class SqliteStore:
         if new:
             from holdfast.store import index_merge  # noqa: PLC0415 - see above
 
-            index_merge.insert_passages(self._writer, new)
-            index_merge.index_full_batches(self._writer)
+            index_merge.add_passages(self._writer, new)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -345,4 +344,4 @@ class SqliteStore:
 
 
 def _flags(row: MessageRow) -> int:
-    return sqlite_rows.PINNED * row.pinned | sqlite_rows.BURIED * row.buried
+    return sqlite_rows.PINNED * row.pinned | sqlite_rows.EXCLUDED * row.excluded

@@ -5,10 +5,11 @@ It is learned from the tables and from nothing else, so it is right whoever wrot
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -18,13 +19,12 @@ from holdfast.search.bm25 import Corpus, affordable, score, telling
 from holdfast.search.centre import Centre
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.embed.base import Space
-from holdfast.search.postings import PAGE, Lists, Postings, term_ids
+from holdfast.search.postings import PAGE, Lists, Occurrences, Postings, find, term_ids, windows_of_one
 from holdfast.search.unindexed import Unindexed
 from holdfast.search.vectors import Matrix
-from holdfast.store import posting_table, vector_table
+from holdfast.store import vector_table
 from holdfast.store.base import Scope, SearchQuery, SearchResult
 from holdfast.store.index_merge import count_indexed, count_passages, read_columns
-from holdfast.store.posting_table import EVERYTHING, Sought
 
 __all__ = ["Index"]
 
@@ -33,6 +33,21 @@ MAX_CACHED_BYTES: Final = 24 << 20
 
 MAX_CHEAP_WINDOWS: Final = 1_000_000
 """Where the terms of a question cannot stand in more windows than this, all of their lists are read at once."""
+
+
+_NO_LIMIT: Final = 2**31
+"""Bytes that no page has."""
+
+_NO_OCCURRENCES: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+
+_SEEK: Final = """
+WITH place(wanted, run, page) AS MATERIALIZED (
+    SELECT value, first, (SELECT max(term) FROM postings WHERE run = first AND term <= value)
+    FROM json_each(:terms) CROSS JOIN runs
+)
+SELECT wanted, postings.run, term, length(data), CASE WHEN length(data) <= :longest THEN data END
+FROM place CROSS JOIN postings ON postings.run = place.run AND term = page
+"""
 
 
 class _PostingCache:
@@ -64,6 +79,20 @@ class _LoadedVectors:
     matrix: Matrix
     block: int = 0
     row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _TermLists:
+    """The lists of a term: by run, those that were read and the sizes of those that were not."""
+
+    term: int
+    lists: dict[int, Occurrences] = field(default_factory=dict)
+    unread: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """In how many windows the term stands."""
+        return sum(len(windows) for windows, _ in self.lists.values()) + sum(self.unread.values())
 
 
 class Index:
@@ -157,19 +186,19 @@ class Index:
         weights = dict(zip(numbers.tolist(), terms.values(), strict=True))
         cheap = len(weights) * self.columns.windows <= MAX_CHEAP_WINDOWS
         missing = [term for term in weights if term not in self._cache]
-        sought = posting_table.seek(self._connection, missing, longest=EVERYTHING if cheap else PAGE)
+        sought = _find_lists(self._connection, missing, longest=_NO_LIMIT if cheap else PAGE)
         fresh = self._unindexed.lists(numbers, self.columns)
         chosen = list(weights) if cheap else self._select_terms(list(weights), sought, fresh)
         sealed = {term: self._cache[term] for term in chosen if term not in sought}
         unread = [term for term in chosen if term in sought]
-        lists = [posting_table.read(self._connection, sought[term]) for term in unread]
+        lists = [_read_list(self._connection, sought[term]) for term in unread]
         made = Postings.of([*lists, *map(fresh.of, chosen)], self.columns)
         for term, postings in zip(unread, made, strict=False):
             sealed[term] = self._cache[term] = postings.copy()
         later = dict(zip(chosen, made[len(unread) :], strict=True))
         return [(sealed[term].then(later[term]), weights[term]) for term in chosen]
 
-    def _select_terms(self, terms: Sequence[int], sought: Mapping[int, Sought], fresh: Lists) -> list[int]:
+    def _select_terms(self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Lists) -> list[int]:
         """Which terms tell most, and can be afforded."""
         known = [sought[term].size if term in sought else len(self._cache[term].windows) for term in terms]
         sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
@@ -187,3 +216,30 @@ class Index:
             loaded.matrix.put(int(first_window[passage]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
             loaded.row = row
         return loaded.matrix
+
+
+def _find_lists(connection: sqlite3.Connection, terms: Sequence[int], *, longest: int = PAGE) -> dict[int, _TermLists]:
+    """Look for terms in every run, and read their lists, but for those in pages longer than that."""
+    found = {term: _TermLists(term) for term in terms}
+    values = {"terms": json.dumps(terms), "longest": longest}
+    for term, run, first, length, data in connection.execute(_SEEK, values):
+        if data is not None:
+            if held := find(data, term):
+                found[term].lists[run] = held
+        elif first == term:
+            found[term].unread[run] = windows_of_one(length)
+    return found
+
+
+def _read_list(connection: sqlite3.Connection, sought: _TermLists) -> Occurrences:
+    """All windows of a term."""
+    lists = dict(sought.lists)
+    query = "SELECT data FROM postings WHERE run = ? AND term = ?"
+    for run in sought.unread:
+        (data,) = connection.execute(query, (run, sought.term)).fetchone()
+        lists[run] = find(data, sought.term) or _NO_OCCURRENCES
+    parts = [lists[run] for run in sorted(lists)]
+    if len(parts) == 1:
+        return parts[0]
+    windows, counts = zip(_NO_OCCURRENCES, *parts, strict=True)
+    return np.concatenate(windows), np.concatenate(counts)

@@ -22,7 +22,7 @@ from holdfast.store.codec import (
 )
 
 __all__ = [
-    "BURIED",
+    "EXCLUDED",
     "KEY",
     "PINNED",
     "clamp_time",
@@ -40,7 +40,7 @@ __all__ = [
 T = TypeVar("T")
 
 PINNED: Final = 1
-BURIED: Final = 2
+EXCLUDED: Final = 2
 _LATEST: Final = 2**63 - 1
 
 KEY: Final = {"message": "id", "passage": "number", "fact": "version", "record": "id", "job": "id"}
@@ -174,7 +174,7 @@ def _message(row: Sequence[Any], scopes: Sequence[Scope]) -> MessageRow:
         id=number,
         nonce=bytes_text(nonce),
         pinned=bool(flags & PINNED),
-        buried=bool(flags & BURIED),
+        excluded=bool(flags & EXCLUDED),
     )
 
 

@@ -164,16 +164,16 @@ def _record(key: str, value: int) -> Record:
 
 
 def flags_can_change(open_store: Opener, folder: Path) -> None:
-    """A message can be pinned and buried later, by its number; the flags of one that is not there change nothing."""
+    """A message can be pinned and excluded from recall later, by its number; the flags of one that is not there change nothing."""
     with opened(open_store, folder) as store:
         row = says("remember the milk")
         (number,) = store.add([row])
         assert store.add([replace(row, id=number, pinned=True)]) == [number]
-        assert store.add([replace(row, id=number + 7, buried=True)]) == [0]
-        assert store.add([replace(row, id=number, buried=True, scope=replace(HERE, session="other"))]) == [0]
+        assert store.add([replace(row, id=number + 7, excluded=True)]) == [0]
+        assert store.add([replace(row, id=number, excluded=True, scope=replace(HERE, session="other"))]) == [0]
     with opened(open_store, folder) as store:
         (kept,) = store.fetch(Select(kind="message", scope=HERE))
-        assert (kept.pinned, kept.buried) == (True, False)
+        assert (kept.pinned, kept.excluded) == (True, False)
 
 
 def vectors_need_their_passage(open_store: Opener, folder: Path) -> None:

@@ -59,7 +59,7 @@ def own_words(messages: Sequence[MessageRow], marks: Marks) -> list[MessageRow]:
     return [
         replace(row, message=own)
         for row in messages
-        if (own := strip_message(row.message, marks)) is not None and not row.buried
+        if (own := strip_message(row.message, marks)) is not None and not row.excluded
     ]
 
 
