@@ -25,9 +25,8 @@ from holdfast.store.folder import FolderStore
 from holdfast.store.plugin_files import read_vectors
 from holdfast.store.schema import MIGRATIONS, migrate
 from holdfast.store.upkeep import reindex
-from holdfast.testing.opening import opened
 from holdfast.testing.processes import crowd
-from holdfast.testing.rows import HERE, MODEL, says, vectors
+from holdfast.testing.rows import HERE, MODEL, opened, says, vectors
 
 __all__ = ["Crashes", "measure"]
 

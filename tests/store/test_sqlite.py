@@ -20,9 +20,8 @@ from holdfast.store import index_merge, vector_table
 from holdfast.store.base import Kind, MessageRow, Record, Scope, Select
 from holdfast.store.index_merge import BLOCK_PASSAGES
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.opening import opened
 from holdfast.testing.processes import crowd
-from holdfast.testing.rows import HERE, MODEL, asks, fact, found, says, texts, vectors, word
+from holdfast.testing.rows import HERE, MODEL, asks, fact, found, opened, says, texts, vectors, word
 from stores import open_sqlite
 
 

@@ -184,9 +184,9 @@ class FolderStore:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
         return self._synced().find(scope, digests)
 
-    def match(self, question: SearchQuery, /) -> SearchResult:
+    def match(self, query: SearchQuery, /) -> SearchResult:
         """Return the evidence of every visible passage."""
-        return self._synced().match(question)
+        return self._synced().match(query)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.store.index_merge import NewMessage
     from holdfast.store.sqlite_index import Index
 
-# What is for search (sealing, vectors, the index) is imported where it is used: facts and messages are read without it.
+# The index is imported where it is used: messages and facts are read without numpy.
 
 __all__ = ["SqliteStore"]
 
@@ -56,9 +56,9 @@ SCOPE_ID: Final = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND ag
 class SqliteStore:
     """A store in one file. Safe to use from several threads and processes.
 
-    It reads and writes over two connections: whoever searches does not wait for whoever writes, nor for another
-    process that does. `wait` is how many seconds a write waits for other processes. A file that cannot be written
-    is opened to be read: `readonly` says so, and every write is an error.
+    It reads and writes over two connections: a search does not wait for a write of this or another process. A write
+    waits up to `wait` seconds for other processes. A file that cannot be written is opened `readonly`, and every write
+    is an error.
     """
 
     def __init__(self, path: Path | str, *, wait: float = 120.0) -> None:
@@ -86,14 +86,14 @@ class SqliteStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._write_lock, self._read_lock:
             self._closing.close()
 
     # --- writing -------------------------------------------------------------
 
     def add(self, rows: Sequence[Row], /) -> list[int]:
-        """Keep rows, all or none, durable when this returns."""
+        """Store rows, all or none, durable when this returns."""
         with self._write_lock, self._writing():
             numbers: list[int] = []
             for _, some in groupby(rows, type):
@@ -111,7 +111,7 @@ class SqliteStore:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Write all of it or nothing, and only into the file that was opened, with the tables that are known."""
+        """Run one write transaction; fail where the file was replaced or has tables of a newer version."""
         if self.readonly:
             raise StorageError(
                 "the file or its disk is read-only: make it writable or choose another place", path=self.path
@@ -127,7 +127,7 @@ class SqliteStore:
                 )
 
     def _add(self, row: Row, new: list[NewMessage]) -> int:
-        """Keep a row; a new message is left in `new`, so that what can be found of it is added with that of others."""
+        """Store a row. A new message is appended to `new`: passages of several messages are added together."""
         match row:
             case MessageRow(id=0):
                 return self._add_message(row, new)
@@ -224,7 +224,7 @@ class SqliteStore:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The damaged rows that reading met so far, and left out."""
+        """The damaged rows that reads have left out so far."""
         return tuple(self._gaps)
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
@@ -243,14 +243,14 @@ class SqliteStore:
                     found[digest] = {bytes_text(nonce): number for nonce, number in rows}
         return found
 
-    def match(self, question: SearchQuery, /) -> SearchResult:
-        """Say what every visible passage has to do with a question."""
-        if question.vector is not None and question.space and question.vector.shape != (question.space.dimension,):
-            raise InputError(f"a question in {question.space.name} is one vector of {question.space.dimension}")
+    def match(self, query: SearchQuery, /) -> SearchResult:
+        """Score every visible passage."""
+        if query.vector is not None and query.space and query.vector.shape != (query.space.dimension,):
+            raise InputError(f"a query in {query.space.name} is one vector of {query.space.dimension}")
         with self._reading():
             try:
                 sqlite_rows.load_scopes(self._reader, self._scopes)
-                return self._search_index().match(question, self._scopes)
+                return self._search_index().match(query, self._scopes)
             except DAMAGE as error:
                 raise StorageError(
                     "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.path
@@ -264,7 +264,7 @@ class SqliteStore:
         return self._index
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
-        """Passages that have no vectors in this space yet, oldest first, whosever they are."""
+        """Read passages of any scope that have no vectors in this space yet, oldest first."""
         from holdfast.store import vector_table  # noqa: PLC0415 - see above
 
         with self._reading():
@@ -274,13 +274,13 @@ class SqliteStore:
             return sqlite_rows.passages(self._reader, missing, scopes=self._scopes, gaps=self._gaps)
 
     def waiting(self, name: str, *, limit: int) -> list[Job]:
-        """Jobs of this kind, oldest first, whosever they are."""
+        """Read jobs of this kind and any scope, oldest first."""
         with self._reading():
             sqlite_rows.load_scopes(self._reader, self._scopes)
             return sqlite_rows.jobs(self._reader, name, limit=limit, scopes=self._scopes, gaps=self._gaps)
 
     def embedded(self, space: Space) -> int:
-        """How many passages have vectors in this space."""
+        """Count the passages that have vectors in this space."""
         from holdfast.store import vector_table  # noqa: PLC0415 - see above
 
         with self._reading():
@@ -288,7 +288,7 @@ class SqliteStore:
             return vector_table.count_embedded(self._reader, number)
 
     def sessions(self) -> dict[Scope, int]:
-        """How many messages each session has; the session with the newest message comes first."""
+        """Count the messages of each session; the session with the newest message comes first."""
         with self._reading():
             sqlite_rows.load_scopes(self._reader, self._scopes)
             rows = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
@@ -302,7 +302,7 @@ class SqliteStore:
             return sorted(self._scopes[scope] for (scope,) in rows)
 
     def counts(self) -> dict[str, int]:
-        """How many messages, passages, sessions and facts there are, and how many bytes they take."""
+        """Count messages, passages, sessions, facts and bytes."""
         with self._reading():
             found = {name: self._reader.execute(query).fetchone()[0] for name, query in COUNTS.items()}
             pages, size = (self._reader.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
@@ -310,7 +310,7 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """See one state of the store throughout. What was half learned when reading failed is forgotten."""
+        """Run one read transaction. Where it fails, what was cached of the index is dropped."""
         with self._read_lock, translate_errors(self.path):
             self._reader.execute("BEGIN")
             try:
@@ -327,7 +327,7 @@ class SqliteStore:
     # --- forgetting ------------------------------------------------------------
 
     def remove(self, select: Select, /) -> int:
-        """Forget messages and facts for good, from tables, index and log; take out records and jobs."""
+        """Forget messages and facts for good, from tables, index and log; delete records and jobs."""
         if select.kind == "passage":
             raise InputError("a passage goes with its message: remove that")
         from holdfast.store import forgetting  # noqa: PLC0415 - see above

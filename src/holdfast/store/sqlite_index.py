@@ -1,6 +1,6 @@
-"""What one process knows of the search index inside a SQLite store: columns, pending terms, vectors.
+"""The search index of a SQLite store as one process has read it: columns, unindexed terms, vectors.
 
-It is learned from the tables and from nothing else, so it is right whoever wrote them.
+It is read from the tables and nothing else, so it is right whichever process wrote them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from holdfast.store.index_merge import count_indexed, count_passages, read_colum
 __all__ = ["Index"]
 
 MAX_CACHED_BYTES: Final = 24 << 20
-"""Bytes of posting lists that are kept in memory, those asked for last: questions of one talk share their words."""
+"""Posting lists cached in memory: the queries of one conversation share their words."""
 
 MAX_CHEAP_WINDOWS: Final = 1_000_000
-"""Where the terms of a question cannot stand in more windows than this, all of their lists are read at once."""
+"""Where the terms of a query occur in no more windows than this, all of their lists are read at once."""
 
 
 _NO_LIMIT: Final = 2**31
-"""Bytes that no page has."""
+"""More bytes than a page has."""
 
 _NO_OCCURRENCES: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
@@ -51,7 +51,7 @@ FROM place CROSS JOIN postings ON postings.run = place.run AND term = page
 
 
 class _PostingCache:
-    """The sealed postings of the terms that were asked for last."""
+    """The indexed postings of the terms that were used last."""
 
     def __init__(self) -> None:
         self._postings: OrderedDict[int, Postings] = OrderedDict()
@@ -74,7 +74,7 @@ class _PostingCache:
 
 @dataclass(slots=True)
 class _LoadedVectors:
-    """The vectors of a space, and the numbers of the last block and row that are among them."""
+    """The vectors of a space, and the numbers of the last block and row that were read."""
 
     matrix: Matrix
     block: int = 0
@@ -83,7 +83,7 @@ class _LoadedVectors:
 
 @dataclass(frozen=True, slots=True)
 class _TermLists:
-    """The lists of a term: by run, those that were read and the sizes of those that were not."""
+    """The posting lists of a term by run: those that were read, and the sizes of those that were not."""
 
     term: int
     lists: dict[int, Occurrences] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class _TermLists:
 
     @property
     def size(self) -> int:
-        """In how many windows the term stands."""
+        """The number of windows that the term occurs in."""
         return sum(len(windows) for windows, _ in self.lists.values()) + sum(self.unread.values())
 
 
@@ -103,7 +103,7 @@ class Index:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was learned."""
+        """Drop everything that was read."""
         self.columns = Columns()
         self._unindexed = Unindexed()
         self._cache = _PostingCache()
@@ -111,34 +111,34 @@ class Index:
         self._whole: Corpus | None = None
         self._rewritten = -1
 
-    def match(self, question: SearchQuery, scopes: Sequence[Scope]) -> SearchResult:
-        """Say what every visible passage has to do with a question, by what is written now."""
+    def match(self, query: SearchQuery, scopes: Sequence[Scope]) -> SearchResult:
+        """Score every visible passage by the present tables."""
         self.refresh()
-        corpus = self.corpus(self._visible_scopes(question, len(scopes)))
-        keywords = score(self.postings(question.terms), corpus)
-        cosine, centre = self._cosine(question, None if corpus.whole else corpus.visible)
+        corpus = self.corpus(self._visible_scopes(query, len(scopes)))
+        keywords = score(self.postings(query.terms), corpus)
+        cosine, centre = self._cosine(query, None if corpus.whole else corpus.visible)
         return SearchResult(corpus.columns, corpus.visible, keywords, cosine, tuple(scopes), centre)
 
-    def _visible_scopes(self, question: SearchQuery, count: int) -> Bools:
-        required = question.scope.required(question.across)
-        query = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
-        mine = np.zeros(count, np.bool_)
-        mine[[number for (number,) in self._connection.execute(query, tuple(required.values()))]] = True
-        return mine
+    def _visible_scopes(self, query: SearchQuery, count: int) -> Bools:
+        required = query.scope.required(query.across)
+        select = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
+        visible = np.zeros(count, np.bool_)
+        visible[[number for (number,) in self._connection.execute(select, tuple(required.values()))]] = True
+        return visible
 
-    def _cosine(self, question: SearchQuery, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
-        if question.vector is None or question.space is None:
+    def _cosine(self, query: SearchQuery, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
+        if query.vector is None or query.space is None:
             return None, None
-        number = vector_table.space_number(self._connection, question.space, create=False)
+        number = vector_table.space_number(self._connection, query.space, create=False)
         if number is None:
             return None, None
         seen = None if visible is None else visible.take(self.columns["passage"])
-        matrix = self.matrix(number, question.space)
-        cosine = matrix.cosine(question.vector, windows=self.columns.windows, visible=seen)
-        return cosine, matrix.centre(question.vector, cosine, visible=seen)
+        matrix = self.matrix(number, query.space)
+        cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
+        return cosine, matrix.centre(query.vector, cosine, visible=seen)
 
     def refresh(self) -> None:
-        """Learn what was written since the last time, by whatever process. Runs in a transaction of the caller."""
+        """Read what any process has written since the last time, in the caller's transaction."""
         (rewritten,) = self._connection.execute("SELECT value FROM counters WHERE name = 'rewritten'").fetchone()
         if rewritten != self._rewritten:
             self.reset()
@@ -168,7 +168,7 @@ class Index:
         self._unindexed.pad(self.columns.passages)
 
     def corpus(self, scopes: Bools) -> Corpus:
-        """What a reader may see who may see these scopes. Of one who may see all, it is reckoned once."""
+        """Return the corpus of these scopes. That of all scopes is cached."""
         if self._whole is None or self._whole.columns.passages < self.columns.passages:
             columns = self.columns.snapshot()
             self._whole = Corpus.of(columns, columns["alive"])
@@ -178,7 +178,7 @@ class Index:
         return Corpus.of(columns, columns["alive"] & scopes.take(columns["scope"]))
 
     def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
-        """The postings of terms, with their weights; empty for a term that stands nowhere.
+        """Read the postings of terms, with their weights; empty for a term that does not occur.
 
         In a large store only those terms are read that tell most and can be looked at in time.
         """
@@ -199,14 +199,14 @@ class Index:
         return [(sealed[term].then(later[term]), weights[term]) for term in chosen]
 
     def _select_terms(self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Lists) -> list[int]:
-        """Which terms tell most, and can be afforded."""
+        """Choose the terms that distinguish most and can be read in time."""
         known = [sought[term].size if term in sought else len(self._cache[term].windows) for term in terms]
         sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
         chosen = set(affordable(sizes)).intersection(telling(sizes))
         return [terms[number] for number in sorted(chosen)]
 
     def matrix(self, number: int, space: Space) -> Matrix:
-        """The vectors of a space, those of the newest passages included."""
+        """Return the vectors of a space, the newest included."""
         loaded = self._loaded.setdefault(number, _LoadedVectors(Matrix(space.dimension)))
         first_window = self.columns["first_window"]
         for block, first, data in vector_table.read_blocks(self._connection, number, after=loaded.block):
@@ -219,7 +219,7 @@ class Index:
 
 
 def _find_lists(connection: sqlite3.Connection, terms: Sequence[int], *, longest: int = PAGE) -> dict[int, _TermLists]:
-    """Look for terms in every run, and read their lists, but for those in pages longer than that."""
+    """Find terms in every run, and read their lists except those in pages longer than `longest`."""
     found = {term: _TermLists(term) for term in terms}
     values = {"terms": json.dumps(terms), "longest": longest}
     for term, run, first, length, data in connection.execute(_SEEK, values):
@@ -232,7 +232,7 @@ def _find_lists(connection: sqlite3.Connection, terms: Sequence[int], *, longest
 
 
 def _read_list(connection: sqlite3.Connection, sought: _TermLists) -> Occurrences:
-    """All windows of a term."""
+    """Read all windows of a term."""
     lists = dict(sought.lists)
     query = "SELECT data FROM postings WHERE run = ? AND term = ?"
     for run in sought.unread:

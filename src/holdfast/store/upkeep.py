@@ -1,4 +1,4 @@
-"""Looking after a SQLite store: rebuild the index, copy the file, give space back. Others may use it meanwhile."""
+"""Rebuild the index of a SQLite store, copy it, and shrink it, while others use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.store.sqlite_rows import load_scopes, passages
 __all__ = ["Progress", "backup", "reindex", "vacuum"]
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many are done, and how many there are."""
+"""Called with the number done and the total."""
 
 _WAIT: Final = 600.0
 _PAGES: Final = 4096
@@ -51,7 +51,7 @@ def reindex(
     terms_of: Callable[[PassageText], tuple[tuple[str, ...], ...]] = window_terms,
     progress: Progress | None = None,
 ) -> int:
-    """Cut the passages into windows anew and build the keyword index again; how many passages there are is returned.
+    """Divide the passages into windows again and rebuild the keyword index; return the number of passages.
 
     Searches go on with the old index until the new one is complete, writers wait. Vectors stay, except those of
     passages that were cut otherwise.
@@ -83,7 +83,7 @@ def reindex(
 
 
 def backup(path: Path, target: Path, *, progress: Progress | None = None) -> None:
-    """Copy a store to a new file that only its owner can read. Nobody has to stop writing."""
+    """Copy a store to a new file that only its owner can read, while others write."""
     if target.exists():
         raise StorageError("is there already. Choose another name for the copy.", path=target)
     part = target.with_name(f"{target.name}.part")
@@ -97,20 +97,18 @@ def backup(path: Path, target: Path, *, progress: Progress | None = None) -> Non
             # One state of the store is read throughout; otherwise each write by others would start the copy over.
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.backup(copy, pages=_PAGES, progress=_told(progress))
+            connection.backup(copy, pages=_PAGES, progress=progress and _backup_progress(progress))
             connection.execute("COMMIT")
             copy.execute("PRAGMA journal_mode = DELETE")
     part.replace(target)
 
 
-def _told(progress: Progress | None) -> Callable[[int, int, int], None] | None:
-    if progress is None:
-        return None
+def _backup_progress(progress: Progress) -> Callable[[int, int, int], None]:
     return lambda _, remaining, total: progress(total - remaining, total)
 
 
 def vacuum(path: Path) -> tuple[int, int]:
-    """Write the file anew without its holes, and overwrite what was deleted; its size before and after is returned."""
+    """Rewrite the file without free pages and deleted text; return its size before and after."""
     with _open_store(path) as connection:
         before = _size(connection)
         scrub(connection, path=path)

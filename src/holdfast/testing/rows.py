@@ -1,9 +1,11 @@
-"""Rows to try a store with, in one line each."""
+"""Open a store under test, and make rows for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -14,10 +16,33 @@ from holdfast.search.vectors import quantise
 from holdfast.store.base import FactRow, MessageRow, Scope, SearchQuery, SearchResult, Select, Store, VectorRow
 from holdfast.text import terms
 
-__all__ = ["HERE", "MODEL", "asks", "fact", "found", "says", "texts", "vectors", "word"]
+__all__ = ["HERE", "MODEL", "Check", "Opener", "asks", "fact", "found", "opened", "says", "texts", "vectors", "word"]
 
 HERE: Final = Scope(project="atlas", session="s1")
 MODEL: Final = Space(name="model", dimension=8, digest="d1")
+
+
+Opener: TypeAlias = Callable[[Path], Store]
+"""Opens the store that lies in a folder."""
+
+
+class Check(Protocol):
+    """One contract of a store."""
+
+    __name__: str
+
+    def __call__(self, open_store: Opener, folder: Path, /) -> None:
+        """Raise AssertionError where the contract is broken."""
+
+
+@contextmanager
+def opened(open_store: Opener, folder: Path) -> Iterator[Store]:
+    """A store that is closed again."""
+    store = open_store(folder)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def word(kind: str, number: int) -> str:

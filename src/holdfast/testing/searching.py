@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.store.base import Scope, SearchResult, Select, Store
-from holdfast.testing.opening import Check, Opener, opened
-from holdfast.testing.rows import HERE, MODEL, asks, found, says, vectors, word
+from holdfast.testing.rows import HERE, MODEL, Check, Opener, asks, found, opened, says, vectors, word
 
 __all__ = ["CHECKS"]
 
