@@ -150,7 +150,7 @@ class Engine:
         Raises:
             InputError: The id is not a name.
         """
-        if type(id) is not str or not id:
+        if type(id) is not str:
             raise InputError(f"session({id!r}): give a name, such as session('support-42')")
         scope = Scope(tenant=tenant, project=project, agent=agent, session=id)
         with self._lock:

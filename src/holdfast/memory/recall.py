@@ -30,7 +30,7 @@ from holdfast.search.fuse import Parts, Ranking, Signals, rank
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import LEAST, MOST, Candidate, Quote, pack
 from holdfast.search.trust import vector_trust
-from holdfast.store.base import Evidence, PassageText, Question, Select, Store
+from holdfast.store.base import PassageText, SearchQuery, SearchResult, Select, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text
 
@@ -233,7 +233,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
     weights = weigh_terms(query.texts)
     embedded = embed_query(embedder if query.texts else None, query.texts[-1] if query.texts else "", deadline=deadline)
     deadline.check()
-    question = Question(
+    question = SearchQuery(
         scope=query.scope,
         across=query.across,
         terms=weights,
@@ -249,7 +249,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
     return found
 
 
-def _drop_sparse_vectors(evidence: Evidence) -> tuple[Evidence, str]:
+def _drop_sparse_vectors(evidence: SearchResult) -> tuple[SearchResult, str]:
     """Drop the vectors while most passages have none of this model yet, with a note that says so."""
     if evidence.cosine is None:
         return evidence, ""
@@ -263,7 +263,7 @@ def _drop_sparse_vectors(evidence: Evidence) -> tuple[Evidence, str]:
 
 
 def _make_signals(
-    query: RecallQuery, evidence: Evidence, embedder: Embedder | None, weights: Mapping[str, float]
+    query: RecallQuery, evidence: SearchResult, embedder: Embedder | None, weights: Mapping[str, float]
 ) -> Signals:
     columns = evidence.columns
     visible = query.bounds.within(evidence.visible, columns, now=query.now)
@@ -284,7 +284,7 @@ def _make_signals(
     )
 
 
-def _find_dates(query: RecallQuery, evidence: Evidence) -> list[tuple[int, int]]:
+def _find_dates(query: RecallQuery, evidence: SearchResult) -> list[tuple[int, int]]:
     """Find the periods that a question names, such as `two weeks ago` or `in May`."""
     times = evidence.columns["time"]
     valid = times[(times > 0) & (times < _MAX_TIME)]

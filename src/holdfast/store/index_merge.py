@@ -1,9 +1,8 @@
-"""How passages get into the index of a SQLite store.
+"""Add passages to the index of a SQLite store.
 
-New passages wait in `pending`, where a search reads them one by one. When enough have gathered they are sealed:
-their columns become a block, their posting lists a run. Runs of one size are merged into one of the next, so
-that their number stays small. All of it happens in the caller's transaction and nothing is kept in memory:
-what is archived can be found in the same moment, and a rollback undoes it all.
+The terms of new passages go to the table `pending`, which a search reads whole. Every 512 passages are indexed: their
+columns become a block, their posting lists a run. Four runs of one size are merged into one of the next, so that there
+are few. All of it happens in the caller's transaction: what is archived can be found at once, and a rollback undoes it.
 """
 
 from __future__ import annotations
@@ -24,34 +23,33 @@ from holdfast.search.columns import PASSAGE_TYPES, Columns
 from holdfast.search.postings import Lists, term_ids
 from holdfast.store.base import PassageText
 from holdfast.store.codec import pack_text, text_bytes, words
-from holdfast.store.sqlite_rows import stored_time
+from holdfast.store.sqlite_rows import clamp_time
 
 __all__ = [
-    "SEALED",
-    "New",
-    "count",
+    "BLOCK_PASSAGES",
+    "NewMessage",
+    "add_passages",
+    "count_indexed",
+    "count_passages",
     "decode_windows",
-    "insert",
+    "index_full_batches",
     "mark_rewritten",
-    "post_again",
     "read_columns",
-    "seal",
-    "sealed",
+    "reindex_passages",
 ]
 
-SEALED: Final = 512
+BLOCK_PASSAGES: Final = 512
 """Passages in a block and in a new run."""
-FAN: Final = 4
+RUNS_PER_MERGE: Final = 4
 """Runs of one level that become one of the next."""
-LEVELS: Final = 3
-"""How often runs are merged. The largest holds 32,768 passages: merging more would make one writer wait for seconds."""
+MAX_MERGES: Final = 3
+"""How often a run is merged. The largest has 32,768 passages; merging more would make one writer wait for seconds."""
 
 _SPAN: Final = 12
-"""Bytes of a window: where it starts, where it stops, how many terms it has."""
+"""Bytes of a window: its start, its stop, and its number of terms."""
 
-
-New: TypeAlias = tuple[Message, Sequence[PassageText], int, int]
-"""A message that was archived, what can be found of it, and the numbers of its scope and of itself."""
+NewMessage: TypeAlias = tuple[Message, Sequence[PassageText], int, int]
+"""An archived message, its passages, and the numbers of its scope and of itself."""
 
 _INSERT: Final = """
 INSERT INTO passages(number, message, scope, time, previous, human, speaker, start, windows, text)
@@ -59,48 +57,49 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def insert(connection: sqlite3.Connection, new: Sequence[New]) -> None:
-    """Add the passages of messages, numbered on from the last; `seal` must follow in the same transaction."""
-    first = count(connection)
-    latest = {scope: _latest(connection, scope) for scope in {scope for _, _, scope, _ in new}}
+def add_passages(connection: sqlite3.Connection, new: Sequence[NewMessage]) -> None:
+    """Add the passages of messages, numbered on from the last, and index full batches."""
+    first = count_passages(connection)
+    latest = {scope: _last_passage(connection, scope) for scope in {scope for _, _, scope, _ in new}}
     rows: list[tuple[object, ...]] = []
     added: list[PassageText] = []
     for message, passages, scope, number in new:
-        said = words(message) if passages else ""
+        text = words(message) if passages else ""
         speaker = text_bytes(message.name or message.role)
         for passage in passages:
-            about = (number, scope, stored_time(message.timestamp or 0), latest[scope], message.role == "user", speaker)
+            about = (number, scope, clamp_time(message.timestamp or 0), latest[scope], message.role == "user", speaker)
             latest[scope] = first + len(rows)
-            text = _own_text(passage, said)
-            rows.append((first + len(rows), *about, passage.start, _encode_windows(passage), text))
+            stored = _encode_text(passage, text)
+            rows.append((first + len(rows), *about, passage.start, _encode_windows(passage), stored))
             added.append(passage)
     if not rows:
         return
     connection.executemany(_INSERT, rows)
-    _await_sealing(connection, range(first, first + len(rows)), added)
+    _add_unindexed(connection, range(first, first + len(rows)), added)
+    index_full_batches(connection)
 
 
-def _own_text(passage: PassageText, said: str) -> bytes | None:
-    """The text of a passage as it is kept; None where the message itself says it at the same place."""
+def _encode_text(passage: PassageText, text: str) -> bytes | None:
+    """Encode the text of a passage; None where the message has the same text at the same place."""
     covered = passage.windows and passage.windows[-1][1] == len(passage.text)
-    return None if covered and said.startswith(passage.text, passage.start) else pack_text(passage.text)
+    return None if covered and text.startswith(passage.text, passage.start) else pack_text(passage.text)
 
 
-def _latest(connection: sqlite3.Connection, scope: int) -> int:
-    """The number of the last passage of a scope; -1 where there is none."""
+def _last_passage(connection: sqlite3.Connection, scope: int) -> int:
+    """Return the number of the last passage of a scope, or -1."""
     query = "SELECT coalesce(max(number), -1) FROM passages WHERE scope = ?"
     return int(connection.execute(query, (scope,)).fetchone()[0])
 
 
-def post_again(connection: sqlite3.Connection, passages: Sequence[PassageText]) -> None:
-    """Put passages that are there already into an index that was emptied, with the terms they have now."""
+def reindex_passages(connection: sqlite3.Connection, passages: Sequence[PassageText]) -> None:
+    """Add stored passages to an index that was emptied, with their present windows and terms."""
     update = "UPDATE passages SET windows = ? WHERE number = ?"
     connection.executemany(update, ((_encode_windows(passage), passage.number) for passage in passages))
-    _await_sealing(connection, (passage.number for passage in passages), passages)
+    _add_unindexed(connection, (passage.number for passage in passages), passages)
 
 
-def _await_sealing(connection: sqlite3.Connection, numbers: Iterable[int], passages: Sequence[PassageText]) -> None:
-    """Keep the terms of passages, under their numbers, until they are sealed."""
+def _add_unindexed(connection: sqlite3.Connection, numbers: Iterable[int], passages: Sequence[PassageText]) -> None:
+    """Store the terms of passages until they are indexed."""
     by_window = chain.from_iterable(passage.terms for passage in passages)
     terms = term_ids(list(chain.from_iterable(by_window)))
     stops = accumulate((sum(map(len, passage.terms)) for passage in passages), initial=0)
@@ -111,7 +110,7 @@ def _await_sealing(connection: sqlite3.Connection, numbers: Iterable[int], passa
 
 
 def _encode_windows(passage: PassageText) -> bytes:
-    """Where the windows of a passage start and stop in its text, and how many terms each has."""
+    """Encode the start, stop and number of terms of each window of a passage."""
     if not passage.windows or len(passage.windows) != len(passage.terms):
         raise InputError("a passage has at least one window, and terms for each")
     rows = [(start, stop, len(terms)) for (start, stop), terms in zip(passage.windows, passage.terms, strict=True)]
@@ -119,27 +118,27 @@ def _encode_windows(passage: PassageText) -> bytes:
 
 
 def decode_windows(data: bytes) -> npt.NDArray[np.uint32]:
-    """Rows of start, stop and number of terms."""
+    """Decode rows of start, stop and number of terms."""
     return np.frombuffer(data, np.uint32).reshape(-1, 3)
 
 
-def count(connection: sqlite3.Connection) -> int:
-    """How many passages there are, forgotten ones included."""
+def count_passages(connection: sqlite3.Connection) -> int:
+    """Count the passages, forgotten ones included."""
     return int(connection.execute("SELECT coalesce(max(number) + 1, 0) FROM passages").fetchone()[0])
 
 
-def sealed(connection: sqlite3.Connection) -> int:
-    """How many of them are sealed."""
+def count_indexed(connection: sqlite3.Connection) -> int:
+    """Count the passages that are in runs."""
     return int(connection.execute("SELECT coalesce(max(stop), 0) FROM runs").fetchone()[0])
 
 
 def mark_rewritten(connection: sqlite3.Connection) -> None:
-    """Make every process read the index anew."""
+    """Make every process read the index again."""
     connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'rewritten'")
 
 
 def read_columns(connection: sqlite3.Connection, columns: Columns, *, first: int, stop: int) -> None:
-    """Add the passages from `first` to `stop` to columns."""
+    """Add the passages from `first` up to `stop` to columns."""
     wanted = "message, scope, time, previous, human, alive, windows"
     query = f"SELECT {wanted} FROM passages WHERE number >= ? AND number < ? ORDER BY number"
     rows = connection.execute(query, (first, stop)).fetchall()
@@ -162,20 +161,20 @@ def read_columns(connection: sqlite3.Connection, columns: Columns, *, first: int
     )
 
 
-def seal(connection: sqlite3.Connection, *, stop: int | None = None) -> None:
-    """Put full batches of pending passages (up to `stop`) into blocks and runs; merge runs that have become many."""
-    first, stop = sealed(connection), count(connection) if stop is None else stop
-    if stop - first < SEALED:
+def index_full_batches(connection: sqlite3.Connection, *, stop: int | None = None) -> None:
+    """Put full batches of unindexed passages (up to `stop`) into blocks and runs, and merge runs."""
+    first, stop = count_indexed(connection), count_passages(connection) if stop is None else stop
+    if stop - first < BLOCK_PASSAGES:
         return
-    for start in range(first, stop - SEALED + 1, SEALED):
-        _seal_block(connection, start)
-    for level in range(LEVELS):
+    for start in range(first, stop - BLOCK_PASSAGES + 1, BLOCK_PASSAGES):
+        _index_block(connection, start)
+    for level in range(MAX_MERGES):
         while _merge(connection, level):
             pass
 
 
-def _seal_block(connection: sqlite3.Connection, first: int) -> None:
-    stop = first + SEALED
+def _index_block(connection: sqlite3.Connection, first: int) -> None:
+    stop = first + BLOCK_PASSAGES
     columns = Columns()
     read_columns(connection, columns, first=first, stop=stop)
     last = connection.execute("SELECT first_window, windows FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
@@ -200,10 +199,10 @@ def _write_run(connection: sqlite3.Connection, run: tuple[int, int, int], lists:
 
 
 def _merge(connection: sqlite3.Connection, level: int) -> bool:
-    """Make one run of the oldest few of a level, where there are enough."""
+    """Merge the oldest runs of a level into one, where there are enough."""
     query = "SELECT first, stop FROM runs WHERE level = ? ORDER BY first LIMIT ?"
-    runs = connection.execute(query, (level, FAN)).fetchall()
-    if len(runs) < FAN:
+    runs = connection.execute(query, (level, RUNS_PER_MERGE)).fetchall()
+    if len(runs) < RUNS_PER_MERGE:
         return False
     merged = posting.merge([read_run(connection, first) for first, _ in runs])
     for first, _ in runs:
@@ -214,6 +213,6 @@ def _merge(connection: sqlite3.Connection, level: int) -> bool:
 
 
 def read_run(connection: sqlite3.Connection, run: int) -> Lists:
-    """All posting lists of a run."""
+    """Read all posting lists of a run."""
     query = "SELECT data FROM postings WHERE run = ? ORDER BY term"
     return posting.chain([posting.decode(data) for (data,) in connection.execute(query, (run,))])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.store.segments import entities, topics
+from holdfast.store.plugin_files import entities, topics
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,19 @@ import numpy.typing as npt
 from holdfast.search.columns import Columns
 from holdfast.search.postings import Lists, gather
 
-__all__ = ["Pending", "Terms"]
+__all__ = ["Terms", "Unindexed"]
 
 Terms = npt.NDArray[np.int64]
 """The terms of a passage, window after window."""
 
 
-class Pending:
+class Unindexed:
     """The terms of the passages from `first` on."""
 
     def __init__(self, first: int = 0) -> None:
         self.first = first
         self._terms: list[Terms] = []
-        self._gathered: tuple[npt.NDArray[np.uint32], Terms] | None = None
+        self._occurrences: tuple[npt.NDArray[np.uint32], Terms] | None = None
         self._ends: npt.NDArray[np.uint16] | None = None
 
     @property
@@ -31,26 +31,26 @@ class Pending:
     def append(self, terms: Terms) -> None:
         """Add the terms of the next passage."""
         self._terms.append(terms)
-        self._gathered = self._ends = None
+        self._occurrences = self._ends = None
 
     def pad(self, stop: int) -> None:
         """Leave room for passages that have no terms, because they were forgotten."""
         if stop > self.stop:
             self._terms += [np.zeros(0, np.int64)] * (stop - self.stop)
-            self._gathered = self._ends = None
+            self._occurrences = self._ends = None
 
-    def gathered(self, columns: Columns) -> tuple[npt.NDArray[np.uint32], Terms]:
+    def occurrences(self, columns: Columns) -> tuple[npt.NDArray[np.uint32], Terms]:
         """All occurrences: the window and the term of each."""
-        if self._gathered is None:
+        if self._occurrences is None:
             start = columns.window_range(self.first).start if self._terms else columns.windows
             lengths = columns["window_length"][start:]
             windows = np.repeat(np.arange(start, columns.windows, dtype=np.uint32), lengths)
-            self._gathered = windows, np.concatenate(self._terms or [np.zeros(0, np.int64)])
-        return self._gathered
+            self._occurrences = windows, np.concatenate(self._terms or [np.zeros(0, np.int64)])
+        return self._occurrences
 
     def lists(self, terms: Terms, columns: Columns) -> Lists:
         """The posting lists of these terms: all occurrences are looked through once."""
-        windows, all_terms = self.gathered(columns)
+        windows, all_terms = self.occurrences(columns)
         if self._ends is None:
             self._ends = all_terms.astype(np.uint16)
         wanted = np.zeros(1 << 16, np.bool_)

@@ -1,7 +1,11 @@
-"""The lines of a memory-context folder, and the rows they stand for.
+"""The files of the memory-context plugin: lines of `segments.jsonl` and `knowledge.jsonl`, and `vectors.bin`.
 
-What the plugin knows stands where the plugin looks for it; what only we know stands under `holdfast`, which it
-does not look at.
+What the plugin knows is where the plugin looks for it; what only we know is under `holdfast`, which it ignores.
+
+`vectors.bin` is VMEM version 1:
+
+    header   magic "VMEM" · version · dimension · count            four unsigned 32-bit numbers, little-endian
+    entry    length of the id (16 bits) · id (UTF-8) · vector (dimension x float32)
 """
 
 from __future__ import annotations
@@ -9,26 +13,37 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, cast, get_args
 
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.store.codec import from_json, text_bytes, to_json
+from holdfast.transcripts import journal
 
 __all__ = [
     "OWN",
     "Entity",
     "Unusable",
+    "Vectors",
     "content_key",
     "content_of",
+    "decode_vectors",
+    "encode_vectors",
     "entities",
     "fact_digest",
     "fact_line",
     "findable_of",
     "message_of",
     "read_fact",
+    "read_vectors",
     "scope_from_json",
     "scope_of",
     "scope_to_json",
@@ -36,6 +51,7 @@ __all__ = [
     "segment_problem",
     "tokens",
     "topics",
+    "write_vectors",
 ]
 
 OWN: Final = "holdfast"
@@ -286,3 +302,80 @@ def _all(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Entity]:
     group = pattern.groups
     for match in pattern.finditer(text):
         yield Entity(kind, match.group(group), match.start(group))
+
+
+# --- vectors.bin -------------------------------------------------------------------
+
+VECTORS_MAGIC: Final = 0x4D454D56
+VECTORS_VERSION: Final = 1
+_HEADER: Final = struct.Struct("<4I")
+_LENGTH: Final = struct.Struct("<H")
+_MAX_ID_BYTES: Final = 0xFFFF
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What a vector file holds.
+
+    Attributes:
+        dimension: The length of each vector.
+        rows: Vectors by id; of one that stands there twice, the last.
+        missing: How many entries the header promises that are not there, or not whole.
+    """
+
+    dimension: int
+    rows: dict[str, Floats]
+    missing: int = 0
+
+
+def read_vectors(path: Path) -> Vectors | None:
+    """What a file holds; None where there is no such file, or it is none of this format and version."""
+    with journal.storage(path):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+    return decode_vectors(data)
+
+
+def decode_vectors(data: bytes) -> Vectors | None:
+    """The vectors in these bytes; None where they are something else. A tail that is cut off ends the reading."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, version, dimension, count = _HEADER.unpack_from(data)
+    if (magic, version) != (VECTORS_MAGIC, VECTORS_VERSION):
+        return None
+    rows: dict[str, Floats] = {}
+    place, done = _HEADER.size, 0
+    while done < count and place + _LENGTH.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, place)
+        start = place + _LENGTH.size + length
+        if start + 4 * dimension > len(data):
+            break
+        name = data[place + _LENGTH.size : start].decode("utf-8", "replace")
+        rows[name] = np.frombuffer(data, "<f4", dimension, offset=start).astype(np.float32)
+        place, done = start + 4 * dimension, done + 1
+    return Vectors(dimension, rows, missing=count - done)
+
+
+def encode_vectors(rows: Mapping[str, Sequence[float] | Floats], *, dimension: int) -> Iterator[bytes]:
+    """A file of these vectors, piece by piece. A vector that is too short is filled up with zeros.
+
+    Raises:
+        InputError: A vector or an id is too long for the format.
+    """
+    yield _HEADER.pack(VECTORS_MAGIC, VECTORS_VERSION, dimension, len(rows))
+    for name, row in rows.items():
+        raw = name.encode("utf-8", "replace")
+        if len(raw) > _MAX_ID_BYTES or len(row) > dimension:
+            raise InputError(f"{name[:80]!r} does not fit into a vector file of dimension {dimension}")
+        whole = np.zeros(dimension, "<f4")
+        whole[: len(row)] = row
+        yield _LENGTH.pack(len(raw)) + raw + whole.tobytes()
+
+
+def write_vectors(path: Path, rows: Mapping[str, Sequence[float] | Floats], *, dimension: int) -> None:
+    """Put these vectors in the place of the file: whoever reads sees the old or the new ones, also after a crash."""
+    journal.replace(path, list(encode_vectors(rows, dimension=dimension)))
