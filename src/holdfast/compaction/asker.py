@@ -10,8 +10,7 @@ from typing import Final
 from holdfast.compaction.faults import fault
 from holdfast.errors import HoldfastError, ModelBusyError, ModelCancelledError, ModelError, ModelRefusedError
 from holdfast.messages import Message, Role, Text
-from holdfast.models.base import Model, Prompt, Reply
-from holdfast.models.deadline import check_cancelled
+from holdfast.models.base import Model, Prompt, Reply, check_cancelled
 from holdfast.models.retry import Retrying
 from holdfast.text import digest
 
