@@ -11,6 +11,7 @@ from threading import Event
 
 import pytest
 
+from holdfast.calls import Clock, Deadline
 from holdfast.errors import ModelCancelledError, ModelTimeoutError
 from holdfast.messages import Message, Text
 from holdfast.models.anthropic import AnthropicModel
@@ -18,7 +19,6 @@ from holdfast.models.base import Model, Prompt
 from holdfast.models.client import stream
 from holdfast.models.openai import OpenAIModel
 from holdfast.models.scripted import Hang, Said
-from holdfast.retry import Clock, Deadline
 from scripted_provider import Mute, ScriptedProvider, Step
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])

@@ -89,7 +89,7 @@ def test_equal_passages_stand_in_the_order_they_were_said() -> None:
 
 def test_vectors_that_cannot_be_trusted_do_not_count() -> None:
     """With no trust in the vectors the words alone decide."""
-    known = signals(TALK, "cat", cosine=[0.9, 0, 0, 0], trust=0.0)
+    known = signals(TALK, "cat", cosine=[0.9, 0, 0, 0], vector_weight=0.0)
     assert 0 not in rank(known, order=PLAIN).order
 
 

@@ -54,11 +54,11 @@ def test_vectors_take_nothing_away_from_the_words(question: str) -> None:
 
 def test_where_vectors_know_nothing_words_decide() -> None:
     """A question in a script that the model does not know is like everything, and has a block by its words alone."""
-    off = signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9], trust=0.0)
+    off = signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9], vector_weight=0.0)
     assert gate.relevance(off) == 0
-    on = signals([*TALK, Said("東京の天気は晴れ")], "東京の天気", cosine=[0, 0, 0, 0], trust=0.0)
+    on = signals([*TALK, Said("東京の天気は晴れ")], "東京の天気", cosine=[0, 0, 0, 0], vector_weight=0.0)
     assert gate.relevance(on) > 1
-    mixed = signals(TALK, "quantum", cosine=[0.4, 0.4, 0.4], trust=0.5)
+    mixed = signals(TALK, "quantum", cosine=[0.4, 0.4, 0.4], vector_weight=0.5)
     assert gate.relevance(mixed) == pytest.approx(0.1 / gate.ENOUGH_ALIKE)
 
 

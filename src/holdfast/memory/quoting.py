@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from holdfast.calls import Deadline
 from holdfast.memory import block
-from holdfast.memory.asking import Deadline
 from holdfast.memory.request import Request
 from holdfast.search.columns import Columns, Floats
 from holdfast.search.fuse import Ranking, Signals

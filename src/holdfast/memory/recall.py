@@ -14,8 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from holdfast.calls import Deadline, DeadlineError
 from holdfast.memory import block, facts
-from holdfast.memory.asking import Deadline, TooLateError, ask
+from holdfast.memory.embedding import embed_query
 from holdfast.memory.facts import FactHit
 from holdfast.memory.marks import UNKEPT, Marks
 from holdfast.memory.neighbours import with_neighbours
@@ -25,10 +26,10 @@ from holdfast.memory.weights import weights
 from holdfast.search import gate
 from holdfast.search.dates import pointed_at
 from holdfast.search.embed.base import Embedder
+from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import Quote
-from holdfast.search.trust import vector_trust
 from holdfast.store.base import Evidence, PassageText, Question, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text
@@ -101,8 +102,8 @@ def recall(
     if len(" ".join(request.texts).strip()) < request.min_chars:
         return Recall(reason=f"a question of less than {request.min_chars} characters recalls nothing")
     try:
-        return _recall(store, request, marks, embedder, Deadline.after(request.seconds, timer=timer))
-    except TooLateError:
+        return _recall(store, request, marks, embedder, Deadline.after(request.seconds, clock=timer))
+    except DeadlineError:
         return Recall(reason=f"it took longer than {1000 * (request.seconds or 0):.0f} ms (recall.deadline_ms)")
 
 
@@ -147,18 +148,19 @@ def _frame_tokens() -> float:
 
 def _look(store: Store, request: Request, embedder: Embedder | None, deadline: Deadline) -> Found:
     wanted_terms = weights(request.texts)
-    asked = ask(embedder if request.texts else None, request.texts[-1] if request.texts else "", deadline=deadline)
+    text = request.texts[-1] if request.texts else ""
+    query = embed_query(embedder if request.texts else None, text, deadline=deadline)
     deadline.check()
     wanted = Question(
         scope=request.scope,
         across=request.across,
         terms=wanted_terms,
-        vector=asked.vector,
-        space=embedder.space if embedder is not None and asked.vector is not None else None,
+        vector=query.vector,
+        space=embedder.space if embedder is not None and query.vector is not None else None,
     )
     evidence, missing = _usable(store.match(wanted))
     deadline.check()
-    notes = tuple(note for note in (asked.note, missing) if note)
+    notes = tuple(note for note in (query.note, missing) if note)
     signals = _signals(request, evidence, embedder, wanted_terms)
     found = Found(signals, _ranking(store, request, signals), wanted_terms, {}, notes)
     deadline.check()
@@ -203,7 +205,7 @@ def _signals(
         centre=evidence.centre,
         dates=_dates(request, evidence),
         length=sum(weight for term, weight in wanted_terms.items() if not is_unsegmented(term)),
-        trust=vector_trust(embedder, request.texts[-1] if request.texts else ""),
+        vector_weight=vector_weight(embedder, request.texts[-1] if request.texts else ""),
         now=request.now,
     )
 

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
 from holdfast.formats import render_request
 from holdfast.formats.anthropic import read_block, read_usage
 from holdfast.formats.wire import Json, decode_arguments, kind_of, object_arguments
 from holdfast.messages import Message, Part, Text, ToolCall
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.client import ProviderModel, Sdk, create_ssl_context, event_json, make_reply
+from holdfast.models.client import ProviderModel, Sdk, event_json, make_reply
 
 __all__ = ["AnthropicModel", "request_body"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any, Protocol, runtime_checkable
 
+from holdfast.calls import Deadline
 from holdfast.errors import ModelCancelledError, ModelTimeoutError
 from holdfast.messages import Message, Usage
-from holdfast.retry import Deadline
 
 __all__ = ["Model", "Prompt", "Reply", "Tool", "check_cancelled", "check_deadline"]
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import cache
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, Final, Protocol, TypeVar
 
+from holdfast.calls import Deadline
 from holdfast.context.windows import context_tokens
 from holdfast.errors import (
     FormatError,
@@ -34,9 +33,8 @@ from holdfast.formats.wire import Json
 from holdfast.messages import Message
 from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.failures import error_from_response
-from holdfast.retry import Deadline
 
-__all__ = ["Draft", "ProviderModel", "Sdk", "create_ssl_context", "event_json", "make_reply", "stream"]
+__all__ = ["Draft", "ProviderModel", "Sdk", "event_json", "make_reply", "stream"]
 
 T = TypeVar("T")
 
@@ -210,14 +208,6 @@ def make_reply(message: Message, stops: Mapping[str, str]) -> Reply:
 def event_json(event: Any) -> Any:
     """Return the JSON that an SDK's event object was parsed from."""
     return event.to_dict(warnings=False) if hasattr(event, "to_dict") else event
-
-
-@cache
-def create_ssl_context() -> ssl.SSLContext:
-    """Return the SDKs' default SSL context, created once: loading certificates takes longer than the rest of a call."""
-    import httpx2  # noqa: PLC0415 - installed with either SDK
-
-    return httpx2.create_ssl_context()
 
 
 def _encodable(body: Json) -> Json:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from threading import Event
 from typing import Any, Final
 
+from holdfast.calls import Deadline, start_thread
 from holdfast.context.windows import context_tokens
 from holdfast.errors import InputError, ModelBusyError, ModelError, ModelRefusedError, SettingsError
 from holdfast.formats import render
@@ -17,7 +18,6 @@ from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Echo, Scripted
-from holdfast.retry import Deadline, start_thread
 from holdfast.settings import Settings
 
 __all__ = ["ENDPOINTS", "Endpoint", "FunctionModel", "as_model", "open_model"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final
 
+from holdfast.calls import Clock, Deadline, RetryPolicy, retry
 from holdfast.errors import ModelBusyError, ModelCancelledError, ModelError, ModelRefusedError, ModelTimeoutError
 from holdfast.models.base import Model, Prompt, Reply, check_cancelled
-from holdfast.retry import Clock, Deadline, RetryPolicy, retry
 
 __all__ = ["RESTART_NOTICE", "Fallback", "Retrying", "Sleep"]
 

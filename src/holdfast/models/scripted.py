@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from holdfast.calls import Deadline
 from holdfast.errors import (
     InputError,
     ModelBusyError,
@@ -28,7 +29,6 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message, Part, Text, Thinking, ToolCall, Usage
 from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
-from holdfast.retry import Deadline
 from holdfast.text import clip
 from holdfast.tokens import count_json, count_message, count_messages
 

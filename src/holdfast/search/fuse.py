@@ -103,7 +103,7 @@ class Signals:
         centre: What the visible windows have in common; None where that is not known.
         dates: The days that the question points at.
         length: How many words the question has, without those of scripts that do not put spaces between them.
-        trust: How much of the vectors' weight counts for this question, 0 to 1.
+        vector_weight: How much vectors count for this query, 0 to 1.
         now: The moment of the question, in Unix milliseconds.
     """
 
@@ -114,7 +114,7 @@ class Signals:
     centre: Centre | None = None
     dates: Sequence[Range] = ()
     length: float = 0.0
-    trust: float = 1.0
+    vector_weight: float = 1.0
     now: int | None = None
 
     def without_vectors(self) -> Signals:
@@ -225,7 +225,7 @@ def _first(words: Floats, alike: Floats, signals: Signals, recipe: Recipe) -> Fl
     """Words and vectors, each relative to the best, a person's with more weight."""
     first = words
     if signals.cosine is not None:
-        vector = np.float32(recipe.vector * signals.trust)
+        vector = np.float32(recipe.vector * signals.vector_weight)
         first = words * (1 - vector)
         first += alike * (vector / (alike.max(initial=0) or np.float32(1)))
     first = _relative(first)

@@ -59,7 +59,7 @@ def by_both(signals: Signals) -> float:
     share = float((signals.keywords.share * signals.visible).max(initial=0))
     best = _best(signals.cosine, signals)
     alike = max(float(best.mean()) * (_FREE + (1 - _FREE) * share), float(best.max()) * share)
-    return signals.trust * alike / ENOUGH_ALIKE
+    return signals.vector_weight * alike / ENOUGH_ALIKE
 
 
 def _best(cosine: Floats, signals: Signals) -> Floats:

@@ -1,22 +1,28 @@
-"""Deadlines, retries and calls on a thread: the same for model providers, embedding providers and recall."""
+"""What calls to other programs share: deadlines, retries, threads and certificates."""
 
 from __future__ import annotations
 
 import math
 import random
+import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from threading import Thread
 from typing import TypeVar
 
-__all__ = ["Clock", "Deadline", "RetryPolicy", "retry", "start_thread"]
+__all__ = ["Clock", "Deadline", "DeadlineError", "RetryPolicy", "create_ssl_context", "retry", "start_thread"]
 
 T = TypeVar("T")
 
 Clock = Callable[[], float]
 """Returns the time in seconds, from any starting point."""
+
+
+class DeadlineError(Exception):
+    """A deadline has passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,11 @@ class Deadline:
     def is_over(self) -> bool:
         """Whether no time is left."""
         return self.left == 0.0
+
+    def check(self) -> None:
+        """Raise DeadlineError if no time is left."""
+        if self.is_over:
+            raise DeadlineError(f"it took longer than {self.seconds:g} s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +136,11 @@ def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
 
     Thread(target=run, name=name, daemon=True).start()
     return future
+
+
+@cache
+def create_ssl_context() -> ssl.SSLContext:
+    """Return httpx's default SSL context, created once: loading certificates takes longer than the rest of a call."""
+    import httpx2  # noqa: PLC0415 - installed with the extras that use it
+
+    return httpx2.create_ssl_context()
