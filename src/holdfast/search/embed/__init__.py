@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from holdfast.search.embed.base import CachedEmbedder, Embedder, Purpose, Space
     from holdfast.search.embed.choice import Choice, choose
-    from holdfast.search.embed.download import HUB_MODELS, download, models_folder
+    from holdfast.search.embed.download import HUB_MODELS, models_folder
     from holdfast.search.embed.hashed import HashEmbedder
     from holdfast.search.embed.onnx import OnnxEmbedder
     from holdfast.search.embed.remote import RemoteEmbedder
@@ -34,14 +34,13 @@ __all__ = [
     "Space",
     "StaticEmbedder",
     "choose",
-    "download",
     "models_folder",
 ]
 
 _MODULES: Final = {
     "base": ("CachedEmbedder", "Embedder", "Purpose", "Space"),
     "choice": ("Choice", "choose"),
-    "download": ("HUB_MODELS", "download", "models_folder"),
+    "download": ("HUB_MODELS", "models_folder"),
     "hashed": ("HashEmbedder",),
     "onnx": ("OnnxEmbedder",),
     "remote": ("RemoteEmbedder",),
