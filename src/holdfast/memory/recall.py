@@ -23,13 +23,13 @@ from holdfast.memory.neighbours import with_neighbours
 from holdfast.memory.quoting import Found, Quotable, detail_of, texts_of
 from holdfast.memory.request import Request, order_of, question, request_of
 from holdfast.memory.weights import weights
-from holdfast.search import gate
-from holdfast.search.dates import pointed_at
+from holdfast.search.dates import find_dates
 from holdfast.search.embed.base import Embedder
 from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import Quote
+from holdfast.search.relevance import combined_relevance, relevance, word_relevance
 from holdfast.store.base import Evidence, PassageText, Question, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text
@@ -114,8 +114,8 @@ def _recall(store: Store, request: Request, marks: Marks, embedder: Embedder | N
     rows = [row for row in known if row.id not in {fact.id for fact in request.facts}]
     chosen_facts = [*given, *facts.find(facts.current(rows), " ".join(request.texts), limit=request.max_facts)]
     chosen_facts = chosen_facts[: request.max_facts]
-    silence = Recall(relevance=gate.relevance(found.signals), notes=found.notes)
-    by_words = gate.by_words(found.signals) >= request.gate
+    silence = Recall(relevance=relevance(found.signals), notes=found.notes)
+    by_words = word_relevance(found.signals) >= request.gate
     passed = by_words or _is_alike(request, found)
     if not passed and not chosen_facts:
         return replace(silence, reason="nothing in memory has to do with this")
@@ -137,7 +137,7 @@ def _is_alike(request: Request, found: Found) -> bool:
     """Whether words and vectors together open a block; the weighted formula has a test of its own for each passage."""
     if request.order.fusion == "weighted":
         return found.signals.cosine is not None and len(found.ranking.order) > 0
-    return gate.by_both(found.signals) >= request.gate
+    return combined_relevance(found.signals) >= request.gate
 
 
 @cache
@@ -224,7 +224,7 @@ def _dates(request: Request, evidence: Evidence) -> list[tuple[int, int]]:
     if not len(known) or not request.texts:
         return []
     first, last = (datetime.fromtimestamp(int(moment) / 1000, UTC).year for moment in (known.min(), known.max()))
-    return pointed_at(request.texts[-1], now=request.now, years=range(first, last + 1))
+    return find_dates(request.texts[-1], now=request.now, years=range(first, last + 1))
 
 
 def _fit_facts(hits: Sequence[FactHit], room: float) -> list[FactHit]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.search.bm25 import Keywords
-from holdfast.search.centre import Centre, centred
+from holdfast.search.centering import Centering, center_cosines
 from holdfast.search.columns import Bools, Columns, Floats, Ints
 from holdfast.search.dates import Range
 from holdfast.search.highest import highest
@@ -111,7 +111,7 @@ class Signals:
     visible: Bools
     keywords: Keywords
     cosine: Floats | None = None
-    centre: Centre | None = None
+    centre: Centering | None = None
     dates: Sequence[Range] = ()
     length: float = 0.0
     vector_weight: float = 1.0
@@ -132,7 +132,7 @@ class Signals:
         else:
             best = np.zeros(columns.passages, np.float32)
             owners = columns["passage"].take(self.centre.windows)
-            np.maximum.at(best, owners, centred(self.cosine, self.centre))
+            np.maximum.at(best, owners, center_cosines(self.cosine, self.centre))
         return np.maximum(best, 0) * self.visible
 
 

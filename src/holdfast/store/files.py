@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 from holdfast.errors import InputError, StorageError
 from holdfast.messages import Message
 from holdfast.search.bm25 import Corpus, score
-from holdfast.search.centre import Centre
+from holdfast.search.centering import Centering
 from holdfast.search.columns import Bools, Floats
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import Bytes, Matrix
@@ -324,7 +324,7 @@ class FilesStore:
             cosine, centre = self._likeness(question, visible[columns["passage"]])
             return Evidence(columns, visible, keywords, cosine, tuple(index.scopes), centre)
 
-    def _likeness(self, question: Question, seen: Bools) -> tuple[Floats | None, Centre | None]:
+    def _likeness(self, question: Question, seen: Bools) -> tuple[Floats | None, Centering | None]:
         matrix = None if question.space is None else self._matrix(question.space)
         if question.vector is None or matrix is None:
             return None, None

@@ -15,7 +15,7 @@ import numpy as np
 
 from holdfast.search import columns as columnar
 from holdfast.search.bm25 import Corpus, affordable, score, telling
-from holdfast.search.centre import Centre
+from holdfast.search.centering import Centering
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.embed.base import Space
 from holdfast.search.pending import Pending
@@ -97,7 +97,7 @@ class Index:
         mine[[number for (number,) in self._connection.execute(query, tuple(required.values()))]] = True
         return mine
 
-    def _likeness(self, question: Question, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
+    def _likeness(self, question: Question, visible: Bools | None) -> tuple[Floats | None, Centering | None]:
         if question.vector is None or question.space is None:
             return None, None
         number = vector_table.space_number(self._connection, question.space, create=False)
