@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import random
-import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from threading import Thread
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["Clock", "Deadline", "DeadlineError", "RetryPolicy", "create_ssl_context", "retry", "start_thread"]
 

@@ -13,7 +13,7 @@ from holdfast.memory import block
 from holdfast.memory.request import Request
 from holdfast.search.columns import Columns, Floats
 from holdfast.search.fuse import Ranking, Signals
-from holdfast.search.pack import LEAST, MOST, Candidate, Quote, pack
+from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Candidate, Quote, pack
 from holdfast.store.base import PassageText, Select, Store
 
 __all__ = ["Found", "Quotable", "detail_of", "texts_of"]
@@ -91,7 +91,7 @@ class Quotable:
             header=block.header(detail),
             brief=block.brief_header(detail),
             group=block.moment(detail),
-            room=MOST if number in self._best else LEAST,
+            room=MAX_EXCERPT_CHARS if number in self._best else MIN_EXCERPT_CHARS,
         )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import Corpus, affordable, score, telling
+from holdfast.search.bm25 import Corpus, score, select_cheapest, select_rarest
 from holdfast.search.centering import Centering
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.embed.base import Space
@@ -173,7 +173,7 @@ class Index:
         """Which terms tell most, and can be afforded."""
         known = [sought[term].size if term in sought else len(self._remembered[term].windows) for term in terms]
         sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
-        chosen = set(affordable(sizes)).intersection(telling(sizes))
+        chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
     def matrix(self, number: int, space: Space) -> Matrix:
