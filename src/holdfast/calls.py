@@ -6,7 +6,6 @@ import math
 import random
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from threading import Thread
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import ssl
+    from concurrent.futures import Future
 
 __all__ = ["Clock", "Deadline", "DeadlineError", "RetryPolicy", "create_ssl_context", "retry", "start_thread"]
 
@@ -128,6 +128,8 @@ def retry(
 
 def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
     """Run a call on a daemon thread. The caller may stop waiting at any time; the call then ends unobserved."""
+    from concurrent.futures import Future  # noqa: PLC0415 - imports logging, and is rarely needed
+
     future: Future[T] = Future()
 
     def run() -> None:

@@ -112,9 +112,7 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     A term that occurs nowhere adds to no score, but counts as the rarest one in the share.
     """
     columns = corpus.columns
-    if len(postings) > MAX_TERMS:
-        postings = [postings[number] for number in select_rarest([_window_count(one, corpus) for one, _ in postings])]
-    seen = [(_visible_postings(one, corpus), weight) for one, weight in postings]
+    seen = [(_visible_postings(one, corpus), weight) for one, weight in _limit_terms(postings, corpus)]
     weights = np.array([weight for _, weight in seen])
     idf = weights * [_idf(len(one.passages), corpus.total) for one, _ in seen]
     counted = [len(one.passages) for one, _ in seen]
@@ -164,6 +162,12 @@ def select_cheapest(sizes: Sequence[int]) -> list[int]:
         for number, spent in zip(order, accumulate(sizes[n] for n in order), strict=True)
         if spent <= MAX_POSTINGS or number == order[0]
     ]
+
+
+def _limit_terms(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
+    if len(postings) <= MAX_TERMS:
+        return postings
+    return [postings[number] for number in select_rarest([_window_count(one, corpus) for one, _ in postings])]
 
 
 def _window_count(postings: Postings, corpus: Corpus) -> int:
