@@ -47,6 +47,7 @@ from holdfast.redact import redact_value
 from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
 from holdfast.transcripts.context import Context
+from holdfast.transcripts.forgetting import is_forgotten
 from holdfast.transcripts.records import messages_of
 from holdfast.window import Window
 
@@ -227,11 +228,13 @@ class Talk:
             self.view.notice(problem)
 
     def _past(self, context: Context) -> list[Message]:
-        """All that was said; where memory has lost the summary of it, what the transcript has in its place."""
+        """All that was said and not forgotten; where memory has lost a summary, what the transcript has instead."""
         known = self.engine.session(self.session, agent=self.agent).edits()
         lost = context.compaction is not None and not any(edit.kind == "compacted" for edit in known)
-        path = [message for entry in self.opened.session.path() for message in messages_of(entry)]
-        return list(context.messages) if lost else path
+        path = self.opened.session.path()
+        gone = {entry.id for entry in path if is_forgotten(entry)}
+        said = context.messages if lost else (message for entry in path for message in messages_of(entry))
+        return [message for message in said if message.id not in gone]
 
     # --- what happens to it --------------------------------------------------------
 
