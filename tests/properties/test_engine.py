@@ -28,8 +28,7 @@ from holdfast.errors import (
 from holdfast.memory.block import CLOSE, OPEN, strip_text
 from holdfast.messages import Message
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Scripted
-from holdfast.models.steps import Hang
+from holdfast.models.scripted import Hang, Scripted
 from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import MessageRow, PassageText, Scope, Select
 from holdfast.tokens import count_messages

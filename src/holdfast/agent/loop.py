@@ -15,7 +15,7 @@ from holdfast.errors import ModelCancelledError, ModelOverflowError
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Reply
 from holdfast.models.prices import cost
-from holdfast.models.retry import ANEW
+from holdfast.models.retry import RESTART_NOTICE
 from holdfast.recovery import Answer, Ask, ask
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_text
@@ -185,10 +185,10 @@ class Agent(Talk):
 
         def show(piece: str) -> None:
             nonlocal held
-            if piece == ANEW:  # what the reply that broke off had left to show is said again
+            if piece == RESTART_NOTICE:  # what the reply that broke off had left to show is said again
                 said.clear()
                 if held.is_open:
-                    self.view.text(ANEW)
+                    self.view.text(RESTART_NOTICE)
                 held = flush.Held(in_blocks=in_blocks)
                 return
             said.append(piece)

@@ -1,9 +1,9 @@
-"""Texts cut into chunks have the tokens of the whole, and tokenizers that do not allow it are left alone."""
+"""Texts encoded by chunks have the tokens of the whole text; tokenizers that do not allow it encode whole texts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from holdfast.search.embed import SHIPPED, chunks
+from holdfast.search.embed import models_folder, tokenizer
 from holdfast.search.embed.base import clean
-from holdfast.search.embed.chunks import Tokenize, by_chunks, chunking
-from holdfast.search.embed.download import models_folder
-from holdfast.search.embed.pieces import TEXTS_BEFORE_CHUNKS, tokenizer_ids
+from holdfast.search.embed.static import WORDLLAMA, find_wordllama
+from holdfast.search.embed.tokenizer import TEXTS_BEFORE_CHUNKS, ChunkTokenizer, find_chunk_rules, load_tokenizer
 
 SPECIAL = ["<unk>", "<s>", "[SEP]", "a.b"]
 LETTERS = ["\n", "▁", "a", "b", "c", "B", ".", ",", "\r", "'", "1", "2", "é", "”", "中", "か", "な"]
@@ -61,43 +60,29 @@ def bert(*, special: Sequence[str] = SPECIAL, marks: str = ".,'<>[]()", **option
     return tokenizer
 
 
-def plain(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
-    """The tokens of whole texts without the unknown one."""
-    unknown = tokenizer.token_to_id(tokenizer.model.unk_token)
-    return lambda text: [at for at in tokenizer.encode(text, add_special_tokens=False).ids if at != unknown]
-
-
 def definition(tokenizer: Tokenizer) -> dict[str, Any]:
     """What stands in the tokenizer's file."""
     read: dict[str, Any] = json.loads(tokenizer.to_str())
     return read
 
 
-class Counted:
-    """Whole texts' tokens, and how often they were asked for."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.encode = plain(tokenizer)
-        self.texts: list[str] = []
-
-    def __call__(self, text: str) -> list[int]:
-        self.texts.append(text)
-        return self.encode(text)
+def chunked(source: Tokenizer) -> ChunkTokenizer:
+    """A tokenizer that must allow chunks."""
+    made = ChunkTokenizer(source)
+    assert made.chunk_rules is not None
+    return made
 
 
-def cut(tokenizer: Tokenizer) -> tuple[Callable[[str], list[int]], Tokenize]:
-    """A tokenizer's tokens of whole texts, and by chunks, which it must allow."""
-    encode = plain(tokenizer)
-    chunked = by_chunks(encode, definition(tokenizer))
-    assert chunked is not encode
-    return encode, chunked
+def check_same(made: ChunkTokenizer, text: str) -> None:
+    """The tokens by chunks are those of the whole text."""
+    assert list(made.encode_by_chunks(text)) == list(made.encode(text))
 
 
 def installed() -> dict[str, Path]:
     """The tokenizers of the models on this machine."""
-    found = {shipped.name: files[1] for shipped in SHIPPED if (files := shipped.files()) and files[1].suffix == ".json"}
+    files = find_wordllama()
     folders = {path.parent.name: path for path in models_folder().glob("potion-base-*/tokenizer.json")}
-    return folders | found
+    return folders | ({WORDLLAMA: files[1]} if files else {})
 
 
 TINY = {
@@ -111,33 +96,33 @@ TINY = {
 
 
 class TestSame:
-    """The tokens are those of the whole."""
+    """The tokens are those of the whole text."""
 
     @pytest.mark.parametrize("name", TINY)
     def test_any_text_of_any_tokenizer(self, name: str) -> None:
-        """Whatever stands in a text, cutting it changes nothing, at first sight or later."""
-        encode, chunked = cut(TINY[name])
+        """Whatever stands in a text, cutting it changes nothing, the first time and later."""
+        made = chunked(TINY[name])
 
         @given(text=TEXTS)
         @settings(max_examples=100)
         def check(text: str) -> None:
-            assert list(chunked(text)) == encode(text)
-            assert list(chunked(text)) == encode(text)
+            check_same(made, text)
+            check_same(made, text)
 
         check()
 
-    @pytest.mark.parametrize("name", ["wordllama-l2-supercat-256", "potion-base-8M"])
+    @pytest.mark.parametrize("name", [WORDLLAMA, "potion-base-8M"])
     def test_any_text_of_a_real_tokenizer(self, name: str) -> None:
-        """The models that are in use allow it, and nothing changes for them either."""
+        """The tokenizers of the default models allow chunks, and nothing changes for them either."""
         path = installed().get(name)
         if path is None:
             pytest.skip(f"the model {name} is not installed")
-        encode, chunked = cut(Tokenizer.from_file(str(path)))
+        made = chunked(Tokenizer.from_file(str(path)))
 
         @given(text=TEXTS)
         @settings(max_examples=150)
         def check(text: str) -> None:
-            assert list(chunked(text)) == encode(text)
+            check_same(made, text)
 
         check()
 
@@ -145,63 +130,59 @@ class TestSame:
     @pytest.mark.parametrize("name", ["pieces", "bert"])
     def test_special_tokens_keep_a_text_whole(self, name: str, text: str) -> None:
         """A special token in a text changes what stands beside it, so such a text is not cut."""
-        encode = Counted(TINY[name])
-        chunked = by_chunks(encode, definition(TINY[name]))
-        assert list(chunked(text)) == encode.encode(text)
-        assert encode.texts[-1] == text
+        made = chunked(TINY[name])
+        check_same(made, text)
+        assert not made._cache
 
-    def test_a_special_token_that_marks_would_make(self) -> None:
-        """Chunks that would become a special token with the mark between them are encoded as they stand."""
-        encode, chunked = cut(bert(special=[".a.b"]))
-        assert list(chunked("a b")) == encode("a b") != []
+    def test_a_special_token_over_two_chunks(self) -> None:
+        """Two chunks that would be a special token if they were joined are encoded on their own."""
+        made = chunked(bert(special=["a.b"]))
+        check_same(made, "a .b")
+        assert list(made.encode_by_chunks("a b"))
 
-    def test_blanks_and_their_sign_are_one(self) -> None:
-        """A text may hold the sign for a blank; it merges as a blank does."""
-        encode, chunked = cut(TINY["pieces"])
+    def test_spaces_and_their_sign_are_one(self) -> None:
+        """A text may hold the sign for a space; it merges as a space does."""
+        made = chunked(TINY["pieces"])
         for text in ("a▁ b", "a ▁b", "▁▁a", " ▁", "a ", "  a", "a  ", "▁"):
-            assert list(chunked(text)) == encode(text)
+            check_same(made, text)
 
 
-class TestMemory:
-    """What is remembered."""
+class TestCache:
+    """What is cached."""
 
     def test_known_chunks_are_not_encoded_again(self) -> None:
-        """A text of known chunks costs no encoding, in whatever order they stand."""
-        encode = Counted(TINY["pieces"])
-        chunked = by_chunks(encode, definition(TINY["pieces"]))
-        chunked("ab, c 12")
-        encode.texts.clear()
-        assert list(chunked("ab 12, c, ab\n")) == encode.encode("ab 12, c, ab\n")
-        assert encode.texts == []
+        """A text of known chunks adds nothing to the cache, in whatever order they stand."""
+        made = chunked(TINY["pieces"])
+        made.encode_by_chunks("ab, c 12\n ab")
+        known = dict(made._cache)
+        check_same(made, "ab 12, c, ab\n")
+        assert made._cache == known
 
     @pytest.mark.parametrize(("name", "long"), [("bert", "x" * 41), ("pieces", "😀" * 11)])
-    def test_long_chunks_are_not_remembered(self, name: str, long: str) -> None:
-        """What hardly comes again, or has many tokens, is encoded each time."""
-        encode = Counted(TINY[name])
-        chunked = by_chunks(encode, definition(TINY[name]))
+    def test_long_chunks_are_not_cached(self, name: str, long: str) -> None:
+        """What rarely repeats, or has many tokens, is encoded each time."""
+        made = chunked(TINY[name])
         for _ in range(2):
-            encode.texts.clear()
-            assert list(chunked(f"ab,{long}\nab")) == encode.encode(f"ab,{long}\nab")
-            assert len(encode.texts) == 1
-        assert len(encode.texts[0]) <= len(long) + 2
+            check_same(made, f"ab,{long}\nab")
+        assert made._cache
+        assert all(long not in chunk for chunk in made._cache)
 
-    def test_only_so_much_is_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_cache_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However many words are seen, few are kept, and the tokens stay right."""
-        monkeypatch.setattr(chunks, "CHUNKS_REMEMBERED", 10)
-        encode, chunked = cut(TINY["bert"])
+        monkeypatch.setattr(tokenizer, "MAX_CACHED_CHUNKS", 10)
+        made = chunked(TINY["bert"])
         for at in range(200):
-            text = f"ab. {at} {at + 1}, {at % 7}"
-            assert list(chunked(text)) == encode(text)
-            assert len(chunked._known) < 10 + 6  # type: ignore[attr-defined]
+            check_same(made, f"ab. {at} {at + 1}, {at % 7}")
+            assert len(made._cache) <= 10
 
     def test_threads_may_share_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Threads that learn and forget at once find the same as one alone."""
-        monkeypatch.setattr(chunks, "CHUNKS_REMEMBERED", 20)
-        encode, chunked = cut(TINY["pieces"])
+        """Threads that fill and empty the cache at once get the same tokens as one alone."""
+        monkeypatch.setattr(tokenizer, "MAX_CACHED_CHUNKS", 20)
+        made = chunked(TINY["pieces"])
         texts = [f"ab {at % 90}. c{at % 7} ba" for at in range(1500)]
         with ThreadPoolExecutor(4) as pool:
-            found = [list(ids) for ids in pool.map(chunked, texts)]
-        assert found == [encode(text) for text in texts]
+            tokens = [list(ids) for ids in pool.map(made.encode_by_chunks, texts)]
+        assert tokens == [made.encode(text) for text in texts]
 
 
 def changed(tokenizer: Tokenizer, part: str, **fields: Any) -> dict[str, Any]:
@@ -211,21 +192,21 @@ def changed(tokenizer: Tokenizer, part: str, **fields: Any) -> dict[str, Any]:
     return read
 
 
-class TestRefused:
+class TestWhole:
     """Tokenizers whose texts stay whole."""
 
     @pytest.mark.parametrize("piece", ["a▁", "a1", "1a", "▁1", "a.", ".a", "\n\n", "▁\n", "中a", "中中", "▁中"])
     def test_pieces_over_a_cut(self, piece: str) -> None:
         """One piece that reaches over a place where texts would be cut is enough."""
-        assert chunking(definition(pieces())) is not None
-        assert chunking(definition(pieces([*MERGED, piece]))) is None
+        assert find_chunk_rules(definition(pieces())) is not None
+        assert find_chunk_rules(definition(pieces([*MERGED, piece]))) is None
 
     def test_merges_in_either_spelling(self) -> None:
         """Older files write a merge as one string."""
         for merged, allowed in ((MERGED, True), ([*MERGED, "a▁"], False)):
             read = definition(pieces(merged))
             read["model"]["merges"] = [" ".join(pair) for pair in read["model"]["merges"]]
-            assert (chunking(read) is not None) == allowed
+            assert (find_chunk_rules(read) is not None) == allowed
 
     @pytest.mark.parametrize(
         "read",
@@ -247,25 +228,24 @@ class TestRefused:
     )
     def test_anything_unusual(self, read: dict[str, Any]) -> None:
         """What is not known to be exact is not done."""
-        assert chunking(read) is None
-        encode = plain(pieces())
-        assert by_chunks(encode, read) is encode
+        assert find_chunk_rules(read) is None
 
-    def test_a_mark_that_is_unknown(self) -> None:
-        """Chunks cannot be told apart by a character that has no token."""
-        for tokenizer in (bert(marks=","), pieces(letters=LETTERS[1:], byte_fallback=False)):
-            encode = plain(tokenizer)
-            assert chunking(definition(tokenizer)) is not None
-            assert by_chunks(encode, definition(tokenizer)) is encode
+    def test_texts_of_other_tokenizers_are_encoded_whole(self) -> None:
+        """Without rules the tokens are those of the whole text."""
+        made = ChunkTokenizer(pieces([*MERGED, "a▁"]))
+        assert made.chunk_rules is None
+        check_same(made, "a a b")
 
 
-def test_a_file_is_read_by_chunks_in_time(tmp_path: Path) -> None:
-    """The first texts of a tokenizer and the later ones have the same tokens."""
+def test_the_first_texts_and_the_later_ones_have_the_same_tokens(tmp_path: Path) -> None:
+    """The first texts are encoded whole, the later ones by chunks."""
     pieces().save(str(tmp_path / "tokenizer.json"))
-    tokenize = tokenizer_ids(tmp_path / "tokenizer.json", extra="local")
+    made = ChunkTokenizer(load_tokenizer(tmp_path / "tokenizer.json", provider="static", extra="local"))
     texts = ["ab, c 12\n", "x é”a  b", "<s>ab", ""]
-    first = [list(tokenize(text)) for text in texts]
+    first = [list(made(text)) for text in texts]
+    assert "_cache" not in made.__dict__
     for _ in range(TEXTS_BEFORE_CHUNKS):
-        tokenize("ab")
-    assert [list(tokenize(text)) for text in texts] == first
+        made("ab")
+    assert [list(made(text)) for text in texts] == first
     assert first[0]
+    assert made._cache

@@ -6,8 +6,7 @@ import pytest
 
 from embed_models import static_folder
 from holdfast.search.embed import CachedEmbedder, Embedder, HashEmbedder, StaticEmbedder
-from holdfast.search.embed.joint import JointEmbedder
-from holdfast.search.trust import vector_trust
+from holdfast.search.embed.static import JointEmbedder, vector_weight
 
 
 @pytest.fixture
@@ -32,10 +31,10 @@ def test_letters_of_scripts_without_spaces_take_their_share(
 ) -> None:
     """A static table is trusted as far as the letters of the question are of scripts with spaces."""
     embedders: list[Embedder] = [static, JointEmbedder([static, static]), CachedEmbedder(static)]
-    assert [vector_trust(embedder, question) for embedder in embedders] == pytest.approx([trust] * 3)
+    assert [vector_weight(embedder, question) for embedder in embedders] == pytest.approx([trust] * 3)
 
 
 def test_other_models_are_trusted_with_every_script() -> None:
     """What is no table of words reads all scripts; and where nothing embeds there is nothing to doubt."""
-    assert vector_trust(CachedEmbedder(HashEmbedder()), "猫在哪里？") == 1.0
-    assert vector_trust(None, "猫在哪里？") == 1.0
+    assert vector_weight(CachedEmbedder(HashEmbedder()), "猫在哪里？") == 1.0
+    assert vector_weight(None, "猫在哪里？") == 1.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from holdfast.search.centre import Centre, centred
+from holdfast.search.centering import Centering, center_cosines
 from holdfast.search.vectors import Matrix, quantise
 
 
@@ -16,16 +16,16 @@ def test_it_is_the_cosine_of_vectors_taken_from_their_mean() -> None:
     mean = rows.mean(axis=0)
     length = float(np.linalg.norm(mean))
     cosines = (rows @ mean / length).astype(np.float32)
-    centre = Centre(length, float(question @ mean / length), np.arange(50), cosines)
+    centre = Centering(length, float(question @ mean / length), np.arange(50), cosines)
     apart, asked = rows - mean, question - mean
     wanted = apart @ asked / np.linalg.norm(apart, axis=1) / np.linalg.norm(asked)
-    assert np.allclose(centred((rows @ question).astype(np.float32), centre), wanted, atol=1e-4)
+    assert np.allclose(center_cosines((rows @ question).astype(np.float32), centre), wanted, atol=1e-4)
 
 
 def test_what_was_not_looked_at_is_not_seen() -> None:
     """Only the windows that the centre was held against are seen from it."""
-    centre = Centre(0.5, 0.5, np.array([1]), np.array([0.5], np.float32))
-    assert len(centred(np.array([0.4, 0.5], np.float32), centre)) == 1
+    centre = Centering(0.5, 0.5, np.array([1]), np.array([0.5], np.float32))
+    assert len(center_cosines(np.array([0.4, 0.5], np.float32), centre)) == 1
 
 
 def test_a_matrix_knows_what_its_windows_have_in_common() -> None:

@@ -11,14 +11,14 @@ from threading import Event
 
 import pytest
 
+from holdfast.calls import Clock, Deadline
 from holdfast.errors import ModelCancelledError, ModelTimeoutError
 from holdfast.messages import Message, Text
 from holdfast.models.anthropic import AnthropicModel
 from holdfast.models.base import Model, Prompt
-from holdfast.models.call import stream
-from holdfast.models.deadline import Clock, Deadline
+from holdfast.models.client import stream
 from holdfast.models.openai import OpenAIModel
-from holdfast.models.steps import Hang, Said
+from holdfast.models.scripted import Hang, Said
 from scripted_provider import Mute, ScriptedProvider, Step
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
