@@ -39,7 +39,7 @@ def test_completion_and_help(desk: Desk) -> None:
     listed = run(agent, "/help").text
     assert all(command.usage in listed for command in COMMANDS.values())
     assert "/status" in run(agent, "/statsu").text
-    assert run(agent, "/exit").over
+    assert run(agent, "/exit").is_exit
 
 
 def test_status_tells_where_the_conversation_stands(desk: Desk) -> None:
@@ -58,9 +58,9 @@ class TestContext:
     def test_in_every_form(self, desk: Desk) -> None:
         """A map for the eye, lists for reading, JSON for programs."""
         agent = desk.agent(["Hello!"])
-        assert run(agent, "/context").text == "Nothing was said yet."
+        assert run(agent, "/context").text == "The conversation is empty. Say something first."
         agent.say("Hi.")
-        assert run(agent, "/context map").report == agent.seen().report
+        assert run(agent, "/context map").report == agent.last_window().report
         listed = run(agent, "/context list").text
         assert "AGENTS.md: MISSING" in listed
         assert "Tools:" in listed
@@ -69,7 +69,7 @@ class TestContext:
         assert "Tools by schema size:" in detail
         data = json.loads(run(agent, "/context json").text)
         assert data["session"]["totalTokens"] == agent.opened.entry.total_tokens
-        assert data["report"]["session"] == agent.session
+        assert data["report"]["session"] == agent.session.id
         assert "Use: /context" in run(agent, "/context what").text
 
 
@@ -128,9 +128,9 @@ class TestConversation:
         """The old transcript is kept."""
         agent = desk.agent(["Hello!", "Again!"])
         agent.say("Hi.")
-        before = agent.session
+        before = agent.session.id
         assert "is kept in" in run(agent, "/new").text
-        assert agent.session != before
+        assert agent.session.id != before
         assert run(agent, "/reset").text.startswith("A new conversation.")
 
     def test_pin_and_undo(self, desk: Desk) -> None:

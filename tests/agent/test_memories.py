@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.agent.memories import Memories
 from holdfast.agent.tools import Toolbox
-from holdfast.agent.tools.memories import memory_tools
+from holdfast.agent.tools.memory import memory_tools
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError
 from holdfast.messages import ToolCall
@@ -28,7 +28,7 @@ def memories(tmp_path: Path) -> Iterator[Memories]:
 
 def use(memories: Memories, name: str, **arguments: Any) -> str:
     """What a tool says."""
-    return Toolbox(offers=memory_tools(memories)).run(ToolCall(id="c", name=name, arguments=arguments)).text
+    return Toolbox(functions=memory_tools(memories)).run(ToolCall(id="c", name=name, arguments=arguments)).text
 
 
 def change(memories: Memories, **switches: Any) -> Memories:
@@ -181,14 +181,14 @@ class TestByThemselves:
         """The best three, best first."""
         for number in range(5):
             memories.store(f"cat number {number} likes fish")
-        found = memories.recallable("which cat likes fish?")
+        found = memories.recall_facts("which cat likes fish?")
         assert len(found) == 3
         assert all("likes fish" in row.content for row in found)
 
     def test_no_more_than_is_allowed(self, memories: Memories) -> None:
         """What does not fit is left out; too short a prompt, or the switch, gives none."""
         memories.store("fish " * 30)
-        assert memories.recallable("fish fish fish")
-        assert memories.recallable("fish") == []
-        assert change(memories, recall_max_chars=100).recallable("fish fish fish") == []
-        assert change(memories, auto_recall=False, recall_max_chars=1_000).recallable("fish fish fish") == []
+        assert memories.recall_facts("fish fish fish")
+        assert memories.recall_facts("fish") == []
+        assert change(memories, recall_max_chars=100).recall_facts("fish fish fish") == []
+        assert change(memories, auto_recall=False, recall_max_chars=1_000).recall_facts("fish fish fish") == []

@@ -1,4 +1,4 @@
-"""Consoles for people: control characters are replaced, and lines do not end in blanks where nobody looks."""
+"""Consoles that replace control characters, and that write no trailing blanks into pipes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,12 @@ from holdfast.cli.output import printable
 
 __all__ = ["SafeConsole", "standard_output"]
 
-_UNBROKEN: Final = 400
+PIPE_WIDTH: Final = 400
 _BLANKS: Final = re.compile(r" +(?=\n)")
 
 
 class SafeConsole(Console):
-    """A console that replaces control characters in everything that is drawn on it, whoever forgot to.
-
-    Its own codes, which are styles and moves of the cursor, are no text and pass.
-    """
+    """A console that replaces control characters in all text. Its own styles and cursor moves are not text and pass."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as `Console` does."""
@@ -30,19 +27,19 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Let the command end as it does for every other way to print."""
+        """Raise, as every other way to print does."""
         raise BrokenPipeError
 
 
 def standard_output() -> SafeConsole:
-    """The console of `holdfast.cli.output.console`."""
+    """Return the console of `holdfast.cli.output.console`."""
     if sys.stdout.isatty():
         return SafeConsole(markup=False, highlight=False, emoji=False)
-    return SafeConsole(markup=False, highlight=False, emoji=False, width=_UNBROKEN, file=cast("IO[str]", _Piped()))
+    return SafeConsole(markup=False, highlight=False, emoji=False, width=PIPE_WIDTH, file=cast("IO[str]", _Piped()))
 
 
 class _Piped:
-    """Standard output without the blanks that fill a line up to the width."""
+    """Standard output without trailing blanks."""
 
     encoding = "utf-8"
 

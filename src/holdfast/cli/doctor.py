@@ -17,7 +17,7 @@ from rich.text import Text as Styled
 
 from holdfast import __version__, transcripts
 from holdfast import settings as configuration
-from holdfast.agent.notes.qmd import missing
+from holdfast.agent.qmd import missing_command
 from holdfast.cli.output import as_json, console, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
@@ -99,7 +99,7 @@ def _embedding(choice: Choice) -> Iterator[Finding]:
 
 def _notes(settings: configuration.Settings) -> Iterator[Finding]:
     if settings.memory.backend == "qmd":
-        reason = missing(settings)
+        reason = missing_command(settings)
         found = f"{settings.memory.qmd.command} searches the notes" if reason is None else f"our own index, {reason}"
         yield Finding("ok" if reason is None else "note", f"search of notes: {found}")
 

@@ -1,4 +1,4 @@
-"""A picture that grows while the work goes on, with a bar below it; silent where nobody looks."""
+"""A plot that grows during the work, with a progress bar below it; nothing without a terminal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from holdfast.cli.plot import Point, chart
 
 __all__ = ["WIDEST", "LivePlot"]
 
-_EVERY: Final = 0.08
-"""Seconds between two pictures; a terminal does not show more, and the work goes on."""
+_FRAME_SECONDS: Final = 0.08
 WIDEST: Final = 118
-"""Columns of a picture at most, however wide the screen is."""
+"""The most columns of a plot."""
 
 
 class LivePlot:
-    """The requests so far, drawn anew a few times a second, and how fast they come."""
+    """Draws the requests so far a few times a second, with their rate."""
 
     def __init__(self, total: int, *, words: str, height: int = 8, screen: Console | None = None) -> None:
         self.points: list[Point] = []
@@ -50,13 +49,13 @@ class LivePlot:
         self._live.stop()
 
     def add(self, point: Point | None, *, ceiling: int) -> None:
-        """One more request; None where there was none to draw."""
+        """Add a request; None if there is nothing to draw."""
         if point is not None:
             self.points.append(point)
         now = time.perf_counter()
         rate = f"{len(self.points) / max(now - self._start, 1e-6):.0f} requests/s"
         self._bar.update(self._task, advance=1, rate=rate)
-        if self._live.is_started and now - self._shown >= _EVERY:
+        if self._live.is_started and now - self._shown >= _FRAME_SECONDS:
             self._shown = now
             self._live.update(self._picture(ceiling), refresh=True)
 

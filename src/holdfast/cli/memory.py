@@ -196,7 +196,7 @@ def remember(
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
-    from holdfast.cli.keys import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
 
     if not ids and whose["session"] is None:
