@@ -99,10 +99,8 @@ class Agent:
         opened: The conversation that is open, with its transcript.
         session: The same conversation in the engine.
         history: All messages as the transcript has them, but with secrets unmasked while the conversation is open.
-        tools: The tools of the agent.
         window: The window of the last model call.
         cancel: Interrupts whatever is going on when set.
-        memories: The agent's long-term memories.
         tally: Tokens of model calls outside of the conversation that are not in `sessions.json` yet.
         hook_failures: Failures of hooks that were not shown yet; threads append to it.
     """
@@ -135,9 +133,8 @@ class Agent:
         self._warned_read_only = False
         for problem in workspace.prepare(root, engine.settings).problems:
             self.view.notice(f"The workspace {problem}. Notes before compactions cannot be written there.")
-        writer = engine.model or model
-        engine.model = CountedModel(writer, "summaries", self.tally)
-        engine.reader = CountedModel(engine.reader or writer, "extraction", self.tally)
+        engine.reader = CountedModel(engine.reader or engine.model or model, "extraction", self.tally)
+        engine.model = CountedModel(engine.model or model, "summaries", self.tally)
         engine.auto = "off"  # the agent flushes and compacts itself
         engine.hooks = replace(engine.hooks, workspace=str(root), on_failure=self.hook_failures.append)
         self._switch_to(sessions.open(key, engine.settings, cwd=str(root)))
@@ -172,8 +169,8 @@ class Agent:
     @property
     def is_first_run(self) -> bool:
         """Whether this is the first conversation in the workspace: only that one gets `BOOTSTRAP.md`."""
-        is_first = self.sessions.is_first(self.session.id, cwd=str(self.root))
-        return (self.root / workspace.FIRST_RUN).is_file() and is_first
+        has_file = (self.root / workspace.FIRST_RUN).is_file()
+        return has_file and self.sessions.is_first(self.session.id, cwd=str(self.root))
 
     def build_messages(self) -> list[Message]:
         """Return the whole conversation with the system prompt first."""
@@ -406,10 +403,7 @@ class Agent:
             self.view.notice(problem)
 
     def _find_session(self, session_id: str, cwd: str) -> Session:
-        """Get a conversation from the engine, in the project that `holdfast import` would store it in.
-
-        That is the folder in which it began. A conversation that is stored without a project stays there.
-        """
+        """Get a conversation from the engine, in the project of its folder; one stored without a project stays so."""
         project = self.project
         if project is None:
             plain = Scope(agent=self.sessions.agent, session=session_id)
