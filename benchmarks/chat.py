@@ -23,6 +23,7 @@ from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import SessionEntry, Sessions, session_key
 from holdfast.compactor import Compaction
 from holdfast.engine import Engine
+from holdfast.memory.archive import Ingested
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.scripted import Said, Scripted
@@ -150,7 +151,7 @@ class _Session(Session):
         with self.steps.step("assemble"):
             return super().assemble(*given, **named)
 
-    def append(self, *given: Any, **named: Any) -> list[int]:
+    def append(self, *given: Any, **named: Any) -> Ingested:
         with self.steps.step("archive the reply"):
             return super().append(*given, **named)
 

@@ -1,12 +1,19 @@
-"""Random conversations, broken in every way that happens, cut to random sizes: every window must be valid and fit."""
+"""Random conversations, broken in every way that happens, cut to random sizes: every window must be valid and fit.
+
+`measure` plans windows without a store, which is fast; `measure_engine` makes them as a client gets them, by
+`Engine.assemble`, from an empty session that grows request by request.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain, count
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 from holdfast import formats
@@ -16,14 +23,16 @@ from holdfast.context.finish import Finished, finish
 from holdfast.context.place import Position, allowance, place
 from holdfast.context.plan import plan
 from holdfast.context.verify import PROVIDERS, check
-from holdfast.errors import FormatError, InvalidWindowError, WindowTooSmallError
+from holdfast.engine import Engine
+from holdfast.errors import CompactionError, FormatError, InvalidWindowError, WindowTooSmallError
+from holdfast.formats import Incoming
 from holdfast.memory.block import Detail, render
 from holdfast.memory.marks import UNKEPT
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
-from holdfast.settings import Pruning, Recall, Settings, SoftTrim, Trim
+from holdfast.settings import Embedding, Pruning, Recall, Settings, SoftTrim, Trim
 from holdfast.tokens import count_message, count_messages, count_text
 
-__all__ = ["Fuzzed", "measure"]
+__all__ = ["Fuzzed", "measure", "measure_engine"]
 
 _Wire: TypeAlias = dict[str, Any]
 
@@ -38,6 +47,7 @@ class Fuzzed:
         over_limit: Those above their limit.
         refused: Windows that were not made, because what must stay did not fit.
         blunt: Windows that only the second, blunter repair made valid.
+        unmanaged: Requests that an engine passed on without archiving them, because of an error.
     """
 
     windows: int = 0
@@ -45,18 +55,28 @@ class Fuzzed:
     over_limit: int = 0
     refused: int = 0
     blunt: int = 0
+    unmanaged: int = 0
 
     def __add__(self, other: Fuzzed) -> Fuzzed:
         return Fuzzed(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
 
 def measure(*, windows: int = 20_000, seed: int = 0) -> Fuzzed:
-    """Make at least so many windows, the same for the same seed."""
+    """Plan at least so many windows, the same for the same seed."""
+    return _measure(_conversation, windows=windows, seed=seed)
+
+
+def measure_engine(*, windows: int = 5_000, seed: int = 0) -> Fuzzed:
+    """Make at least so many windows by an engine, the same for the same seed."""
+    return _measure(_session, windows=windows, seed=seed)
+
+
+def _measure(make: Callable[[Random], Fuzzed], *, windows: int, seed: int) -> Fuzzed:
     total = Fuzzed()
     for number in count():
         if total.windows >= windows:
             break
-        total += _conversation(Random(f"{seed}:{number}"))  # noqa: S311 - chance is all it is for
+        total += make(Random(f"{seed}:{number}"))  # noqa: S311 - chance is all it is for
     return total
 
 
@@ -64,12 +84,11 @@ def measure(*, windows: int = 20_000, seed: int = 0) -> Fuzzed:
 
 
 def _conversation(random: Random) -> Fuzzed:
-    said = _Talk(random).conversation()
     items = [
         Item(message=message, id=number, tokens=count_message(message), pinned=_chance(random, 0.02))
-        for number, message in enumerate(said, 1)
+        for number, message in enumerate(_Talk(random).conversation(), 1)
     ]
-    settings, size = _settings(random), random.choice([4_000, 8_000, 8_000, 16_000, 32_000])
+    settings, size = _settings(random), random.choice(_WINDOWS)
     limits = budget(settings, window=size, overhead=random.choice([0, 0, 300]))
     edits: list[Edit] = []
     total = Fuzzed()
@@ -105,13 +124,21 @@ def _recalled(items: Sequence[Item], limits: Budget, position: Position, random:
 
 def _window(said: Sequence[Message], provider: str, limit: int) -> Fuzzed:
     try:
-        finished = finish(said, provider)
+        return _check(finish(said, provider), said, limit)
     except InvalidWindowError as error:
-        empty = [violation[0] for violation in error.violations if isinstance(violation, tuple)] == ["empty-window"]
-        return Fuzzed(refused=1) if empty else Fuzzed(windows=1, invalid=1)
+        return _refuse(error)
+
+
+def _refuse(error: InvalidWindowError) -> Fuzzed:
+    """Only a window without any message may be refused."""
+    empty = [violation[0] for violation in error.violations if isinstance(violation, tuple)] == ["empty-window"]
+    return Fuzzed(refused=1) if empty else Fuzzed(windows=1, invalid=1)
+
+
+def _check(finished: Finished, said: Sequence[Message], limit: int) -> Fuzzed:
     return Fuzzed(
         windows=1,
-        invalid=bool(check(finished.wire, provider)) or not _thinks_true(said, finished),
+        invalid=bool(check(finished.wire, finished.provider)) or not _thinks_true(said, finished),
         over_limit=count_messages(finished.messages) > limit,
         blunt=bool(finished.violations),
     )
@@ -133,6 +160,42 @@ def _thinking(wire: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
             yield from (block for block in turn["content"] if block["type"] == "thinking")
 
 
+# --- one session of an engine ------------------------------------------------
+
+
+def _session(random: Random) -> Fuzzed:
+    """Send a conversation that grows by a few messages at a time; ingest some of them before, and compact at times."""
+    given, format_name = _Talk(random).written()
+    if _chance(random, 0.5) and _is_readable(given, None):
+        format_name = None  # each message is read by its own marks
+    size, total, stop = random.choice(_WINDOWS), Fuzzed(), 0
+    with TemporaryDirectory() as folder, Engine.open(folder, settings=_settings(random), background=False) as engine:
+        while stop < len(given):
+            sent, stop = stop, stop + random.choice([1, 1, 2, 3, 6])
+            if sent and _chance(random, 0.1):
+                engine.session("s").append(given[sent:stop], format=format_name)
+            if sent and _chance(random, 0.05):
+                with suppress(CompactionError):
+                    engine.session("s").compact(limit=size)
+            total += _assemble(engine, given[:stop], format_name, size)
+    return total
+
+
+def _assemble(engine: Engine, given: Sequence[Incoming], format_name: str | None, size: int) -> Fuzzed:
+    """Make the window of one request, for the provider whose format it is, and check it for all of them."""
+    limits = budget(engine.settings, window=size)
+    try:
+        window = engine.session("s").assemble(given, format=format_name, limit=size)
+    except WindowTooSmallError:
+        return Fuzzed(refused=1)
+    except InvalidWindowError as error:
+        return _refuse(error)
+    said = messages_of(window.items)
+    others = (_window(said, provider, limits.ceiling) for provider in PROVIDERS if provider != window.provider)
+    own = _check(window.valid, said, limits.ceiling)
+    return sum(others, own + Fuzzed(unmanaged=not any(item.id for item in window.items)))
+
+
 def _settings(random: Random) -> Settings:
     soft = random.choice([SoftTrim(), SoftTrim(max_chars=300, head_chars=100, tail_chars=100)])
     return Settings(
@@ -148,6 +211,7 @@ def _settings(random: Random) -> Settings:
             hysteresis=random.choice([0.0, 0.15, 0.3]),
         ),
         recall=Recall(position=random.choice(["tail", "tail", "head"])),
+        embedding=Embedding(provider="none"),
     )
 
 
@@ -163,6 +227,7 @@ _LOG: Final = "".join(
 )
 _SIZES: Final = (20, 20, 120, 120, 600, 600, 1_500)
 _LONG: Final = (*_SIZES, 3_000, 12_000, 40_000)
+_WINDOWS: Final = (4_000, 8_000, 8_000, 16_000, 32_000)
 _PIXEL: Final = "iVBORw0KGgo="
 _ID_STYLES: Final[Sequence[Callable[[int], str]]] = (
     lambda number: f"toolu_{number:024}",
@@ -172,6 +237,13 @@ _ID_STYLES: Final[Sequence[Callable[[int], str]]] = (
     lambda number: f"call_{number % 2}",
     lambda number: "" if number % 5 == 0 else f"call_{number}",
 )
+
+
+def _is_readable(given: Sequence[Incoming], format_name: str | None) -> bool:
+    try:
+        return bool(formats.read(given, format=format_name))
+    except FormatError:
+        return False
 
 
 def _chance(random: Random, share: float) -> bool:
@@ -197,19 +269,21 @@ class _Talk:
 
     def conversation(self) -> list[Message]:
         """A conversation in the canonical form, or read from a format after it was damaged there."""
+        given, format_name = self.written()
+        return formats.read(given, format=format_name)
+
+    def written(self) -> tuple[Sequence[Incoming], str | None]:
+        """A conversation in the canonical form, or damaged in a format, and the name of that format."""
         rounds = range(self.random.randint(1, 10))
         said = [*self._system(), self._message("user", Text(text="Hello")), *chain(*(self._round() for _ in rounds))]
         format_name = self.random.choice([*formats.FORMATS, None])
         if format_name is None:
-            return said
+            return said, None
         wires = [dict(wire) for wire in formats.render(said, format_name)]
         wires = list(_dressed(wires, format_name, self.random))
         if _chance(self.random, 0.6):
             _damage(wires, self.random)
-        try:
-            return formats.read(wires, format=format_name) or said
-        except FormatError:
-            return said
+        return (wires, format_name) if _is_readable(wires, format_name) else (said, None)
 
     def _system(self) -> list[Message]:
         return [self._message("system", Text(text="You are careful."))] if _chance(self.random, 0.5) else []
@@ -297,6 +371,8 @@ class _Talk:
 
 # --- damage ------------------------------------------------------------------
 
+_EMPTY: Final[dict[str, list[Any]]] = {"content": ["", " ", []], "parts": [[], [{"text": ""}], [{"text": " "}]]}
+
 
 def _dressed(wires: Sequence[_Wire], format_name: str, random: Random) -> Iterator[_Wire]:
     """The messages with what only their own format has: reasoning items, envelopes, old spellings."""
@@ -327,7 +403,7 @@ def _age(wire: _Wire, random: Random) -> None:
 
 
 def _damage(wires: list[_Wire], random: Random) -> None:
-    """What happens to histories: lines lost, doubled, out of order, emptied, stripped."""
+    """What happens to histories: lines lost, doubled, out of order, emptied, without a field."""
     for _ in range(random.randint(1, 4)):
         if len(wires) < 2:
             return
@@ -340,7 +416,8 @@ def _damage(wires: list[_Wire], random: Random) -> None:
             case 2:
                 wires[place], wires[other] = wires[other], wires[place]
             case 3:
-                wires[place] |= {"content": random.choice(["", " ", []])} if "content" in wires[place] else {}
+                for key in _EMPTY.keys() & wires[place].keys():
+                    wires[place][key] = random.choice(_EMPTY[key])
             case 4:
                 wires[place] |= {"stopReason": "aborted", "stop_reason": "aborted"}
             case _:
@@ -348,12 +425,21 @@ def _damage(wires: list[_Wire], random: Random) -> None:
 
 
 def _strip(wire: _Wire, random: Random) -> None:
-    """Take a field from a message or from a block of it."""
-    content = wire.get("content")
-    if isinstance(content, list) and content and _chance(random, 0.7):
-        block = dict(random.choice(content))
-        for key in ("signature", "thinkingSignature", "id", "input", "content", "arguments"):
-            block.pop(key, None)
-        wire["content"] = [block if _chance(random, 0.5) else old for old in content]
-    else:
-        wire.pop(random.choice(["tool_calls", "tool_call_id", "call_id", "id", "output", "name"]), None)
+    """Take a field from a message or from an object in it, or name another tool there."""
+    wire.update(deepcopy(wire))
+    inside = random.choice(list(_objects(wire)))
+    # Without these most formats refuse to read it; a content of Gemini may lack its role.
+    lost = sorted(inside.keys() - ({"type", "text"} if "parts" in inside else {"type", "text", "role"}))
+    if "name" in inside and _chance(random, 0.3):
+        inside["name"] = random.choice(["bash", "read", ""])
+    elif lost:
+        del inside[random.choice(lost)]
+
+
+def _objects(value: Any) -> Iterator[_Wire]:
+    """Every JSON object in a value, itself included."""
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, dict | list):
+        for inside in value.values() if isinstance(value, dict) else value:
+            yield from _objects(inside)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from holdfast.cli.doctor import doctor
+from holdfast.cli.importing import import_
 from holdfast.engine import Engine
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
@@ -16,6 +20,7 @@ from waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000
+TAUGHT = "The zanzibar database listens on port 6543 监听端口."
 ASKED = "What do you know about the zanzibar database?"
 FORM = '<recalled-context source="holdfast">\n\n<detail>\n[user] the database\n</detail>\n\n</recalled-context>'
 SEED = FORM.replace("holdfast", "memory-context")
@@ -42,7 +47,7 @@ def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
 
 def taught(engine: Engine) -> tuple[list[Message], Window, str]:
     """A session that knows something: the conversation, its window, and the block in it."""
-    engine.session("s").append([user("The zanzibar database listens on port 6543 监听端口.")])
+    engine.session("s").append([user(TAUGHT)])
     said = [user(ASKED)]
     window = engine.session("s").assemble(said, limit=LIMIT)
     block = window.items[-1].block
@@ -93,7 +98,9 @@ def test_a_block_that_comes_back_is_taken_out_and_reported(tmp_path: Path, echo:
         assert sum("6543" in str(row.message.parts) for row in archived(engine)) == 1
         again = engine.session("s").assemble([*said, reply("Yes."), user("Good.")], limit=LIMIT)
         assert again.report.repairs == ()
-        engine.session("imported").append(said)
+        (stripped,) = engine.session("imported").append(said).stripped
+        assert stripped == repair
+        assert engine.session("imported").append([user("Fine. 好的。")]).stripped == ()
         assert not any("6543" in str(row.message.parts) for row in archived(engine, "imported"))
 
 
@@ -112,3 +119,36 @@ def test_the_key_of_the_marks_is_as_private_as_the_store(tmp_path: Path) -> None
         taught(engine)
         assert engine.stats().sessions == 1
     assert (tmp_path / "holdfast.db").stat().st_mode & 0o077 == 0
+
+
+def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
+    """What a call handed on of a block stays out of the index and of the facts when the index is made anew."""
+    with opened(tmp_path) as engine:
+        said, _, block = taught(engine)
+        said += [reply("", call("w1", "write", text=block)), results(answer("w1")), user("Go on. 继续。")]
+        engine.session("s").assemble(said, limit=LIMIT)
+        known = {hit.message for hit in engine.session("s").search("zanzibar port 6543 监听端口")}
+    done = CliRunner().invoke(doctor, ["--repair", "--home", str(tmp_path)])
+    assert "repaired" in done.output
+    with opened(tmp_path) as engine:
+        assert {hit.message for hit in engine.session("s").search("zanzibar port 6543 监听端口")} == known
+        engine.session("s").learn()
+        engine.work()
+        assert all(fact.evidence == (1,) for fact in engine.session("s").facts() if "6543" in fact.content)
+
+
+def test_an_import_reports_recalled_text(tmp_path: Path) -> None:
+    """A transcript with a block in it is archived without it; the command and its JSON say of how many messages."""
+    with opened(tmp_path / "memory") as engine:
+        _, _, block = taught(engine)
+    said = [
+        {"role": "user", "content": f"You said:\n\n{block}\n\nIs that so?"},
+        {"role": "assistant", "content": "Yes. 是的。"},
+    ]
+    file = tmp_path / "said.json"
+    file.write_text(json.dumps({"messages": said}), encoding="utf-8")
+    options = [str(file), "--no-vectors", "--home", str(tmp_path / "memory")]
+    assert "Recalled text was taken out of 1 messages." in CliRunner().invoke(import_, options).stdout
+    assert json.loads(CliRunner().invoke(import_, [*options, "--json"]).stdout)["stripped"] == 1
+    with opened(tmp_path / "memory") as engine:
+        assert {hit.text for hit in engine.session("s").search("port 6543") if "6543" in hit.text} == {TAUGHT}

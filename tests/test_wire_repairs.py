@@ -79,6 +79,79 @@ class TestReasoning:
         assert [violation.rule for violation in broken(without, sent)] == ["reasoning-missing"]
 
 
+NOVELTY: dict[str, Any] = {"type": "novelty", "data": "值"}
+LOOK: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "look"}, NOVELTY]}
+CODE: dict[str, Any] = {"role": "model", "parts": [{"executableCode": {"language": "PYTHON", "code": "1"}}]}
+HELLO: dict[str, Any] = {"role": "user", "parts": [{"text": "hi"}]}
+
+
+def function_call(**fields: Any) -> dict[str, Any]:
+    """A content with one call."""
+    return {"role": "model", "parts": [{"functionCall": {"args": {}, **fields}}]}
+
+
+def function_response(*names: str, **fields: Any) -> dict[str, Any]:
+    """A content with a response of each name."""
+    return {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": name, "response": {"output": "好"}, **fields}} for name in names],
+    }
+
+
+class TestLostFields:
+    """What lost an id, a name or a field is mended where it is: nothing else of the window is left out for it."""
+
+    @pytest.mark.parametrize(
+        ("format_", "sent"),
+        [
+            ("gemini", [HELLO, CODE, {"parts": [{"text": "go on"}]}]),
+            ("gemini", [HELLO, CODE, HELLO, function_call(id="a", name="ls"), function_response("cat", id="a")]),
+            ("gemini", [HELLO, CODE, HELLO, function_call(id="a", name="ls"), function_response("", id="a")]),
+            ("gemini", [HELLO, CODE, HELLO, function_call(name="ls"), function_response("cat", "ls")]),
+            ("gemini", [HELLO, CODE, HELLO, function_call(name=""), function_response("")]),
+            ("gemini", [HELLO, CODE, function_response("ls"), CODE, HELLO]),
+            ("pi", [LOOK, {"role": "toolResult", "toolCallId": "lost", "content": [NOVELTY]}]),
+            ("pi", [LOOK, {"role": "toolResult", "content": "no id"}]),
+            (
+                "anthropic",
+                [
+                    LOOK,
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "ls"}]},
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
+                ],
+            ),
+            (
+                "openai_chat",
+                [
+                    LOOK,
+                    {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "ls"}}]},
+                    {"role": "tool", "tool_call_id": "a"},
+                ],
+            ),
+        ],
+    )
+    def test_only_what_is_broken_is_changed(self, format_: str, sent: list[Any], engine: Engine) -> None:
+        """From the first message on; blocks that only the provider knows stay in the window."""
+        for count in range(1, len(sent) + 1):
+            window = engine.session("s").assemble(sent[:count], format=format_)
+            assert not check(window.render(), format_)
+            assert "left out every block" not in " ".join(window.report.repairs)
+            assert all(
+                text in json.dumps(window.render())
+                for text in ("novelty", "executableCode")
+                if text in str(sent[:count])
+            )
+        assert window.report.repairs
+
+    def test_a_thinking_block_without_a_mark_is_left_out_alone(self, engine: Engine) -> None:
+        """Chat Completions takes no thinking in the content of a reply."""
+        thought = {"type": "thinking", "thinking": "嗯"}
+        sent = [LOOK, {"role": "assistant", "content": [thought, {"type": "text", "text": "ok"}]}, LOOK]
+        window = engine.session("s").assemble(sent, provider="openai_chat")
+        assert not check(window.render(), "openai_chat")
+        assert window.render() == [LOOK, {"role": "assistant", "content": [{"type": "text", "text": "ok"}]}, LOOK]
+
+
 class TestRepairs:
     """What is mended on the way out; the archive has it as it came."""
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from holdfast.aio import AsyncEngine, AsyncSession
     from holdfast.compactor import Compaction
     from holdfast.engine import Engine
     from holdfast.errors import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         WindowTooSmallError,
     )
     from holdfast.events import Hooks
+    from holdfast.memory.archive import Ingested
     from holdfast.memory.memory import Memory, Stats
     from holdfast.memory.recall import Hit, Recall, Request
     from holdfast.messages import (
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "AsyncEngine",
+    "AsyncSession",
     "Compaction",
     "CompactionError",
     "ConflictError",
@@ -71,6 +75,7 @@ __all__ = [
     "HoldfastError",
     "Hooks",
     "Image",
+    "Ingested",
     "InputError",
     "InvalidWindowError",
     "Memory",
@@ -107,10 +112,12 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "holdfast.aio": ("AsyncEngine", "AsyncSession"),
     "holdfast.compactor": ("Compaction",),
     "holdfast.engine": ("Engine",),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "holdfast.events": ("Hooks",),
+    "holdfast.memory.archive": ("Ingested",),
     "holdfast.memory.memory": ("Memory", "Stats"),
     "holdfast.memory.recall": ("Hit", "Recall", "Request"),
     "holdfast.messages": (

@@ -17,16 +17,15 @@ from holdfast.context import edits as editing
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
 from holdfast.context.settled import Settled
-from holdfast.errors import ConflictError
+from holdfast.errors import ConflictError, FormatError
 from holdfast.formats import Incoming
 from holdfast.memory import archive
-from holdfast.memory.archive import Key
-from holdfast.memory.block import strip_message
+from holdfast.memory.archive import Ingested, Key
 from holdfast.memory.memory import Memory
 from holdfast.memory.noise import unwrap
 from holdfast.memory.request import question
 from holdfast.messages import Message, units
-from holdfast.store.base import Record, Row, Scope, Select
+from holdfast.store.base import MessageRow, Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
 __all__ = ["MAX_TRIES", "TURN", "SessionState"]
@@ -150,7 +149,7 @@ class SessionState:
         read = self._read(new, format)
         fresh = [message for message in read if message is not None]
         numbers, keys = self._archive(fresh, before=self._keys)
-        self._note_ends(read)
+        self._note_ends(read, start=len(self._keys))
         self.given += new
         self._keys += keys
         self._log = []
@@ -158,6 +157,18 @@ class SessionState:
         if appended:
             self.calibrate(fresh)
         self.sent_tokens = 0  # a later report is about a request that is not known yet
+
+    def restore(self) -> None:
+        """Take the archived messages for the history, where no request has brought one yet."""
+        if self.given or self.history:
+            return
+        rows: list[MessageRow] = self.memory.store.fetch(Select(kind="message", scope=self.scope))
+        rows = [row for row in rows if row.message.role != "system"]
+        messages = [row.message for row in rows]
+        self.given = list(messages)
+        self._keys = [Key(row.message.digest, row.nonce) for row in rows]
+        self._note_ends(messages, start=0)
+        self.history = _items(messages, [row.id for row in rows], self.count)
 
     def calibrate(self, new: Iterable[Message]) -> None:
         """Compare what the provider reported for the last request with what was estimated; `new` came after it."""
@@ -170,7 +181,7 @@ class SessionState:
                 return
             estimated += count_message(message, count=self.count) if estimated else 0
 
-    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> tuple[list[int], list[Message]]:
+    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> tuple[Ingested, list[Message]]:
         """Archive messages that come after what the session has, such as a reply.
 
         Messages that the session ends with already are not archived again. A user may say the same words twice:
@@ -180,7 +191,8 @@ class SessionState:
             The numbers of the messages, and the messages as they were read.
         """
         read = formats.read([_copy(message) for message in formats.incoming(messages)], format=format)
-        own = [own for message in read if (own := strip_message(message, self.memory.marks)) is not None]
+        stripped_messages, stripped = archive.strip_recalled(read, self.memory.marks)
+        own = [message for message in stripped_messages if message is not None]
         log = self._log or self._keys or self._stored_keys(limit=len(own) + 1)
         digests = [message.digest for message in self._mask(own)]
         if len(own) > 1 and archive.FIRST in self.memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
@@ -192,7 +204,7 @@ class SessionState:
         before = log[: len(log) - repeated]
         numbers, keys = self._archive(own, before=before)
         self._log = max([*before, *keys], log, key=len)
-        return numbers, own
+        return Ingested(numbers, stripped=stripped), own
 
     def _stored_keys(self, *, limit: int) -> list[Key]:
         rows = self.memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))
@@ -201,8 +213,8 @@ class SessionState:
     def _read(self, given: Sequence[Message | Mapping[str, Any]], format: str | None) -> list[Message | None]:
         """Read messages; None for those that were nothing but recalled text."""
         read = formats.read(given, format=format)
-        own = [strip_message(message, self.memory.marks) for message in read]
-        self.stripped += [_echo(message, own) for message, own in zip(read, own, strict=True) if own is not message]
+        own, stripped = archive.strip_recalled(read, self.memory.marks)
+        self.stripped += stripped
         return own
 
     def _mask(self, messages: Sequence[Message]) -> list[Message]:
@@ -225,9 +237,9 @@ class SessionState:
             marks=memory.marks,
         )
 
-    def _note_ends(self, own: Sequence[Message | None]) -> None:
+    def _note_ends(self, own: Sequence[Message | None], *, start: int) -> None:
         """Remember how much of the history there is after each message that was handed in."""
-        end = len(self._keys)
+        end = start
         for message in own:
             end += message is not None
             self._ends.append(end)
@@ -242,10 +254,9 @@ class SessionState:
         """The system prompt and the history, archived and counted; without what was forgotten."""
         return [*self.system, *_unforgotten(self.history)]
 
-    @property
-    def provider(self) -> str:
-        """Whose form the newest message with a mark of one came in."""
-        return formats.format_of([item.message for item in self.history])
+    def provider(self, *, default: str) -> str:
+        """Name the format of the newest message that shows one."""
+        return formats.format_of([item.message for item in self.history], default=default)
 
     def question(self, *, most: int) -> tuple[str, ...]:
         """What the user asks, newest last: the newest message, and those before it while they say too little."""
@@ -353,9 +364,15 @@ class SessionState:
         """Read the edits that are not known yet."""
         select = Select(kind="record", scope=self.scope, name=_EDIT, after=self._last_record)
         records = self.memory.store.fetch(select)
-        fresh = [editing.from_json(record.data) for record in records]
         self._last_record = records[-1].id if records else self._last_record
-        return fresh
+        edits: list[Edit] = []
+        for record in records:
+            try:
+                edits.append(editing.from_json(record.data))
+            except FormatError as error:
+                self._unreadable += 1
+                self.notes.append(f"edit {record.key} of the session is ignored: {error}")
+        return edits
 
     def record(self, edits: Sequence[Edit], *, time: int, beside: Sequence[Row] = ()) -> None:
         """Record new edits, durably, before a window made with them is sent; with rows that belong to them.
@@ -427,16 +444,6 @@ def _items(messages: Sequence[Message], numbers: Sequence[int], count: TokenCoun
         Item(message=message, id=number, tokens=count_message(message, count=count), kind=_kind(message))
         for message, number in zip(messages, numbers, strict=True)
     ]
-
-
-def _echo(message: Message, own: Message | None) -> str:
-    """Say what was taken out of a message."""
-    size = _size(message) - (_size(own) if own is not None else 0)
-    return f"recalled text that came back was taken out of a message ({message.role}): {size:,} characters"
-
-
-def _size(message: Message) -> int:
-    return len(message.text) + sum(len(result.text) for result in message.results)
 
 
 def _is_system(given: Message | Mapping[str, Any]) -> bool:

@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     import regex
     import Stemmer
 
-__all__ = ["STOP_WORDS", "clip", "digest", "expand", "head", "is_unsegmented", "tail", "term_spans", "terms"]
+__all__ = [
+    "ACTING",
+    "STOP_WORDS",
+    "clip",
+    "digest",
+    "expand",
+    "head",
+    "is_unsegmented",
+    "printable",
+    "tail",
+    "term_spans",
+    "terms",
+]
 
 STOP_WORDS: Final = frozenset(
     """
@@ -298,3 +310,16 @@ def _open_fence(fences: Iterable[re.Match[str]]) -> str:
         elif mark.startswith(fence) and not (info or "").strip():
             fence = ""
     return fence
+
+
+# --- showing -----------------------------------------------------------------
+
+ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+"""The characters that a terminal acts on, for a class of a pattern."""
+_CONTROL: Final = re.compile(f"[{ACTING}\ud800-\udfff]")
+
+
+def printable(text: str, *, one_line: bool = False) -> str:
+    """Replace the characters that move a cursor, hide text or turn it round; in a name also line breaks and tabs."""
+    shown = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
+    return shown.replace("\n", " ").replace("\t", " ") if one_line else shown

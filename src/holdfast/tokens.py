@@ -12,8 +12,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import islice, pairwise
+from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -65,6 +66,8 @@ _FILE: Final = re.compile(r"(?:data:[^,]{0,200};base64,)?[A-Za-z0-9+/_=\r\n-]{10
 
 def count_text(text: str, *, family: str = "any") -> int:
     """Estimate the tokens of a text for a family of tokenizers."""
+    if len(text) <= _SHORT:
+        return -(-_short_hundredths(text, family) // 100)
     return -(-sum(_hundredths(text, start, family) for start in range(0, len(text), _STEP)) // 100)
 
 
@@ -215,6 +218,8 @@ def _reported(message: Message, since: int | None) -> int:
 
 _STEP: Final = 1 << 20
 """Characters that are weighed at a time, which bounds the memory that it takes."""
+_SHORT: Final = 96
+"""Characters up to which a text is weighed one by one: an array costs more than so few characters."""
 
 _RARE_PAIRS: Final = (
     "31003213032000303000212313"  # a
@@ -303,18 +308,39 @@ def _hundredths(text: str, start: int, family: str) -> int:
     symbols, weights = _tables(family)
     piece = (text[start - 1] if start else "\n") + text[start : start + _STEP]
     if piece.isascii():
-        found = np.frombuffer(piece.encode("ascii"), np.uint8)
+        found = piece.encode("ascii")
     else:
-        found = symbols.take(np.frombuffer(piece.encode("utf-16-le", "surrogatepass"), np.uint16))
-    pairs = found[:-1].astype(np.intp)
-    pairs <<= 8
-    pairs |= found[1:]
-    return int(weights.take(pairs).sum())
+        found = symbols.take(np.frombuffer(piece.encode("utf-16-le", "surrogatepass"), "<u2")).tobytes()
+    # Two neighbouring bytes are one number: those at even places, and those at odd ones.
+    even, odd = (np.frombuffer(found, "<u2", (len(found) - start) // 2, start) for start in (0, 1))
+    return int(weights.take(even).sum()) + int(weights.take(odd).sum())
+
+
+@lru_cache(maxsize=4096)
+def _short_hundredths(text: str, family: str) -> int:
+    """Weigh the characters of a short text, as `_hundredths` does."""
+    symbols, rows = _short_tables(family)
+    piece = "\n" + text
+    if piece.isascii():
+        found = piece.encode("ascii")
+    else:
+        found = bytes(map(symbols.__getitem__, memoryview(piece.encode("utf-16-le", "surrogatepass")).cast("H")))
+    return sum(map(getitem, map(rows.__getitem__, found[1:]), found))
+
+
+@cache
+def _short_tables(family: str) -> tuple[bytes, list[list[int]]]:
+    """Make the tables of `_tables` as Python's own values."""
+    symbols, weights = _tables(family)
+    return symbols.tobytes(), weights.reshape(256, 256).tolist()
 
 
 @cache
 def _tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-    """Make the tables: the symbol of each UTF-16 unit (ASCII is itself, a script is one), and the weight of a pair."""
+    """Make the tables: the symbol of each UTF-16 unit (ASCII is itself, a script is one), and the weight of a pair.
+
+    The index of a pair is the second symbol times 256, and the first.
+    """
     import numpy as np  # noqa: PLC0415 - as above
 
     known = _FAMILIES[family]
@@ -323,7 +349,7 @@ def _tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
     weights = np.zeros((256, 256), np.uint16)
     for symbol, (first, weight) in enumerate(zip(_SCRIPTS, known.scripts, strict=True), start=128):
         symbols[first:] = symbol
-        weights[:, symbol] = weight
+        weights[symbol] = weight
     for old in map(chr, range(256)):
         for new in map(chr, range(128)):
             both = _class(old) + _class(new)
@@ -332,7 +358,7 @@ def _tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
                 weight = letters[both][int(_RARE_PAIRS[(ord(old) | 32) * 26 + (ord(new) | 32) - 27 * ord("a")])]
             elif old == new and old in _RULES:
                 weight = _RULE_WEIGHT
-            weights[ord(old), ord(new)] = weight
+            weights[ord(new), ord(old)] = weight
     return symbols, weights.reshape(-1)
 
 

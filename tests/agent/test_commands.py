@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from desk import Desk, talker
+from holdfast import transcripts
 from holdfast.agent.commands import COMMANDS, complete, is_command, run, short
 from holdfast.models.scripted import Scripted
 
@@ -110,6 +111,27 @@ class TestMemory:
         assert "zanzibar" not in str(agent.model.prompts[-1].messages)
         files = [file for file in desk.folder.rglob("*") if file.is_file()]
         assert not any(b"zanzibar" in file.read_bytes() for file in files)
+
+    def test_what_stands_for_forgotten_words_is_not_archived(self, desk: Desk) -> None:
+        """Neither with the next turns, nor when the conversation is taken up again, nor by an import."""
+        agent = desk.agent(["Noted.", "Fine.", "Good.", "Yes."])
+        agent.say("The vault word is 桑给巴尔9876. " + "And more words. " * 40)
+        agent.say("The other word is mombasa1234.")
+        number = run(agent, "/memory search vault word 桑给巴尔9876").text.split()[2]
+        assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
+        agent.say("Go on.")
+        agent.engine.close()
+        again = desk.agent(["Still here."])
+        again.say("And on.")
+        said = [row.message.text for row in again.session.get(range(1, 40))]
+        assert [text for text in said if text.startswith(("Go on", "And on", "The other"))] == [
+            "The other word is mombasa1234.",
+            "Go on.",
+            "And on.",
+        ]
+        assert not any("[Forgotten.]" in text for text in said)
+        read = transcripts.read(again.opened.transcript.file)
+        assert not any("[Forgotten.]" in message.text for message in read.messages)
 
 
 class TestConversation:

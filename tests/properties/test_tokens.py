@@ -63,3 +63,11 @@ def _reports(message: Message, since: int | None) -> bool:
     fresh = since is None or (message.timestamp is not None and message.timestamp > since)
     spoken = message.role == "assistant" and message.stop not in {"error", "aborted"}
     return fresh and spoken and message.usage is not None and message.usage.context > 0
+
+
+@given(text=texts(), family=st.sampled_from(["any", "gpt"]))
+def test_a_short_text_takes_as_much_as_the_same_line_of_a_long_one(text: str, family: str) -> None:
+    """Short texts are weighed in another way than long ones, by the same weights; each sum is rounded up once."""
+    before = "\n" * 200
+    added = count_text(before + text, family=family) - count_text(before, family=family)
+    assert abs(added - count_text(text, family=family)) <= 1

@@ -46,6 +46,7 @@ from holdfast.settings import Settings
 from holdfast.store.base import FactRow, MessageRow, Scope, Select
 from holdfast.tokens import count_text
 from holdfast.transcripts.context import Context
+from holdfast.transcripts.forgetting import is_forgotten
 from holdfast.transcripts.records import messages_of
 from holdfast.window import Window
 
@@ -123,14 +124,11 @@ class Agent:
         self.notes, self.project, self.confirm, self.flush_model = notes, project, confirm, flush_model
         self.view: View = view or Quiet()
         self.window: Window | None = None
-        self.cancel = Event()
-        self.tally = Tally()
+        self.cancel, self.tally = Event(), Tally()
         self.hook_failures: list[str] = []
         self.memories = Memories(engine, sessions.agent)
         self._system: Message | None = None
-        self._input_time = 0
-        self._memory_warning = ""
-        self._warned_read_only = False
+        self._input_time, self._memory_warning, self._warned_read_only = 0, "", False
         for problem in workspace.prepare(root, engine.settings).problems:
             self.view.notice(f"The workspace {problem}. Notes before compactions cannot be written there.")
         engine.reader = CountedModel(engine.reader or engine.model or model, "extraction", self.tally)
@@ -413,11 +411,12 @@ class Agent:
         return self.engine.session(session_id, project=cwd if project is None else project, agent=self.sessions.agent)
 
     def _load_history(self, context: Context) -> list[Message]:
-        """Load all messages of the transcript; if memory has lost their summary, what the transcript has instead."""
-        edits = self.session.edits()
+        """Load the messages, without forgotten ones; if memory has lost their summary, the transcript has another."""
+        edits, path = self.session.edits(), self.opened.transcript.path()
         lost = context.compaction is not None and not any(edit.kind == "compacted" for edit in edits)
-        path = [message for entry in self.opened.transcript.path() for message in messages_of(entry)]
-        return list(context.messages) if lost else path
+        forgotten = {entry.id for entry in path if is_forgotten(entry)}
+        messages = context.messages if lost else (message for entry in path for message in messages_of(entry))
+        return [message for message in messages if message.id not in forgotten]
 
     def _finish(self, before: Session | None) -> None:
         """Extract facts from the previous conversation, if there was one, and write a note of it. This takes time."""

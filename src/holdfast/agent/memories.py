@@ -120,7 +120,7 @@ class Memories:
         if file.resolve() == shared.store.path.resolve():
             return shared
         return Memory(
-            store=open_home(file, settings=shared.settings),
+            store=open_home(file),
             settings=shared.settings,
             choice=shared.choice,
             clock=shared.clock,

@@ -10,7 +10,7 @@ from typing import IO, Final, cast
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from holdfast.cli.output import printable
+from holdfast.text import printable
 
 __all__ = ["SafeConsole", "standard_output"]
 

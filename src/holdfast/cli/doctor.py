@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
@@ -21,6 +22,8 @@ from holdfast.agent.qmd import missing_command
 from holdfast.cli.output import as_json, console, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
+from holdfast.memory.home import database_file
+from holdfast.memory.marks import open_marks
 from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
 from holdfast.store.check import Health, check
@@ -108,19 +111,21 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
     if not file.exists():
         yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
         return
-    if file.is_dir():
-        yield from _folder(file)
-        return
+    database = database_file(file)
     try:
-        if mend:
-            yield Finding("ok", repair(file, cut=passages_of).summary)
-        health = check(file)
+        if database.exists():
+            if mend:
+                # Recalled text that a call handed on must not be found; the key that it is known by is in the store.
+                mended = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
+                yield Finding("ok", mended.summary)
+            health = check(database)
+            yield from _health(database, health)
+            for note in (*health.notes, *_missing(database, choice, sound=health.sound)):
+                yield Finding("note", note)
+        if file.is_dir():
+            yield from _folder(file)
     except HoldfastError as error:
         yield Finding("wrong", str(error))
-        return
-    yield from _health(file, health)
-    for note in (*health.notes, *_missing(file, choice, sound=health.sound)):
-        yield Finding("note", note)
 
 
 def _health(file: Path, health: Health) -> Iterator[Finding]:

@@ -31,6 +31,7 @@ class _Imported:
     messages: int = 0
     new: int = 0
     embedded: int = 0
+    stripped: int = 0
     problems: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
@@ -100,6 +101,8 @@ def _tell(done: _Imported) -> None:
         names = ", ".join(done.skipped[:_NAMED])
         echo(f"{len(done.skipped):,} files are no session of a known agent: {names}{more}", err=True)
     echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
+    if done.stripped:
+        echo(f"Recalled text was taken out of {done.stripped:,} messages.")
 
 
 def _watch(
@@ -184,7 +187,9 @@ def _import_one(
     try:
         transcript = transcripts.read(one.path, format=one.format)
         scope = _scope(transcript, stored, whose)
-        done.messages += len(memory.ingest(transcript.messages, scope=scope))
+        archived = memory.ingest(transcript.messages, scope=scope)
+        done.messages += len(archived)
+        done.stripped += len(archived.stripped)
         done.sessions += 1
         if not transcript.messages:
             done.problems.append(f"{one.path}: no message in {len(transcript.entries):,} records ({one.format})")

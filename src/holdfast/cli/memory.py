@@ -196,7 +196,7 @@ def remember(
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
-    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.memory.home import database_file  # noqa: PLC0415 - only for this
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
 
     if not ids and whose["session"] is None:
@@ -206,21 +206,20 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         if not ids:
             scope, across = session_scope(memory, **whose), False
         facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
-        numbers, chosen = _named(ids, list(facts))
-        what = f"{len(numbers)} messages and {len(chosen)} facts" if ids else f"all of session {whose['session']}"
-        copies = damaged_copies(memory.store.path)
+        numbers: list[int] | None = None
+        chosen: list[str] | None = None
+        what, words = f"all of session {whose['session']}", list(facts.values())
+        if ids:
+            numbers, chosen = _named(ids, list(facts))
+            what, words = f"{len(numbers)} messages and {len(chosen)} facts", [facts[name] for name in chosen]
+        copies = damaged_copies(database_file(memory.store.path))
         if not yes:
-            more = " and delete the damaged copies of the store" if copies else ""
-            if sys.stdin.isatty():
-                drop_input(sys.stdin.fileno())
-            click.confirm(printable(f"Forget {what}{more} for good?", one_line=True), abort=True, err=True)
+            _confirm(what, copies=bool(copies))
         gone = 0
         for target in _targets(memory, whole=not ids, **whose):
-            told = [facts[name] for name in chosen] if ids else list(facts.values())
             every = bool(ids) and whose["session"] is None
-            _forget_in_files(memory, target, numbers if ids else None, across=every, facts=told)
-            named: dict[str, Any] = {"ids": numbers, "fact_ids": chosen} if ids else {}
-            gone += memory.forget(scope=target, across=every, **named)
+            _forget_in_files(memory, target, numbers, across=every, facts=words)
+            gone += memory.forget(scope=target, across=every, ids=numbers, fact_ids=chosen)
     if as_json:
         emit_json({"forgotten": gone})
     else:
@@ -234,6 +233,16 @@ def _targets(
     if whole:
         return [session_scope(memory, project=project, agent=agent, session=session or "")]
     return [replace(owner, session=session or "") for owner in owners(memory, project=project, agent=agent)]
+
+
+def _confirm(what: str, *, copies: bool) -> None:
+    """Ask before anything is forgotten; what was typed before the question is not its answer."""
+    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
+
+    if sys.stdin.isatty():
+        drop_input(sys.stdin.fileno())
+    more = " and delete the damaged copies of the store" if copies else ""
+    click.confirm(printable(f"Forget {what}{more} for good?", one_line=True), abort=True, err=True)
 
 
 def _forget_in_files(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from holdfast.moments import minute
+from holdfast.text import ACTING, printable
 
 if TYPE_CHECKING:
     from holdfast.cli.console import SafeConsole
@@ -29,9 +30,7 @@ __all__ = [
     "printable",
 ]
 
-_ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-_CONTROL: Final = re.compile(f"[{_ACTING}\ud800-\udfff]")
-_IN_JSON: Final = re.compile(f"[{_ACTING}]")
+_IN_JSON: Final = re.compile(f"[{ACTING}]")
 
 _WORD_END: Final = re.compile(r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]")
 """White space, and the characters of scripts that are written without it."""
@@ -63,12 +62,6 @@ def console() -> SafeConsole:
     from holdfast.cli.console import standard_output  # noqa: PLC0415 - most of what is printed is plain text
 
     return standard_output()
-
-
-def printable(text: str, *, one_line: bool = False) -> str:
-    """Replace the characters that move a cursor, hide text or turn it round; in a name also line breaks and tabs."""
-    shown = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
-    return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
 
 
 _LONG_WORD: Final = 40

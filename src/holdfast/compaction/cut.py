@@ -7,7 +7,7 @@ request of a turn that still runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
@@ -176,11 +176,8 @@ def plan(
     if sum(span.tokens for span in gone.values()) < LEAST_GAIN:
         return _idle(items, list(gone.values()), budget=budget)
     turn = _turn_start(region, cut)
-    before = [span for index, span in gone.items() if index < turn]
-    prefix = [span for index, span in gone.items() if index >= turn]
     previous = frame.bare(previous_summary or "")
-    if not before and not previous:
-        before, prefix = prefix, []  # nothing to set the turn's beginning apart from
+    before, prefix = _split(gone, turn, alone=not previous)
     dropped, history = chunks.prune(before, budget.history) if settings.mode == "safeguard" else ([], before)
     return _ready(
         items,
@@ -265,6 +262,13 @@ def _turn_start(region: Sequence[Span], cut: int) -> int:
         return cut
     asked = (index for index in range(cut - 1, -1, -1) if region[index].items[0].message.role == "user")
     return next(asked, cut)
+
+
+def _split(gone: Mapping[int, Span], turn: int, *, alone: bool) -> tuple[list[Span], list[Span]]:
+    """What goes, before a turn and from its beginning on; together where it is `alone`, without anything before it."""
+    before = [span for index, span in gone.items() if index < turn]
+    prefix = [span for index, span in gone.items() if index >= turn]
+    return (prefix, []) if alone and not before else (before, prefix)
 
 
 # --- what comes of it --------------------------------------------------------

@@ -209,13 +209,18 @@ def _make_part(part: Part, old: Json, *, names: Mapping[str, str]) -> Json | Non
 def _make_response(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
     spelling = _spelling(old, _RESPONSE)
     before = old.get(spelling, {})
-    response = before.get("response")
-    if not old or result.text != _said(response):
-        response = {_key(response) or ("error" if result.is_error else "output"): result.text}
     known = {} if old and "id" not in before else {"id": result.call_id}
     name = before.get("name") or names.get(result.call_id) or result.name or "unknown"  # as a call without a name
     files = [wire for block in result.content if old and (wire := kept(block, NAME))]
+    response = _make_output(result, before.get("response"))
     return {spelling: {**known, "name": name, "response": response, **({"parts": files} if files else {})}}
+
+
+def _make_output(result: ToolResult, response: Any) -> Any:
+    """The response as it came where it says what the result does, else one that does, under the same key."""
+    if response is not None and result.text == _said(response):
+        return response
+    return {_key(response) or ("error" if result.is_error else "output"): result.text}
 
 
 def _make_image(part: Image) -> Json:

@@ -23,7 +23,7 @@ from holdfast.store.base import MessageRow, PassageText, Scope, Store
 from holdfast.store.codec import from_json, to_json
 from holdfast.text import terms
 
-__all__ = ["FIRST", "Key", "append", "cut", "mask", "own_messages", "passages_of", "rows", "searchable"]
+__all__ = ["FIRST", "Ingested", "Key", "append", "cut", "mask", "passages_of", "rows", "searchable", "strip_recalled"]
 
 
 class Key(NamedTuple):
@@ -43,10 +43,31 @@ FIRST: Final = "after:"
 """The nonce of the first message of a session."""
 
 
-def own_messages(messages: Iterable[Message], *, redact: bool, marks: Marks) -> list[Message]:
-    """Return messages as they are archived: recalled text removed, secrets masked."""
-    own = (strip_message(message, marks) for message in messages)
-    return [mask(message) if redact else message for message in own if message is not None]
+class Ingested(list[int]):
+    """The numbers of messages that were archived.
+
+    Attributes:
+        stripped: What was taken out of them because it was recalled text, one line for each message.
+    """
+
+    def __init__(self, numbers: Iterable[int], *, stripped: Iterable[str] = ()) -> None:
+        super().__init__(numbers)
+        self.stripped = tuple(stripped)
+
+
+def strip_recalled(messages: Sequence[Message], marks: Marks) -> tuple[list[Message | None], list[str]]:
+    """Return messages without recalled text, None for those that were nothing else, and what was taken out."""
+    own = [strip_message(message, marks) for message in messages]
+    changed = [(old, new) for old, new in zip(messages, own, strict=True) if new is not old]
+    return own, [
+        f"recalled text that came back was taken out of a message ({old.role}): "
+        f"{_size(old) - (_size(new) if new is not None else 0):,} characters"
+        for old, new in changed
+    ]
+
+
+def _size(message: Message) -> int:
+    return len(message.text) + sum(len(result.text) for result in message.results)
 
 
 def append(
@@ -64,7 +85,7 @@ def append(
 
     Args:
         store: The store to write to.
-        messages: What `own_messages` returned.
+        messages: Messages as they are archived: recalled text removed, secrets masked.
         scope: Who owns the messages.
         time: When they arrived, in Unix milliseconds.
         before: The keys of the messages before them, oldest first; at least the last one.
@@ -83,7 +104,8 @@ def rows(
     messages: Iterable[Message], *, scope: Scope, redact: bool = True, marks: Marks = NO_MARKS
 ) -> list[MessageRow]:
     """Return a conversation as rows of an archive that has none of it."""
-    own = own_messages(messages, redact=redact, marks=marks)
+    stripped, _ = strip_recalled(list(messages), marks)
+    own = [mask(message) if redact else message for message in stripped if message is not None]
     return _rows(own, _identify(own, known={}, before=()), scope=scope, time=None, marks=marks)
 
 
@@ -118,21 +140,27 @@ def _identify(
         digest = message.digest
         found = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
         own = _own_nonce(message)
-        new = own if own is not None and Key(digest, own) not in used else place
-        after = known.get(following.digest, {}) if following is not None else {}
-        moved = (
-            nonce
-            for nonce, number in found.items()
-            if own is None
-            and (message.calls or message.results or _is_followed(Key(digest, nonce), number, after))
-            and (message.calls or message.results or number > last or not number)
-        )
+        new = place if own is None or Key(digest, own) in used else own
+        after = {} if following is None else known.get(following.digest, {})
+        moved = _moved(message, found, after=after, last=last) if own is None else []
         nonce = next((nonce for nonce in (new, place, *moved) if nonce in found), new)
         keys.append(Key(digest, nonce))
         used.add(keys[-1])
         last = found.get(nonce, last)
         place = keys[-1].next_nonce
     return keys
+
+
+def _moved(message: Message, found: Mapping[str, int], *, after: Mapping[str, int], last: int) -> list[str]:
+    """The nonces of archived messages of the same words that may be this one in another place, oldest first.
+
+    The ids of tools are enough. Other words need the message `after` them, and come after the `last` that was known.
+    """
+    if message.calls or message.results:
+        return list(found)
+    digest = message.digest
+    later = ((nonce, number) for nonce, number in found.items() if not 0 < number <= last)
+    return [nonce for nonce, number in later if _is_followed(Key(digest, nonce), number, after)]
 
 
 def _is_followed(key: Key, number: int, after: Mapping[str, int]) -> bool:

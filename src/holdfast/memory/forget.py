@@ -41,25 +41,34 @@ def forget(
     Facts belong to the agent and project: those that rest on a forgotten message, and blocks that quote a forgotten
     fact, are found in every session.
     """
-    whole = ids is None and fact_ids is None
     known: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=True))
-    here = known if across else [row for row in known if row.scope == scope]
-    gone, wanted = frozenset(ids or ()), set(fact_ids or ()) & {row.id for row in here}
-    if whole:
-        rested_on = tuple(sorted({number for row in known for number in row.evidence}))
-        said = store.fetch(Select(kind="message", scope=scope, across=across, ids=rested_on)) if rested_on else []
-        gone, wanted = frozenset(row.id for row in said), {row.id for row in here}
+    here = {row.id for row in known if across or row.scope == scope}
+    if ids is not None or fact_ids is not None:
+        gone = frozenset(ids or ())
+        found = _forget_facts(store, known, gone, here.intersection(fact_ids or ()), scope=scope, across=across)
+        return found + store.remove(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone))))
+    evidence = tuple(sorted({number for row in known for number in row.evidence}))
+    said = store.fetch(Select(kind="message", scope=scope, across=across, ids=evidence))
+    found = _forget_facts(store, known, frozenset(row.id for row in said), here, scope=scope, across=across)
+    for kind in _OWN:
+        store.remove(Select(kind=kind, scope=scope, across=across))
+    return found + store.remove(Select(kind="message", scope=scope, across=across))
+
+
+def _forget_facts(
+    store: Store,
+    known: Sequence[FactRow],
+    gone: AbstractSet[int],
+    wanted: AbstractSet[str],
+    *,
+    scope: Scope,
+    across: bool,
+) -> int:
+    """Forget the wanted facts and those that rest on messages that go, and clean the records of both."""
     facts = _facts(known, gone, wanted)
     _clean(store, gone, facts, scope=scope, across=across or bool(facts))
     keys = tuple(sorted({fact.id for fact in facts}))
-    found = store.remove(Select(kind="fact", scope=scope, across=True, keys=keys)) if keys else 0
-    if whole:
-        for kind in _OWN:
-            store.remove(Select(kind=kind, scope=scope, across=across))
-        found += store.remove(Select(kind="message", scope=scope, across=across))
-    elif gone:
-        found += store.remove(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone))))
-    return found
+    return store.remove(Select(kind="fact", scope=scope, across=True, keys=keys))
 
 
 def _facts(known: Sequence[FactRow], gone: AbstractSet[int], wanted: AbstractSet[str]) -> list[FactRow]:
@@ -77,10 +86,9 @@ def _clean(store: Store, gone: AbstractSet[int], facts: Sequence[FactRow], *, sc
     records: list[Record] = store.fetch(Select(kind="record", scope=scope, across=across))
     told = [record for record in records if _tells(record.data) and _is_about(record.data, gone, lines)]
     others = tuple(record.id for record in told if _summary(record) is None)
-    if others:
-        store.remove(Select(kind="record", scope=scope, across=across, ids=others))
+    store.remove(Select(kind="record", scope=scope, across=across, ids=others))
     emptied = [replace(record, data=_emptied(record.data)) for record in _taking_over(records, told)]
-    said = store.fetch(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone)))) if gone else []
+    said = store.fetch(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone))))
     touched = {row.scope for row in (*told, *said)}
     store.add([*emptied, *(_notice(gone, facts, scope=each) for each in sorted(touched, key=repr))])
 

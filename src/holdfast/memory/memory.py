@@ -21,6 +21,7 @@ from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Ques
 from holdfast.text import terms
 
 if TYPE_CHECKING:  # search and its vectors are loaded by the first question: listing facts does not wait for them
+    from holdfast.memory.archive import Ingested
     from holdfast.memory.recall import Hit, Recall, Request
     from holdfast.search.embed.base import Embedder
     from holdfast.search.embed.choice import Choice
@@ -87,7 +88,7 @@ class Memory:
         milliseconds.
         """
         known = settings if settings is not None else Settings()
-        return cls(store=open_home(store_file(path, settings=known), settings=known), settings=known, clock=clock)
+        return cls(store=open_home(store_file(path, settings=known)), settings=known, clock=clock)
 
     def close(self) -> None:
         """Let go of the store."""
@@ -126,15 +127,19 @@ class Memory:
 
     # --- writing ---------------------------------------------------------------
 
-    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> list[int]:
+    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> Ingested:
         """Archive a conversation from its first message on; durable and findable when this returns.
 
-        Known messages keep their number. Messages without a timestamp get the time of arrival.
+        Known messages keep their number. Messages without a timestamp get the time of arrival. Recalled text is taken
+        out and reported.
         """
         from holdfast.memory import archive  # noqa: PLC0415 - see above
 
-        own = archive.own_messages(messages, redact=self.settings.archive.redaction, marks=self.marks)
-        return archive.append(self.store, own, scope=scope, time=self.clock(), marks=self.marks)[0]
+        found, stripped = archive.strip_recalled(list(messages), self.marks)
+        own = [message for message in found if message is not None]
+        masked = [archive.mask(message) for message in own] if self.settings.archive.redaction else own
+        numbers, _ = archive.append(self.store, masked, scope=scope, time=self.clock(), marks=self.marks)
+        return archive.Ingested(numbers, stripped=stripped)
 
     def embed(self, *, limit: int | None = None) -> int:
         """Give passages that have none yet their vectors, oldest first; how many were given is returned.
@@ -172,13 +177,12 @@ class Memory:
             raise InputError("there is nothing to remember: say it in a sentence")
         if type not in get_args(FactType):
             raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
-        own = {row.id: row for row in self.facts(scope=scope)}
-        known = own | {row.id: row for row in facts.current(facts.known(self.store, scope))}
-        seen = known if scope.session else own  # what is kept for no session is not replaced by a session's
-        same = (row for row in seen.values() if row.content.casefold() == words.casefold() and row.type == type)
-        twin = next(same, None)
-        if twin is not None:
-            return twin
+        own = self.facts(scope=scope)
+        known = {row.id: row for row in (*own, *facts.current(facts.known(self.store, scope)))}
+        seen = known.values() if scope.session else own  # what is kept for no session is not replaced by a session's
+        for row in seen:
+            if (row.content.casefold(), row.type) == (words.casefold(), type):
+                return row
         fact = FactRow(
             scope=scope,
             id=self.new_id(),
@@ -189,8 +193,8 @@ class Memory:
             slot=slot,
             pinned=pinned,
         )
-        old = [other for other in known.values() if slot and (other.subject, other.slot) == (subject, slot)]
-        self.store.add([fact, *(facts.supersede(other, fact)[1] for other in old)])
+        old = [row for row in known.values() if slot and (row.subject, row.slot) == (subject, slot)]
+        self.store.add([fact, *(facts.supersede(row, fact)[1] for row in old)])
         return fact
 
     def pin(self, ids: Sequence[int], *, scope: Scope, across: bool = False, pinned: bool = True) -> int:

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.lines import Line
 from holdfast.transcripts.records import encode
 
-__all__ = ["FORGOTTEN", "emptied"]
+__all__ = ["FORGOTTEN", "emptied", "is_forgotten"]
 
 FORGOTTEN: Final = "[Forgotten.]"
 """What stands where something was said."""
+_MARK: Final = "forgotten"
 _STAYS: Final = frozenset(
     {"api", "isError", "model", "provider", "role", "stopReason", "timestamp", "toolCallId", "toolName", "usage"}
 )
 _SUMMARIES: Final = frozenset({"branch_summary", "compaction"})
+
+
+def is_forgotten(entry: Entry) -> bool:
+    """Tell whether the words of an entry were forgotten: what stands in their place was said by nobody."""
+    return entry.data.get(_MARK) is True
 
 
 def emptied(lines: Iterable[Line], entries: Collection[str]) -> Iterator[bytes]:
@@ -25,7 +32,7 @@ def emptied(lines: Iterable[Line], entries: Collection[str]) -> Iterator[bytes]:
         record = line.data or {}
         if record.get("id") in entries and isinstance(message := record.get("message"), Mapping):
             gone = True
-            yield encode({**record, "message": _wordless(message)}, strict=False)
+            yield encode({**record, _MARK: True, "message": _wordless(message)}, strict=False)
         elif gone and record.get("type") in _SUMMARIES:
             kept = {key: value for key, value in record.items() if key != "details"}
             yield encode({**kept, "summary": FORGOTTEN}, strict=False)

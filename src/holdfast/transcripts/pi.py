@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from holdfast.messages import Message
 from holdfast.transcripts.entry import Entry, Item
+from holdfast.transcripts.forgetting import is_forgotten
 from holdfast.transcripts.head import Head
 from holdfast.transcripts.reader import About, Json, Reader, mapping, read_entries, text
 from holdfast.transcripts.records import is_header, messages_of, read_entry
@@ -37,7 +39,11 @@ def _is_entry(data: Json) -> bool:
 
 def stream(path: Path) -> Iterator[Item]:
     """Every entry in file order, branches and all; the path to the leaf is the session's own business."""
-    return read_entries(path, frame=_frame, messages=messages_of)
+    return read_entries(path, frame=_frame, messages=_said)
+
+
+def _said(entry: Entry) -> tuple[Message, ...]:
+    return () if is_forgotten(entry) else messages_of(entry)
 
 
 def _frame(data: Json, line: int) -> Entry:

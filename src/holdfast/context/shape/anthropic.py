@@ -102,6 +102,9 @@ def _part(part: Part, *, says: bool) -> Part | None:
 
 
 def _asked(call: ToolCall) -> ToolCall:
+    old = kept(call, NAME)
+    if old and old.get("input") is None:
+        return replace(call, origin=None)
     arguments = object_arguments(call.arguments)
     return call if arguments is call.arguments else replace(call, arguments=arguments)
 

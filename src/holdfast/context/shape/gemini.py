@@ -45,7 +45,11 @@ def _one(run: Sequence[Message], log: Log) -> Message:
 
 def _said(message: Message) -> Message:
     """The message in a role that a turn can have, with what Gemini has a place for."""
-    return edited(message if message.role != "system" else replace(message, role="user", origin=None), _part)
+    if message.role == "system":
+        message = replace(message, role="user", origin=None)
+    elif (old := kept(message, NAME)) and old.get("role") is None:  # only a request of one content can do without it
+        message = replace(message, origin=None)
+    return edited(message, _part)
 
 
 def _part(part: Part) -> Part | None:

@@ -21,7 +21,7 @@ from holdfast.context.shape.parts import (
     unpictured,
 )
 from holdfast.formats.wire import kept
-from holdfast.messages import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from holdfast.messages import Message, Opaque, Part, Text, ToolCall, ToolResult
 
 __all__ = ["shape"]
 
@@ -47,7 +47,8 @@ def _without_empty_calls(message: Message) -> Message:
 
 
 def _sayable(message: Message) -> Message:
-    if kept(message, NAME).get("content") == []:
+    # A thinking block is no part of the content here: only a message that is written anew is without it.
+    if kept(message, NAME).get("content") == [] or any(is_thought(part) and kept(part, NAME) for part in message.parts):
         message = replace(message, origin=None)
     message = unpictured(edited(message, _part))
     return edited(message, _spoken) if message.role == "assistant" else message
@@ -55,7 +56,7 @@ def _sayable(message: Message) -> Message:
 
 def _spoken(part: Part) -> Part | None:
     """What the assistant may say: of the blocks in its content only text."""
-    return None if kept(part, NAME) and isinstance(part, Opaque | Thinking) else part
+    return None if kept(part, NAME) and isinstance(part, Opaque) else part
 
 
 def _part(part: Part) -> Part | None:
@@ -71,18 +72,19 @@ def _part(part: Part) -> Part | None:
 
 
 def _answer(result: ToolResult) -> ToolResult:
-    if kept(result, NAME).get("content") == []:
+    old = kept(result, NAME)
+    if old and old.get("content") in (None, []):
         return replace(result, origin=None)
     content = tuple(block for block in result.content if _part(block) is not None)
     return result if len(content) == len(result.content) else replace(result, content=content)
 
 
 def _spelled(call: ToolCall) -> ToolCall:
-    """Arguments are text: a call that was written with the object itself is written anew."""
+    """The call; one whose arguments were not written as text is written anew."""
     old = kept(call, NAME)
-    function = old.get("function", old)
-    object_itself = isinstance(function, Mapping) and not isinstance(function.get("arguments", ""), str)
-    return replace(call, origin=None) if object_itself else call
+    called, key = (old["custom"], "input") if old.get("type") == "custom" else (old.get("function", old), "arguments")
+    is_text = isinstance(called, Mapping) and isinstance(called.get(key), str)
+    return call if not old or is_text else replace(call, origin=None)
 
 
 def _is_said(message: Message, log: Log) -> bool:
