@@ -172,24 +172,17 @@ def _new(agent: Agent, _: str) -> CommandResult:
     return CommandResult(f"A new conversation.{kept} What was learned in it stays.")
 
 
-def _pin(agent: Agent, what: str) -> CommandResult:
+def _pin(agent: Agent, numbers: str) -> CommandResult:
     """Pin messages by number, or the last one of the user."""
-    ids = _parse_numbers(what) if what else _last_input(agent)
-    count = agent.session.pin(ids)
-    return CommandResult(
-        f"Pinned {count} message(s): they stay in every window." if count else "There is no such message."
-    )
-
-
-def _last_input(agent: Agent) -> list[int]:
-    return [item.id for item in agent.last_window().items if item.message.role == "user" and item.id][-1:]
-
-
-def _parse_numbers(text: str) -> list[int]:
-    words = text.replace(",", " ").split()
+    words = numbers.replace(",", " ").split()
     if not all(word.isdecimal() for word in words):
-        raise InputError(f"{text!r}: name messages by their numbers, such as /pin 12 13; /memory search finds them")
-    return [int(word) for word in words]
+        raise InputError(f"{numbers!r}: name messages by their numbers, such as /pin 12 13; /memory search finds them")
+    ids = [int(word) for word in words]
+    if not words:
+        ids = [item.id for item in agent.last_window().items if item.message.role == "user" and item.id][-1:]
+    count = agent.session.pin(ids)
+    text = f"Pinned {count} message(s): they stay in every window." if count else "There is no such message."
+    return CommandResult(text)
 
 
 def _undo_trim(agent: Agent, _: str) -> CommandResult:
@@ -315,27 +308,17 @@ def _forget(agent: Agent, wanted: str) -> str:
 
 def _search(agent: Agent, query: str) -> Iterator[str]:
     """Search facts, notes and the archive; yield the hits of each under a heading."""
-    sources = {"Facts": _search_facts, "Notes": _search_notes, "Archive": _search_archive}
-    for name, search in sources.items():
-        lines = list(search(agent, query))
-        if lines:
-            yield f"{name}:"
-            yield from lines
-
-
-def _search_facts(agent: Agent, query: str) -> Iterator[str]:
-    return (_fact_line(hit.fact) for hit in find(_list_facts(agent), query, limit=MAX_HITS))
-
-
-def _search_notes(agent: Agent, query: str) -> Iterator[str]:
+    facts = [_fact_line(hit.fact) for hit in find(_list_facts(agent), query, limit=MAX_HITS)]
+    notes: list[str] = []
     if agent.notes is not None and agent.settings.workspace.access != "none":
         hits = agent.notes.search(query, max_results=MAX_HITS).hits
-        yield from (f"- {cite(hit.path, hit.start, hit.end)}: {_shorten(hit.snippet)}" for hit in hits)
-
-
-def _search_archive(agent: Agent, query: str) -> Iterator[str]:
-    for hit in agent.session.search(query, limit=MAX_HITS):
-        yield f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {_shorten(hit.text)}"
+        notes = [f"- {cite(hit.path, hit.start, hit.end)}: {_shorten(hit.snippet)}" for hit in hits]
+    archive = [
+        f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {_shorten(hit.text)}"
+        for hit in agent.session.search(query, limit=MAX_HITS)
+    ]
+    for heading, lines in {"Facts:": facts, "Notes:": notes, "Archive:": archive}.items():
+        yield from (heading, *lines) if lines else ()
 
 
 def _shorten(text: str) -> str:

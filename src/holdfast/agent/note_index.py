@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from holdfast.agent.note_files import Chunk, Fallback, Kind, NoteHit, Source
@@ -283,7 +282,8 @@ class Index:
         keywords = score(postings, Corpus.of(self._words.columns, self._words.columns["alive"]))
         scores = self._fuse(keywords.share, vector, hybrid=hybrid, vector_weight=vector_weight)
         if hybrid.temporal_decay.enabled:
-            scores = scores * _decay(self._rows, now=now, half_life=hybrid.temporal_decay.half_life_days)
+            ages = np.array([max(0.0, now - _note_time(row, now)) / _DAY for row in self._rows])
+            scores = scores * np.exp2(-ages / hybrid.temporal_decay.half_life_days).astype(np.float32)
         order = np.lexsort((-keywords.passages, -np.round(scores, 6)))
         count = min(MAX_CANDIDATES, limit * hybrid.candidate_multiplier)
         matches = [
@@ -318,11 +318,6 @@ def _make_passage(number: int, row: ChunkRow) -> PassageRow:
         size=len(row.text),
         window_lengths=(len(row.terms),),
     )
-
-
-def _decay(rows: Sequence[ChunkRow], *, now: int, half_life: int) -> npt.NDArray[np.float32]:
-    ages = np.array([max(0.0, now - _note_time(row, now)) / _DAY for row in rows])
-    return np.exp2(-ages / half_life).astype(np.float32)
 
 
 def _note_time(row: ChunkRow, now: int) -> float:

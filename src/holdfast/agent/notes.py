@@ -303,7 +303,9 @@ class Notes:
         return Excerpt(path=path, text="\n".join(text for _, text in kept), following=following)
 
     def _read_lines(self, path: str) -> list[Line]:
-        if path.startswith(_SESSIONS) and self.sessions is not None and self._has_sessions():
+        is_in_qmd = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
+        has_sessions = is_in_qmd or "sessions" in self.settings.memory_search.sources
+        if path.startswith(_SESSIONS) and self.sessions is not None and has_sessions:
             file = locate(Bounds(root=self.sessions), path.removeprefix(_SESSIONS)).path
             return read_messages(file, mask=self.settings.archive.redaction) if file.is_file() else []
         extra = expand_paths(self.root, self.settings.memory_search.extra_paths)
@@ -316,11 +318,6 @@ class Notes:
                 "memory/2026-02-10.md; `read` shows other files"
             )
         return number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
-
-    def _has_sessions(self) -> bool:
-        """Whether past sessions are searched, by our own index or by QMD."""
-        is_in_qmd = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        return is_in_qmd or "sessions" in self.settings.memory_search.sources
 
 
 def _has_grown(source: Source, before: int) -> bool:

@@ -228,8 +228,11 @@ def write_bytes(
         raise InputError(f"{name!r} leads to another place now: try again")
     with _explain_errors(name), _open_parent(place, create=True) as folder:
         mode = _mode(place, folder)
-        if expected is not None and _contents(place, folder) != expected:
-            raise InputError(f"{name!r} was changed in between: read it again, then repeat the edit")
+        if expected is not None:
+            with os.fdopen(_open_regular(place, folder), "rb") as file:
+                has_changed = file.read() != expected
+            if has_changed:
+                raise InputError(f"{name!r} was changed in between: read it again, then repeat the edit")
         fresh = f".holdfast-{secrets.token_hex(8)}.new"
         with ExitStack() as undo:
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o666, dir_fd=folder)
@@ -281,11 +284,6 @@ def _mode(place: Place, folder: int) -> int | None:
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EISDIR if stat.S_ISDIR(state.st_mode) else errno.ENXIO, "not a plain file")
     return stat.S_IMODE(state.st_mode)
-
-
-def _contents(place: Place, folder: int) -> bytes:
-    with os.fdopen(_open_regular(place, folder), "rb") as file:
-        return file.read()
 
 
 @contextmanager

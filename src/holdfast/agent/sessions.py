@@ -425,7 +425,7 @@ class Sessions:
             return
         with journal.storage(file):
             entries = re.split(r"(?m)^(?=# )", file.read_bytes().decode("utf-8", "replace"))
-        kept = [entry for entry in entries if _normalise(_typed_text(entry)) not in texts]
+        kept = [entry for entry in entries if _normalise_input(entry) not in texts]
         if len(kept) < len(entries):
             journal.replace(file, ["".join(kept).encode()])
 
@@ -530,10 +530,10 @@ class Sessions:
         )
 
 
-def _typed_text(entry: str) -> str:
+def _normalise_input(entry: str) -> str:
     """Return the text of an entry of the prompt history, whose lines begin with `+`."""
     lines = (line[1:] for line in entry.splitlines() if line.startswith("+"))
-    return "\n".join(lines).removeprefix("/memory add ")
+    return _normalise("\n".join(lines).removeprefix("/memory add "))
 
 
 def _normalise(text: str) -> str:

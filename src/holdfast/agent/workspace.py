@@ -212,10 +212,10 @@ def _tool_sections(tools: Sequence[Tool], settings: Settings) -> Iterator[str]:
 
 
 def _workspace_sections(root: Path, settings: Settings, now: datetime) -> Iterator[str]:
-    if settings.workspace.access == "none":
-        return
-    yield _section("workspace", folder=str(root), access=" (read-only)" if settings.workspace.access == "ro" else "")
-    if settings.workspace.access == "rw":
+    access = settings.workspace.access
+    if access != "none":
+        yield _section("workspace", folder=str(root), access=" (read-only)" if access == "ro" else "")
+    if access == "rw":
         yield _section("notes", note=f"memory/{now:%Y-%m-%d}.md")
 
 

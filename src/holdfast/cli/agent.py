@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -80,7 +80,8 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     from holdfast.engine import Engine  # noqa: PLC0415
     from holdfast.models import open_model  # noqa: PLC0415
 
-    loaded = load(warn=view.notice, agent_id=options.agent, **_overrides(options))
+    overrides = {"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}
+    loaded = load(warn=view.notice, agent_id=options.agent, **overrides)
     for text in loaded.without_effect:
         view.notice(text)
     settings = _choose_settings(options, loaded)
@@ -107,11 +108,6 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         view=view,
         flush_model=open_model(flush_model, settings=settings) if flush_model else None,
     )
-
-
-def _overrides(options: Options) -> dict[str, Any]:
-    """Return the settings of the command line."""
-    return {"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}
 
 
 def _choose_settings(options: Options, loaded: Loaded) -> Settings:

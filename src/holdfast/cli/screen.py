@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from markdown_it import MarkdownIt
 from rich.cells import cell_len, set_cell_size
@@ -102,7 +102,9 @@ class Screen:
             self._calls = self._results = 0
         self._calls += 1
         line = Styled("▸ ", style="cyan").append(printable(call.name), style="bold cyan")
-        self._line(line.append(f" {_format_arguments(call)}", style="dim"))
+        given = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
+        arguments = " ".join(printable(f"{key}={value}") for key, value in given.items()).replace("\n", " ")
+        self._line(line.append(f" {arguments}", style="dim"))
         self.working(f"{printable(call.name)[:40]} runs")
 
     def result(self, result: ToolResult) -> None:
@@ -181,11 +183,6 @@ class Screen:
         words = Styled(f"{self._working}{seconds} · Ctrl-C interrupts", style="dim", no_wrap=True)
         words.truncate(max(1, self.console.width - 3), overflow="ellipsis")
         return words
-
-
-def _format_arguments(call: ToolCall) -> str:
-    given: dict[str, Any] = {"arguments": call.arguments} if isinstance(call.arguments, str) else {**call.arguments}
-    return " ".join(printable(f"{key}={value}") for key, value in given.items()).replace("\n", " ")
 
 
 def shorten(text: str, most: int) -> str:
