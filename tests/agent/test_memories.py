@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from desk import Desk
 from holdfast.agent.memories import Memories
 from holdfast.agent.tools import Toolbox
 from holdfast.agent.tools.memory import memory_tools
@@ -192,3 +193,16 @@ class TestByThemselves:
         assert memories.recall_facts("fish") == []
         assert change(memories, recall_max_chars=100).recall_facts("fish fish fish") == []
         assert change(memories, auto_recall=False, recall_max_chars=1_000).recall_facts("fish fish fish") == []
+
+
+def test_a_forgotten_memory_is_not_quoted_in_any_project(tmp_path: Path) -> None:
+    """Memories belong to no project: the recall block of a conversation in the project of its folder goes as well."""
+    agent = Desk(tmp_path).agent(["Momo."])
+    memory, _ = agent.memories.store("The cat of the user is called Momo")
+    agent.say("What is the cat of the user called?")
+    assert agent.session.scope.project == str(tmp_path / "work")
+    assert "called Momo" in str(agent.session.edits())
+    assert agent.memories.forget(memory.id)
+    assert "called Momo" not in str(agent.session.edits())
+    assert agent.session.facts() == []
+    agent.close()

@@ -337,20 +337,22 @@ def capture(texts: Iterable[str], max_chars: int = 500) -> list[str]:
 
 def refuse(text: str, *, max_chars: int = 500) -> str:
     """Return why a message is not worth remembering; empty if it is."""
-    letters = sum(CHARS_PER_IDEOGRAPH if is_unsegmented(letter) else 1 for letter in text.strip()[:MIN_CHARS])
-    is_markup = (text.lstrip().startswith("<") and "</" in text) or ("**" in text and "\n-" in text)
-    if letters < MIN_CHARS:
+    if sum(CHARS_PER_IDEOGRAPH if is_unsegmented(letter) else 1 for letter in text.strip()[:MIN_CHARS]) < MIN_CHARS:
         return "too short"
     if len(text) > max_chars:  # before the patterns: their time grows with the text
         return f"longer than {max_chars} characters"
-    if is_markup:
+    if _is_markup(text):
         return "markup"
     if len(_EMOJI.findall(text)) > MAX_EMOJI:
         return "mostly emoji"
     if _INJECTION.search(text):
         return "instructions to the machine"
-    has_signal = any(pattern.search(text) for pattern in (_EMPHASIS, _PREFERENCE, _DECISION, _ENTITY))
-    return "" if has_signal else "nothing to remember"
+    patterns = (_EMPHASIS, _PREFERENCE, _DECISION, _ENTITY)
+    return "" if any(pattern.search(text) for pattern in patterns) else "nothing to remember"
+
+
+def _is_markup(text: str) -> bool:
+    return (text.lstrip().startswith("<") and "</" in text) or ("**" in text and "\n-" in text)
 
 
 def category_of(text: str) -> Category:

@@ -26,7 +26,7 @@ from holdfast.agent.note_files import (
 )
 from holdfast.agent.note_index import Embedders, Index, Match, Table
 from holdfast.agent.paths import Bounds, locate, read_bytes
-from holdfast.agent.qmd import CommandError, Qmd, custom_collections
+from holdfast.agent.qmd import Collection, CommandError, Qmd, custom_collections
 from holdfast.errors import InputError
 from holdfast.search.passages import windows
 from holdfast.search.vectors import quantise
@@ -303,21 +303,24 @@ class Notes:
         return Excerpt(path=path, text="\n".join(text for _, text in kept), following=following)
 
     def _read_lines(self, path: str) -> list[Line]:
-        is_in_qmd = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        has_sessions = is_in_qmd or "sessions" in self.settings.memory_search.sources
-        if path.startswith(_SESSIONS) and self.sessions is not None and has_sessions:
+        if path.startswith(_SESSIONS) and self.sessions is not None and self._has_sessions():
             file = locate(Bounds(root=self.sessions), path.removeprefix(_SESSIONS)).path
             return read_messages(file, mask=self.settings.archive.redaction) if file.is_file() else []
         extra = expand_paths(self.root, self.settings.memory_search.extra_paths)
         collections = custom_collections(self.root, self.settings.memory.qmd) if self.qmd is not None else []
         bounds = Bounds(root=self.root, allowed=(*extra, *(each.path for each in collections)))
         file = locate(bounds, path).path
-        if not _is_note(file, self.root, extra) and not any(each.contains(file) for each in collections):
+        if not _is_note(file, self.root, extra, collections):
             raise InputError(
                 f"{path!r} is not a note: use a path that memory_search returned, such as MEMORY.md or "
                 "memory/2026-02-10.md; `read` shows other files"
             )
         return number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
+
+    def _has_sessions(self) -> bool:
+        """Whether past sessions are searched, by our own index or by QMD."""
+        is_in_qmd = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
+        return is_in_qmd or "sessions" in self.settings.memory_search.sources
 
 
 def _has_grown(source: Source, before: int) -> bool:
@@ -330,12 +333,13 @@ def _has_grown(source: Source, before: int) -> bool:
     return False
 
 
-def _is_note(file: Path, root: Path, extra: Sequence[Path]) -> bool:
-    """Whether a resolved file is a note of the workspace, or is in an extra path."""
+def _is_note(file: Path, root: Path, extra: Sequence[Path], collections: Sequence[Collection]) -> bool:
+    """Whether a resolved file is a note of the workspace, or is in an extra path or a collection."""
     base = root.resolve()
     places = (base / "memory", *(place.resolve() for place in extra))
     is_inside = any(file.is_relative_to(place) for place in places)
-    return file.suffix.lower() == ".md" and (is_inside or file in {base / "MEMORY.md", base / "memory.md"})
+    is_note = file.suffix.lower() == ".md" and (is_inside or file in {base / "MEMORY.md", base / "memory.md"})
+    return is_note or any(each.contains(file) for each in collections)
 
 
 def _fit_lines(lines: Sequence[Line]) -> list[Line]:
