@@ -125,7 +125,7 @@ class TestKeeping:
 
     def test_facts_that_others_put_there_are_memories_too(self, memories: Memories) -> None:
         """A fact of the agent without details has the usual ones."""
-        memories.engine.session("").remember("kept by hand, of no session")
+        memories.engine.memory.remember("kept by hand, of no session", scope=memories.scope)
         (kept,) = memories.all()
         assert (kept.category, kept.importance) == ("other", 0.7)
 
