@@ -21,7 +21,7 @@ from typing import Any, Final
 from holdfast.agent.agent import Agent
 from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import SessionEntry, Sessions, session_key
-from holdfast.compactor import Compaction
+from holdfast.compact import Compaction
 from holdfast.engine import Engine
 from holdfast.memory.archive import Ingested
 from holdfast.messages import Message, ToolCall

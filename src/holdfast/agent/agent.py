@@ -20,9 +20,9 @@ from holdfast.agent.sessions import Opened, SessionEntry, Sessions, id_of
 from holdfast.agent.tally import CountedModel, Tally, add_usage
 from holdfast.agent.tools import Confirm, agent_tools, flush_tools, tool_tokens
 from holdfast.agent.view import Quiet, ReplyStream, View
+from holdfast.compact import Compaction
 from holdfast.compaction import flush
 from holdfast.compaction.summarise import Progress
-from holdfast.compactor import Compaction
 from holdfast.context.budget import Budget, budget
 from holdfast.engine import Engine
 from holdfast.errors import (
@@ -45,9 +45,8 @@ from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, MessageRow, Scope, Select
 from holdfast.tokens import count_text
-from holdfast.transcripts.context import Context
-from holdfast.transcripts.forgetting import is_forgotten
-from holdfast.transcripts.records import messages_of
+from holdfast.transcripts.records import is_forgotten, messages_of
+from holdfast.transcripts.tree import Context
 from holdfast.window import Window
 
 __all__ = ["Agent", "Turn"]
@@ -231,7 +230,7 @@ class Agent:
                 self.memories.capture([text])
         if self.notes is not None:
             self.notes.poll()
-        return replace(turn, text=flush.spoken(turn.text))
+        return replace(turn, text=flush.strip_silence(turn.text))
 
     def _record_input(self, text: str, *, heartbeat: bool) -> None:
         """Write the user message to the transcript and the archive. Its time is saved with the reply, in one write."""

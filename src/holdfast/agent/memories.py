@@ -17,12 +17,13 @@ import msgspec
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
+from holdfast.memory.archive import unwrap
 from holdfast.memory.block import strip_text
 from holdfast.memory.home import open_home, store_file
 from holdfast.memory.memory import Memory
-from holdfast.memory.noise import unwrap
 from holdfast.search.embed import Choice, choose
 from holdfast.settings import Embedding, LongTermEmbedding, Settings
+from holdfast.signals import has_signal
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
 from holdfast.text import is_unsegmented
 
@@ -285,22 +286,6 @@ _INJECTION: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
-_PREFERENCE: Final = re.compile(
-    r"""
-      \b(?:i|we)\s+(?:really\s+|always\s+)?(?:like|prefer|hate|love|want|need|dislike)\b | \bprefer(?:s|red|ence)?\b
-    | \bradši\b | \bnechci\b
-    | (?:我|我们|我們)(?:更|最|不|很)?(?:喜欢|喜歡|偏好|讨厌|討厭|想要|需要) | 偏好
-    | が(?:好き|嫌い)|のほうがいい|好みは | 좋아|싫어|선호
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-_DECISION: Final = re.compile(
-    r"""
-      \b(?:we|i)(?:'ve|\s+have)?\s+(?:decided|agreed|chose|settled\s+on)\b | \bdecided\b | \bwill\s+use\b
-    | \brozhodli\b | \bbudeme\b | 决定|決定|约定|就用 | に(?:決め|しよう) | 결정|하기로
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 _ENTITY: Final = re.compile(
     r"\+\d[\d ()-]{8,}\d|[\w.+-]+@[\w-]+\.[\w.-]+|\bis\s+called\b|\bmy\s+name\s+is\b"
     r"|叫做|我叫|名字是|と申します|이름은",
@@ -309,19 +294,11 @@ _ENTITY: Final = re.compile(
 _FACT: Final = re.compile(r"\b(?:is|are|has|have|was|were|je|má|jsou)\b|是|有|です|である|입니다|이다", re.IGNORECASE)
 _EMPHASIS: Final = re.compile(
     r"""
-      \bremember\b | \bzapamatuj\b | \bpamatuj\b | \bdon'?t\s+forget\b | \bkeep\s+in\s+mind\b
-    | \bmy\s+[\w-]+\s+(?:is|are)\b | \bm[ůu]j\s+\w+\s+je\b
+      \bmy\s+[\w-]+\s+(?:is|are)\b | \bm[ůu]j\s+\w+\s+je\b
     | \b(?:always|never|important)\b | \bvždy\b | \bnikdy\b | \bdůležité\b
-    | 记住|記住|记得|記得|别忘|別忘|请记|总是|總是|永远不|從不|从不|重要|我的.{1,20}(?:是|叫)
-    | 覚えて|忘れないで|いつも|必ず|決して|私の.{1,20}は | 기억해|잊지\s*마|항상|절대|중요
+    | 总是|總是|永远不|從不|从不|重要|我的.{1,20}(?:是|叫) | いつも|必ず|決して|私の.{1,20}は | 항상|절대|중요
     """,
     re.IGNORECASE | re.VERBOSE,
-)
-_ORDER: Final[tuple[tuple[Category, re.Pattern[str]], ...]] = (
-    ("preference", _PREFERENCE),
-    ("decision", _DECISION),
-    ("entity", _ENTITY),
-    ("fact", _FACT),
 )
 
 
@@ -347,8 +324,8 @@ def refuse(text: str, *, max_chars: int = 500) -> str:
         return "mostly emoji"
     if _INJECTION.search(text):
         return "instructions to the machine"
-    patterns = (_EMPHASIS, _PREFERENCE, _DECISION, _ENTITY)
-    return "" if any(pattern.search(text) for pattern in patterns) else "nothing to remember"
+    is_telling = has_signal(text, "remember", "preference", "decision") or _EMPHASIS.search(text)
+    return "" if is_telling or _ENTITY.search(text) else "nothing to remember"
 
 
 def _is_markup(text: str) -> bool:
@@ -357,4 +334,10 @@ def _is_markup(text: str) -> bool:
 
 def category_of(text: str) -> Category:
     """Return the category of a memory."""
-    return next((category for category, pattern in _ORDER if pattern.search(text)), "other")
+    if has_signal(text, "preference"):
+        return "preference"
+    if has_signal(text, "decision"):
+        return "decision"
+    if _ENTITY.search(text):
+        return "entity"
+    return "fact" if _FACT.search(text) else "other"

@@ -31,7 +31,7 @@ from holdfast.search.passages import windows
 from holdfast.search.trust import vector_trust
 from holdfast.search.vectors import Matrix
 from holdfast.settings import Embedding, Settings
-from holdfast.settings.notes import Hybrid
+from holdfast.settings.memory import Hybrid
 from holdfast.store.connection import explained
 from holdfast.text import head, terms
 

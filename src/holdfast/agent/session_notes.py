@@ -15,10 +15,10 @@ from unicodedata import category, normalize
 from holdfast.agent.paths import Bounds, locate
 from holdfast.agent.sessions import Opened, id_of
 from holdfast.agent.tools import Toolbox
-from holdfast.compaction import frame
-from holdfast.compaction.activity import activity
-from holdfast.compaction.digest import digest
-from holdfast.compaction.flush import FlushPrompt, spoken
+from holdfast.compaction.digest import make_digest
+from holdfast.compaction.flush import FlushPrompt, strip_silence
+from holdfast.compaction.sections import wrap_summary
+from holdfast.compaction.tool_calls import find_activity
 from holdfast.context.finish import finish
 from holdfast.errors import InputError, ModelError, ModelRefusedError, StorageError
 from holdfast.messages import Message, Text, ToolResult
@@ -94,7 +94,8 @@ def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
     """
     request = next((message for message in reversed(history) if message.role == "user"), None)
     limit = min(MAX_DIGEST_TOKENS, window // 10)
-    text = frame.told(digest(history, limit=limit, activity=activity(history), request=request.text if request else ""))
+    last = request.text if request else ""
+    text = wrap_summary(make_digest(history, limit=limit, activity=find_activity(history), request=last))
     messages = [Message(role="user", parts=(Text(text=text),))]
     return messages if request is None else [*messages, Message(role="user", parts=request.parts)]
 
@@ -182,7 +183,7 @@ def last_words(messages: Sequence[Message], *, mask: bool = True) -> list[str]:
 def _conversation_lines(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
     """Yield role and text of the messages of user and agent, newest first."""
     for message in reversed(messages):
-        text = spoken(message.text).strip() if message.role in {"user", "assistant"} else ""
+        text = strip_silence(message.text).strip() if message.role in {"user", "assistant"} else ""
         if text and not _COMMAND.match(text):
             yield message.role, text
 

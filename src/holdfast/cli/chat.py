@@ -169,10 +169,10 @@ def _handle_line(agent: Agent, view: Plain, line: str) -> bool:
                 return True
             done = run(agent, line)
             if done.report is not None:
+                from holdfast.cli.console import open_console  # noqa: PLC0415 - as above
                 from holdfast.cli.context import print_window  # noqa: PLC0415 - as above
-                from holdfast.cli.output import console  # noqa: PLC0415 - as above
 
-                print_window(console(), done.report)
+                print_window(open_console(), done.report)
             view.text(done.text)
         except HoldfastError as error:
             view.notice(str(error))

@@ -1,4 +1,4 @@
-"""Consoles that replace control characters, and that write no trailing blanks into pipes."""
+"""Consoles that replace control characters, and that write no trailing blanks to a pipe."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rich.segment import Segment
 
 from holdfast.text import printable
 
-__all__ = ["SafeConsole", "standard_output"]
+__all__ = ["SafeConsole", "open_console"]
 
 PIPE_WIDTH: Final = 400
 _BLANKS: Final = re.compile(r" +(?=\n)")
 
 
 class SafeConsole(Console):
-    """A console that replaces control characters in all text. Its own styles and cursor moves are not text and pass."""
+    """A console that replaces control characters in all text. Its own codes, for styles and the cursor, pass."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as `Console` does."""
@@ -27,19 +27,22 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Raise, as every other way to print does."""
+        """Raise, so that the command ends as it does for plain output."""
         raise BrokenPipeError
 
 
-def standard_output() -> SafeConsole:
-    """Return the console of `holdfast.cli.output.console`."""
+def open_console() -> SafeConsole:
+    """Open standard output for tables and styled text, without markup, so that nobody's text is taken for ours.
+
+    Output that is not shown on a screen is not wrapped.
+    """
     if sys.stdout.isatty():
         return SafeConsole(markup=False, highlight=False, emoji=False)
     return SafeConsole(markup=False, highlight=False, emoji=False, width=PIPE_WIDTH, file=cast("IO[str]", _Piped()))
 
 
 class _Piped:
-    """Standard output without trailing blanks."""
+    """Standard output without the blanks that pad a line to the width."""
 
     encoding = "utf-8"
 

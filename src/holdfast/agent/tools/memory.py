@@ -14,7 +14,7 @@ from holdfast.agent.memories import Category, LongTermMemory, Memories
 from holdfast.agent.notes import NoteHit, NoteResults, Notes
 from holdfast.agent.tools.toolbox import Answer, ArchiveText, Arguments, ToolFunction, make_tool
 from holdfast.errors import HoldfastError, InputError
-from holdfast.memory.facts import FactHit, current, find, known
+from holdfast.memory.facts import FactHit, current, find, load
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.moments import minute
 from holdfast.session import Session
@@ -89,7 +89,7 @@ def _search_notes(notes: Notes, session: Session | None, given: SearchNotes, _ca
 
 def _find_facts(session: Session, query: str, *, limit: int = 5) -> list[FactHit]:
     """Find the facts of the agent and project, learned in any session, without long-term memories."""
-    return find(current(known(session.engine.memory.store, session.scope)), query, limit=limit)
+    return find(current(load(session.engine.memory.store, session.scope)), query, limit=limit)
 
 
 def _results_json(found: NoteResults, *, citations: str) -> dict[str, Any]:
