@@ -18,10 +18,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
-from holdfast.agent.entry import SessionEntry
-from holdfast.agent.loop import Agent
+from holdfast.agent.agent import Agent
 from holdfast.agent.notes import Notes
-from holdfast.agent.sessions import Sessions, session_key
+from holdfast.agent.sessions import SessionEntry, Sessions, session_key
 from holdfast.compact import Compaction
 from holdfast.engine import Engine
 from holdfast.memory.archive import Ingested
@@ -177,23 +176,22 @@ class _Engine(Engine):
         return found
 
 
-@dataclass(kw_only=True)
 class _Agent(Agent):
     """An agent whose steps are timed."""
 
-    steps: Steps = field(default_factory=Steps)
+    steps: Steps
 
-    def system(self) -> Message:
+    def build_system_prompt(self) -> Message:
         with self.steps.step("prompt"):
-            return super().system()
+            return super().build_system_prompt()
 
-    def keep(self, message: Message, *, reply: bool = False) -> None:
+    def record(self, message: Message, *, reply: bool = False) -> None:
         with self.steps.step("transcript"):
-            super().keep(message, reply=reply)
+            super().record(message, reply=reply)
 
-    def update(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
+    def update_entry(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
         with self.steps.step("sessions.json"):
-            super().update(change)
+            super().update_entry(change)
 
 
 def _answer(prompt: Prompt) -> Answer:
@@ -243,9 +241,7 @@ def _opened(folder: Path, steps: Steps) -> _Agent:
     engine.steps = steps
     sessions = Sessions(home=folder, clock=lambda: time.time_ns() // 1_000_000, new_id=lambda: f"{next(numbers):032x}")
     notes = Notes(folder / "work", settings, folder / "notes.db")
-    agent = _Agent.open(
-        engine, _Provider(steps), sessions=sessions, key=session_key(), root=folder / "work", notes=notes
-    )
+    agent = _Agent(engine, _Provider(steps), sessions=sessions, key=session_key(), root=folder / "work", notes=notes)
     agent.steps = steps
     return agent
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.agent.loop import Agent
+from holdfast.agent.agent import Agent
 from holdfast.agent.sessions import Sessions, session_key
 from holdfast.engine import Engine
 from holdfast.messages import ToolCall, ToolResult
@@ -79,7 +79,7 @@ class Desk:
         model = Scripted(steps, name="scripted/test", context_tokens=window)
         numbers = itertools.count(self.now)
         (self.folder / "work").mkdir(exist_ok=True)
-        return Agent.open(
+        return Agent(
             Engine.open(self.memory or self.folder / "memory", settings=self.settings, background=False),
             model,
             sessions=Sessions(home=self.folder, clock=self.clock, new_id=lambda: f"{next(numbers):032x}"),

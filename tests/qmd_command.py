@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agent.notes import Found, Notes
-from holdfast.agent.notes.qmd import Qmd
+from holdfast.agent.notes import NoteResults, Notes
+from holdfast.agent.qmd import Qmd
 from holdfast.settings import Embedding, Memory, Settings
 
 NOW = 1_770_732_000_000
@@ -136,7 +136,7 @@ def _duration(name: str, value: float) -> object:
     return f"PT{value}S" if name.endswith("interval") else value
 
 
-def places(found: Found) -> list[tuple[str, int, int]]:
+def places(found: NoteResults) -> list[tuple[str, int, int]]:
     """Where the hits stand."""
     return [(hit.path, hit.start, hit.end) for hit in found.hits]
 

@@ -11,7 +11,7 @@ from holdfast.errors import ModelBusyError, ModelOverflowError
 from holdfast.messages import Usage
 from holdfast.models.base import Prompt, Tool
 from holdfast.models.scripted import Answer, Said, Scripted
-from holdfast.recovery import Ask, ask
+from holdfast.recovery import ModelRequest, complete_with_recovery
 from holdfast.settings import Embedding, Settings
 from holdfast.tokens import count_messages
 from talk import answer, call, reply, results, user
@@ -30,7 +30,7 @@ def test_what_fits_is_asked_once(tmp_path: Path) -> None:
     """The window that the model saw and its answer come back; its tools are counted."""
     model = Scripted(["Hello!"])
     with opened(tmp_path) as engine:
-        found = ask(engine, [user("Hi.")], Ask(session="s", tools=[TOOL]), model=model)
+        found = complete_with_recovery(engine.session("s"), [user("Hi.")], ModelRequest(tools=[TOOL]), model=model)
     assert found.reply.text == "Hello!"
     assert (found.overflows, found.compactions) == (0, ())
     assert model.prompts[0].messages == found.window.messages
@@ -42,8 +42,8 @@ def test_an_overflow_is_compacted_and_asked_again(tmp_path: Path) -> None:
     model = Scripted(lambda _: "Fine.", context_tokens=24_000)
     with opened(tmp_path) as engine:
         flushed: list[int] = []
-        asked = Ask(session="s", limit=60_000, before_compact=lambda: flushed.append(1))
-        found = ask(engine, session(80), asked, model=model)
+        asked = ModelRequest(limit=60_000, before_compact=lambda: flushed.append(1))
+        found = complete_with_recovery(engine.session("s"), session(80), asked, model=model)
     assert found.overflows >= 1
     assert found.compactions
     assert len(flushed) == found.overflows
@@ -60,7 +60,9 @@ def test_a_provider_that_counts_more_than_we_do_gets_less(tmp_path: Path) -> Non
         return "Fine."
 
     with opened(tmp_path) as engine:
-        found = ask(engine, session(120), Ask(session="s", limit=60_000), model=Scripted(doubtful))
+        found = complete_with_recovery(
+            engine.session("s"), session(120), ModelRequest(limit=60_000), model=Scripted(doubtful)
+        )
     assert found.overflows >= 1
     assert 3 * count_messages(found.window.messages) <= 60_000
 
@@ -76,7 +78,9 @@ def test_a_provider_that_counts_the_reply_too_is_not_taken_for_one_that_miscount
         return "Fine."
 
     with opened(tmp_path) as engine:
-        found = ask(engine, [*session(40), user("Go on.")], Ask(session="s", limit=60_000), model=Scripted(first))
+        found = complete_with_recovery(
+            engine.session("s"), [*session(40), user("Go on.")], ModelRequest(limit=60_000), model=Scripted(first)
+        )
     assert found.window.report.raw_max_tokens == 60_000
 
 
@@ -85,7 +89,7 @@ def test_one_giant_result_is_shortened_at_the_last(tmp_path: Path) -> None:
     talk = [user("Read it."), reply("", call("c1")), results(answer("c1", "a line of the log\n" * 9_000))]
     model = Scripted(lambda _: "Read.", context_tokens=20_000)
     with opened(tmp_path) as engine:
-        found = ask(engine, talk, Ask(session="s", limit=120_000), model=model)
+        found = complete_with_recovery(engine.session("s"), talk, ModelRequest(limit=120_000), model=model)
     assert found.reply.text == "Read."
     assert found.compactions == ()
 
@@ -98,7 +102,7 @@ def test_it_gives_up_after_three_tries_and_says_what_helps(tmp_path: Path) -> No
 
     model = Scripted(never)
     with opened(tmp_path) as engine, pytest.raises(ModelOverflowError, match="/new") as caught:
-        ask(engine, session(60), Ask(session="s", limit=60_000), model=model)
+        complete_with_recovery(engine.session("s"), session(60), ModelRequest(limit=60_000), model=model)
     assert len(model.prompts) == 4
     assert caught.value.status == 400
 
@@ -107,7 +111,7 @@ def test_what_can_never_fit_is_an_overflow_before_it_is_sent(tmp_path: Path) -> 
     """A question longer than the window is not sent at all."""
     model = Scripted(["never"])
     with opened(tmp_path) as engine, pytest.raises(ModelOverflowError):
-        ask(engine, [user("word " * 50_000)], Ask(session="s", limit=8_000), model=model)
+        complete_with_recovery(engine.session("s"), [user("word " * 50_000)], ModelRequest(limit=8_000), model=model)
     assert model.prompts == []
 
 
@@ -116,7 +120,7 @@ def test_newest_messages_that_are_too_much_together_become_a_summary(tmp_path: P
     talk = [user("Here is a text."), reply("Yes?"), user("word " * 40_000), user("What was the first word?")]
     model = Scripted(lambda prompt: "word" if "first word" in prompt.messages[-1].text else "## Goal\nRead.\n")
     with opened(tmp_path) as engine:
-        answer = ask(engine, talk, Ask(session="s", limit=16_000), model=model)
+        answer = complete_with_recovery(engine.session("s"), talk, ModelRequest(limit=16_000), model=model)
     assert answer.reply.text == "word"
     assert len(answer.compactions) == 1
     assert answer.window.tokens < 16_000
@@ -127,7 +131,7 @@ def test_a_request_that_was_cut_in_silence_is_an_overflow(tmp_path: Path) -> Non
     cut = Said(text="Hm.", usage=Usage(input=999_999, output=1))
     model = Scripted([cut, "Fine."])
     with opened(tmp_path) as engine:
-        found = ask(engine, session(40), Ask(session="s", limit=60_000), model=model)
+        found = complete_with_recovery(engine.session("s"), session(40), ModelRequest(limit=60_000), model=model)
     assert (found.reply.text, found.overflows) == ("Fine.", 1)
 
 
@@ -139,5 +143,5 @@ def test_other_trouble_is_not_ours(tmp_path: Path) -> None:
 
     with opened(tmp_path) as engine:
         with pytest.raises(ModelBusyError):
-            ask(engine, session(40), Ask(session="s", limit=60_000), model=Scripted(busy))
+            complete_with_recovery(engine.session("s"), session(40), ModelRequest(limit=60_000), model=Scripted(busy))
         assert all(item.kind != "summary" for item in engine.session("s").assemble(session(40), limit=60_000).items)

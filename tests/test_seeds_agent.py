@@ -93,9 +93,9 @@ class TestOverflow:
         agent = desk.agent(self.overflowing(times=4))
         for number in range(8):
             agent.say(f"Step {number}: 使用 PostgreSQL. " + "more words " * 300)
-        before = agent.session
+        before = agent.session.id
         assert agent.say("Overflow now.").text == "It fits now."
-        assert agent.session != before
+        assert agent.session.id != before
         texts = [message.text for message in agent.history]
         assert "## Last Request" in texts[0]
         assert "PostgreSQL" in texts[0]

@@ -50,9 +50,9 @@ class TestOverflow:
             agent.say(f"Step {number}. " + "more words " * 300)
         with pytest.raises(ModelError):
             agent.say("Overflow now.")
-        compacted = [edit for edit in agent.engine.session(agent.session).edits() if edit.kind == "compacted"]
+        compacted = [edit for edit in agent.session.edits() if edit.kind == "compacted"]
         stored = json.loads((agent.sessions.folder / "sessions.json").read_text())[agent.opened.key]
-        entries = [json.loads(line) for line in agent.opened.session.file.read_text().splitlines()]
+        entries = [json.loads(line) for line in agent.opened.transcript.file.read_text().splitlines()]
         assert len(compacted) == stored["compactionCount"] == sum(e["type"] == "compaction" for e in entries) == 1
         failing[0] = False
         for number in range(8):
@@ -281,7 +281,7 @@ class TestStatus:
         stored = json.loads((agent.sessions.folder / "sessions.json").read_text())[agent.opened.key]
         assert "inputTokens" not in stored  # cleared with the compaction, as hosts that read the file expect
         assert "outputTokens" not in stored
-        agent.engine.session(agent.session).learn()
+        agent.session.learn()
         agent.engine.work()
         shown = run(agent, "/status").text
         assert set(counted) == {"conversation", "summaries", "flush", "extraction"}

@@ -200,7 +200,7 @@ def test_the_agent_has_the_tool_that_its_window_names(tmp_path: Path) -> None:
     agent = Desk(tmp_path, settings=settings).agent([read, "Read.", "Fine.", "Good."])
     for words in ("Read it.", "And?", "So?"):
         agent.say(words)
-    shown = "\n".join(r.text for m in agent.seen().messages for r in m.results)
+    shown = "\n".join(r.text for m in agent.last_window().messages for r in m.results)
     number = shown.partition("holdfast id ")[2].partition(":")[0]
     assert "archive_get brings it back" in shown
     found = agent.tools.run(ToolCall(id="g", name="archive_get", arguments={"id": int(number)})).text

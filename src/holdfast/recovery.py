@@ -1,4 +1,4 @@
-"""Asking a model with an engine behind it: what does not fit is compacted and asked again, within bounds."""
+"""Call a model through a session: a request that does not fit is compacted and sent again, within bounds."""
 
 from __future__ import annotations
 
@@ -8,42 +8,38 @@ from threading import Event
 from typing import Any, Final
 
 from holdfast.compact import Compaction
-from holdfast.engine import Engine
 from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
 from holdfast.formats import Incoming
 from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.overflow import is_silent_overflow
+from holdfast.session import Session
 from holdfast.store.base import FactRow
 from holdfast.window import Window
 
-__all__ = ["Answer", "Ask", "ask", "definition"]
+__all__ = ["Completion", "ModelRequest", "complete_with_recovery", "definition"]
 
-_MOST: Final = 3
+MAX_RETRIES: Final = 3
 """How often an overflow is answered by a smaller request."""
-_SMALLER: Final = 0.75
-_MARGIN: Final = 0.95
+SHRINK_FACTOR: Final = 0.75
+SAFETY_MARGIN: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ModelRequest:
     """One request to a model.
 
     Attributes:
-        session: Whose window it is.
-        tools: What may be called.
-        limit: What the model can hold; its own window unless given.
-        max_tokens: The longest answer.
-        timeout: Seconds until it is given up.
-        cancel: When set, it is called off.
-        on_text: Called with each piece of the answer.
-        before_compact: Called before a compaction that an overflow makes necessary.
+        tools: The tools that the model may call.
+        limit: The context window; by default that of the settings or of the model.
+        max_tokens: The maximum length of the reply.
+        timeout: Seconds to wait for the reply.
+        cancel: Cancels the call when set.
+        on_text: Called with each piece of the reply.
+        before_compact: Called before a compaction after an overflow.
         on_compact: Called with each such compaction once it is recorded.
-        facts: Facts that the caller has chosen for this question.
-        project: Which project the session belongs to.
-        agent: Which agent.
+        facts: Facts that the caller chose for this question.
     """
 
-    session: str
     tools: Sequence[Tool] = ()
     limit: int | None = None
     max_tokens: int = 4_096
@@ -53,19 +49,17 @@ class Ask:
     before_compact: Callable[[], object] | None = None
     on_compact: Callable[[Compaction], object] | None = None
     facts: Sequence[FactRow] = ()
-    project: str = ""
-    agent: str = "main"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came back.
+class Completion:
+    """The reply of a model.
 
     Attributes:
-        window: What the model saw.
-        reply: What it said.
-        compactions: What had to be compacted for it.
-        overflows: How often the provider said that the request did not fit.
+        window: The window that was sent.
+        reply: The reply.
+        compactions: The compactions that were necessary.
+        overflows: How often the provider reported that the request did not fit.
     """
 
     window: Window
@@ -74,99 +68,93 @@ class Answer:
     overflows: int = 0
 
 
-def ask(engine: Engine, messages: Sequence[Incoming], request: Ask, *, model: Model) -> Answer:
-    """Ask a model about a conversation, in a window that it can hold.
+def complete_with_recovery(
+    session: Session, messages: Sequence[Incoming], request: ModelRequest, *, model: Model
+) -> Completion:
+    """Send a conversation to a model, in a window that fits.
 
-    An overflow is followed by a compaction, and by a smaller window when there is nothing left to compact or the
-    provider counts otherwise than we do: at most three times. Tool results shrink last of all.
+    After an overflow the session is compacted; if there is nothing left to compact, or the provider counts more tokens
+    than we do, the window is made smaller. This is done at most three times.
 
     Raises:
-        ModelOverflowError: It does not fit whatever is done; the message says what would help.
-        ModelError: The model gave no answer.
+        ModelOverflowError: The request does not fit after all tries; the message says what to do.
+        ModelError: The model gave no reply.
     """
-    limit = request.limit or engine.settings.agent.context_tokens or model.context_tokens
+    limit = request.limit or session.engine.settings.agent.context_tokens or model.context_tokens
     compactions: list[Compaction] = []
-    for overflows in range(_MOST + 1):
-        window = _fitting(engine, messages, request, limit=limit, model=model, compactions=compactions)
+    for overflows in range(MAX_RETRIES + 1):
+        window = _assemble_or_compact(session, messages, request, limit=limit, model=model, compactions=compactions)
         try:
-            reply = _asked(model, window, request)
+            reply = _call_model(model, window, request)
         except ModelOverflowError as error:
-            if overflows == _MOST:
-                raise _given_up(error, model) from error
-            compacted = _compacted(engine, request, limit)
-            compactions += compacted
-            limit = _smaller(limit, error, window, reply=request.max_tokens, again=bool(overflows) or not compacted)
+            if overflows == MAX_RETRIES:
+                raise _retries_exhausted(error, model) from error
+            done = _compact(session, request, limit)
+            compactions += done
+            limit = _next_limit(limit, error, window, reply=request.max_tokens, shrink=bool(overflows) or not done)
             continue
-        return Answer(window=window, reply=reply, compactions=tuple(compactions), overflows=overflows)
+        return Completion(window=window, reply=reply, compactions=tuple(compactions), overflows=overflows)
     raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
 
 
-def _fitting(
-    engine: Engine,
+def definition(tool: Tool) -> dict[str, Any]:
+    """Return the definition of a tool as a request contains it."""
+    return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+
+
+def _assemble_or_compact(
+    session: Session,
     messages: Sequence[Incoming],
-    request: Ask,
+    request: ModelRequest,
     *,
     limit: int,
     model: Model,
     compactions: list[Compaction],
 ) -> Window:
-    """The window. Where the newest messages alone are too much for it, most of them may become a summary."""
+    """Assemble the window. If the newest messages alone do not fit, compact once and try again."""
+
+    def assemble() -> Window:
+        return session.assemble(
+            messages,
+            limit=limit,
+            provider=model.provider,
+            tools=[definition(tool) for tool in request.tools],
+            facts=request.facts,
+        )
+
     try:
-        return _assembled(engine, messages, request, limit=limit, model=model)
+        return assemble()
     except WindowTooSmallError as error:
-        compacted = _compacted(engine, request, limit) if _would_help(engine, request, limit, error) else []
-        if not compacted:
-            raise _too_small(error, model) from error
-    compactions += compacted
+        done = _compact(session, request, limit) if _can_compaction_help(session, limit, error) else []
+        if not done:
+            raise _window_too_small(error, model) from error
+    compactions += done
     try:
-        return _assembled(engine, messages, request, limit=limit, model=model)
+        return assemble()
     except WindowTooSmallError as error:
-        raise _too_small(error, model) from error
+        raise _window_too_small(error, model) from error
 
 
-def _assembled(engine: Engine, messages: Sequence[Incoming], request: Ask, *, limit: int, model: Model) -> Window:
-    return engine.session(request.session, project=request.project, agent=request.agent).assemble(
-        messages,
-        limit=limit,
-        provider=model.provider,
-        tools=[definition(tool) for tool in request.tools],
-        facts=request.facts,
-    )
+def _can_compaction_help(session: Session, limit: int, error: WindowTooSmallError) -> bool:
+    """Whether what a compaction keeps would fit. One message that is too long by itself never does."""
+    plan = session.compact(limit=limit, dry_run=True).plan
+    return plan.outcome == "ready" and plan.tokens_kept < error.limit
 
 
-def _would_help(engine: Engine, request: Ask, limit: int, error: WindowTooSmallError) -> bool:
-    """Whether what a compaction keeps fits: one message that is too long by itself never does."""
-    planned = engine.session(request.session, project=request.project, agent=request.agent).compact(
-        limit=limit, dry_run=True
-    )
-    return planned.plan.outcome == "ready" and planned.plan.tokens_kept < error.limit
-
-
-def _too_small(error: WindowTooSmallError, model: Model) -> ModelOverflowError:
-    return ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed)
-
-
-def definition(tool: Tool) -> dict[str, Any]:
-    """A tool as a request has it."""
-    return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-
-
-def _asked(model: Model, window: Window, request: Ask) -> Reply:
+def _call_model(model: Model, window: Window, request: ModelRequest) -> Reply:
     prompt = Prompt(messages=window.messages, tools=request.tools, max_tokens=request.max_tokens)
     reply = model.ask(prompt, timeout=request.timeout, cancel=request.cancel, on_text=request.on_text)
     if is_silent_overflow(reply.usage, context_tokens=model.context_tokens):
-        raise ModelOverflowError("the provider cut the request without a word", model=model.name)
+        raise ModelOverflowError("the provider truncated the request without an error", model=model.name)
     return reply
 
 
-def _compacted(engine: Engine, request: Ask, limit: int) -> list[Compaction]:
-    """The compaction, if there is anything to compact and memory can hold the summary."""
+def _compact(session: Session, request: ModelRequest, limit: int) -> list[Compaction]:
+    """Compact; return nothing if there is nothing to compact or the summary cannot be stored."""
     if request.before_compact is not None:
         request.before_compact()
     try:
-        done = engine.session(request.session, project=request.project, agent=request.agent).compact(
-            limit=limit, cancel=request.cancel
-        )
+        done = session.compact(limit=limit, cancel=request.cancel)
     except (CompactionError, StorageError):
         return []
     if request.on_compact is not None:
@@ -174,25 +162,29 @@ def _compacted(engine: Engine, request: Ask, limit: int) -> list[Compaction]:
     return [done]
 
 
-def _smaller(limit: int, error: ModelOverflowError, window: Window, *, reply: int, again: bool) -> int:
-    """The limit for the next try: what the provider says it is, and less where it counts more than we do.
+def _next_limit(limit: int, error: ModelOverflowError, window: Window, *, reply: int, shrink: bool) -> int:
+    """Compute the limit for the next try: the provider's, and less if it counts more tokens than we do.
 
-    Some providers count the longest reply as well.
+    Some providers count the maximum reply as well.
     """
     known = min(limit, error.limit) if error.limit else limit
     ours = window.report.total_tokens + reply
     if error.requested and error.requested > ours:
-        return int(known * _MARGIN * ours / error.requested)
-    return int(known * _SMALLER) if again else known
+        return int(known * SAFETY_MARGIN * ours / error.requested)
+    return int(known * SHRINK_FACTOR) if shrink else known
 
 
-def _given_up(error: ModelOverflowError, model: Model) -> ModelOverflowError:
+def _window_too_small(error: WindowTooSmallError, model: Model) -> ModelOverflowError:
+    return ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed)
+
+
+def _retries_exhausted(error: ModelOverflowError, model: Model) -> ModelOverflowError:
     return ModelOverflowError(
-        f"the request does not fit after {_MOST} tries. Start a new session (/new), use a model with a larger window, "
-        f"or set agent.context_tokens to what this one holds ({error})",
+        f"the request does not fit after {MAX_RETRIES} tries. Start a new session (/new), use a model with a larger "
+        f"window, or set agent.context_tokens to what this one holds ({error})",
         model=model.name,
         status=error.status,
         limit=error.limit,
         requested=error.requested,
-        tries=_MOST,
+        tries=MAX_RETRIES,
     )

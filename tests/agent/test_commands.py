@@ -40,7 +40,7 @@ def test_completion_and_help(desk: Desk) -> None:
     listed = run(agent, "/help").text
     assert all(command.usage in listed for command in COMMANDS.values())
     assert "/status" in run(agent, "/statsu").text
-    assert run(agent, "/exit").over
+    assert run(agent, "/exit").is_exit
 
 
 def test_status_tells_where_the_conversation_stands(desk: Desk) -> None:
@@ -59,9 +59,9 @@ class TestContext:
     def test_in_every_form(self, desk: Desk) -> None:
         """A map for the eye, lists for reading, JSON for programs."""
         agent = desk.agent(["Hello!"])
-        assert run(agent, "/context").text == "Nothing was said yet."
+        assert run(agent, "/context").text == "The conversation is empty. Say something first."
         agent.say("Hi.")
-        assert run(agent, "/context map").report == agent.seen().report
+        assert run(agent, "/context map").report == agent.last_window().report
         listed = run(agent, "/context list").text
         assert "AGENTS.md: MISSING" in listed
         assert "Tools:" in listed
@@ -70,7 +70,7 @@ class TestContext:
         assert "Tools by schema size:" in detail
         data = json.loads(run(agent, "/context json").text)
         assert data["session"]["totalTokens"] == agent.opened.entry.total_tokens
-        assert data["report"]["session"] == agent.session
+        assert data["report"]["session"] == agent.session.id
         assert "Use: /context" in run(agent, "/context what").text
 
 
@@ -123,14 +123,14 @@ class TestMemory:
         agent.engine.close()
         again = desk.agent(["Still here."])
         again.say("And on.")
-        said = [row.message.text for row in again.engine.session(again.session).get(range(1, 40))]
+        said = [row.message.text for row in again.session.get(range(1, 40))]
         assert [text for text in said if text.startswith(("Go on", "And on", "The other"))] == [
             "The other word is mombasa1234.",
             "Go on.",
             "And on.",
         ]
         assert not any("[Forgotten.]" in text for text in said)
-        read = transcripts.read(again.opened.session.file)
+        read = transcripts.read(again.opened.transcript.file)
         assert not any("[Forgotten.]" in message.text for message in read.messages)
 
 
@@ -150,9 +150,9 @@ class TestConversation:
         """The old transcript is kept."""
         agent = desk.agent(["Hello!", "Again!"])
         agent.say("Hi.")
-        before = agent.session
+        before = agent.session.id
         assert "is kept in" in run(agent, "/new").text
-        assert agent.session != before
+        assert agent.session.id != before
         assert run(agent, "/reset").text.startswith("A new conversation.")
 
     def test_pin_and_undo(self, desk: Desk) -> None:

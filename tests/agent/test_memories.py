@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from desk import Desk
 from holdfast.agent.memories import Memories
 from holdfast.agent.tools import Toolbox
-from holdfast.agent.tools.memories import memory_tools
+from holdfast.agent.tools.memory import memory_tools
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError
 from holdfast.messages import ToolCall
@@ -28,7 +29,7 @@ def memories(tmp_path: Path) -> Iterator[Memories]:
 
 def use(memories: Memories, name: str, **arguments: Any) -> str:
     """What a tool says."""
-    return Toolbox(offers=memory_tools(memories)).run(ToolCall(id="c", name=name, arguments=arguments)).text
+    return Toolbox(functions=memory_tools(memories)).run(ToolCall(id="c", name=name, arguments=arguments)).text
 
 
 def change(memories: Memories, **switches: Any) -> Memories:
@@ -124,7 +125,7 @@ class TestKeeping:
 
     def test_facts_that_others_put_there_are_memories_too(self, memories: Memories) -> None:
         """A fact of the agent without details has the usual ones."""
-        memories.engine.session("").remember("kept by hand, of no session")
+        memories.engine.memory.remember("kept by hand, of no session", scope=memories.scope)
         (kept,) = memories.all()
         assert (kept.category, kept.importance) == ("other", 0.7)
 
@@ -181,14 +182,27 @@ class TestByThemselves:
         """The best three, best first."""
         for number in range(5):
             memories.store(f"cat number {number} likes fish")
-        found = memories.recallable("which cat likes fish?")
+        found = memories.recall_facts("which cat likes fish?")
         assert len(found) == 3
         assert all("likes fish" in row.content for row in found)
 
     def test_no_more_than_is_allowed(self, memories: Memories) -> None:
         """What does not fit is left out; too short a prompt, or the switch, gives none."""
         memories.store("fish " * 30)
-        assert memories.recallable("fish fish fish")
-        assert memories.recallable("fish") == []
-        assert change(memories, recall_max_chars=100).recallable("fish fish fish") == []
-        assert change(memories, auto_recall=False, recall_max_chars=1_000).recallable("fish fish fish") == []
+        assert memories.recall_facts("fish fish fish")
+        assert memories.recall_facts("fish") == []
+        assert change(memories, recall_max_chars=100).recall_facts("fish fish fish") == []
+        assert change(memories, auto_recall=False, recall_max_chars=1_000).recall_facts("fish fish fish") == []
+
+
+def test_a_forgotten_memory_is_not_quoted_in_any_project(tmp_path: Path) -> None:
+    """Memories belong to no project: the recall block of a conversation in the project of its folder goes as well."""
+    agent = Desk(tmp_path).agent(["Momo."])
+    memory, _ = agent.memories.store("The cat of the user is called Momo")
+    agent.say("What is the cat of the user called?")
+    assert agent.session.scope.project == str(tmp_path / "work")
+    assert "called Momo" in str(agent.session.edits())
+    assert agent.memories.forget(memory.id)
+    assert "called Momo" not in str(agent.session.edits())
+    assert agent.session.facts() == []
+    agent.close()

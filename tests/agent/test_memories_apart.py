@@ -13,7 +13,7 @@ import pytest
 from desk import BASE, Desk
 from embed_models import Endpoint, Reply, endpoint
 from holdfast.agent.commands import run
-from holdfast.agent.memories import Memories, wanted
+from holdfast.agent.memories import Memories, embedding_settings
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall
@@ -63,7 +63,7 @@ class TestStore:
         assert not (tmp_path / "own").exists()
         memories.store(MOMO)
         assert (tmp_path / "own" / "holdfast.db").is_file()
-        assert memories.apart
+        assert memories.is_separate
         memories.close()
         memories.close()
         assert [each.text for each in memories.all()] == [MOMO]
@@ -131,7 +131,7 @@ class TestAgent:
         agent.say("What is the cat of the user called?")
         assert isinstance(agent.model, Scripted)
         assert "called Momo" in agent.model.prompts[-1].messages[-1].text
-        assert "called Momo" in str(agent.engine.session(agent.session).edits())
+        assert "called Momo" in str(agent.session.edits())
         line = run(agent, "/memory show").text.splitlines()[-1]
         assert line.startswith(f"- [config] {MOMO}  (")
         status = run(agent, "/status").text.splitlines()[-1]
@@ -140,7 +140,7 @@ class TestAgent:
         assert run(agent, f"/memory forget {name}").text == "Forgotten: 1."
         assert "Nothing is called" in run(agent, f"/memory forget {name}").text
         assert run(agent, "/memory show").text.endswith("No facts yet.")
-        assert "called Momo" not in str(agent.engine.session(agent.session).edits())
+        assert "called Momo" not in str(agent.session.edits())
         agent.close()
         assert not holds(desk.folder / "own", "called Momo")
 
@@ -160,7 +160,7 @@ class TestAgent:
         agent = desk.agent(["Hello!"])
         run(agent, "/memory add Deploys are on Fridays.")
         assert agent.say("Hello there.").text == "Hello!"
-        assert any(notice.startswith("Memory is in trouble") for notice in desk.view.notices)
+        assert any(notice.startswith("Memory failed") for notice in desk.view.notices)
         assert "Deploys are on Fridays." in run(agent, "/memory show").text
         assert "Model: scripted/test" in run(agent, "/status").text
         assert "Nothing is called x" in run(agent, "/memory forget x").text
@@ -172,7 +172,7 @@ class TestAgent:
         agent = Desk(tmp_path, settings=settings(**off)).agent([])
         assert "Long-term" not in run(agent, "/status").text
         assert run(agent, "/memory show").text.endswith("No facts yet.")
-        assert not agent.memories.apart
+        assert not agent.memories.is_separate
         agent.close()
 
 
@@ -181,7 +181,7 @@ class TestWanted:
 
     def asked(self, usual: Embedding, **given: Any) -> Embedding:
         """What such settings ask for."""
-        return wanted(Settings(embedding=usual, long_term=LongTerm(embedding=LongTermEmbedding(**given))))
+        return embedding_settings(Settings(embedding=usual, long_term=LongTerm(embedding=LongTermEmbedding(**given))))
 
     def test_what_is_left_open_is_as_usual(self) -> None:
         """One change changes nothing else."""

@@ -63,7 +63,7 @@ class TestReading:
             with pytest.raises(InputError, match="outside"):
                 read_bytes(bounds, name)
         assert read_bytes(bounds, "up/ws/a.md") == b"inside"
-        with pytest.raises(InputError, match="link on the way"):
+        with pytest.raises(InputError, match="link on the path"):
             read_bytes(bounds, "loop")
 
     def test_a_file_that_becomes_a_link_leads_nowhere(self, bounds: Bounds, tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.entry import SessionEntry
-from holdfast.agent.sessions import Sessions, agents, session_key
+from holdfast.agent.sessions import SessionEntry, Sessions, agents, session_key
 from holdfast.errors import InputError, StorageError
 from holdfast.settings import Session as SessionSettings
 from holdfast.settings import SessionReset, Settings
@@ -50,9 +49,9 @@ class TestOpening:
         """A transcript and an entry are made, for the user's eyes only."""
         opened = sessions.open(KEY, FOREVER, cwd="/work")
         assert opened.is_new
-        assert opened.session.file.parent == tmp_path / "agents" / "main" / "sessions"
-        assert opened.session.file.name == f"{opened.entry.session_id}.jsonl"
-        assert (opened.session.id, opened.session.cwd) == (opened.entry.session_id, "/work")
+        assert opened.transcript.file.parent == tmp_path / "agents" / "main" / "sessions"
+        assert opened.transcript.file.name == f"{opened.entry.session_id}.jsonl"
+        assert (opened.transcript.id, opened.transcript.cwd) == (opened.entry.session_id, "/work")
         stored = json.loads(sessions.file.read_bytes())
         assert stored[KEY]["sessionId"] == opened.entry.session_id
         assert stored[KEY]["updatedAt"] == START
@@ -60,15 +59,15 @@ class TestOpening:
 
     def test_it_goes_on(self, sessions: Sessions) -> None:
         """Opening again gives the same transcript with what was said."""
-        sessions.open(KEY, FOREVER).session.append_message(says("你好"))
+        sessions.open(KEY, FOREVER).transcript.append_message(says("你好"))
         again = sessions.open(KEY, FOREVER)
         assert not again.is_new
-        assert [message.text for message in again.session.context().messages] == ["你好"]
+        assert [message.text for message in again.transcript.context().messages] == ["你好"]
 
     def test_a_pause_starts_it_afresh(self, sessions: Sessions, clock: Clock) -> None:
         """When it is due, the old transcript is put away under its time and stays readable."""
         first = sessions.open(KEY, HOURLY)
-        first.session.append_message(says("kept"))
+        first.transcript.append_message(says("kept"))
         assert sessions.due(KEY, HOURLY) == ""
         clock.now += 3_600_001
         assert sessions.due(KEY, HOURLY) == "idle"
@@ -76,21 +75,21 @@ class TestOpening:
         assert (second.is_new, second.why) == (True, "idle")
         assert second.archived is not None
         assert re.fullmatch(r"[0-9a-f-]+\.jsonl\.reset\.2026-02-10T15-00-00\.001Z", second.archived.name)
-        assert not first.session.file.exists()
+        assert not first.transcript.file.exists()
         assert [message.text for message in read(second.archived).messages] == ["kept"]
         with pytest.raises(StorageError, match="moved or removed"):
-            first.session.append_message(says("too late"))
+            first.transcript.append_message(says("too late"))
 
     def test_a_transcript_that_is_gone(self, sessions: Sessions) -> None:
         """An entry without its file begins anew, and nothing is put away."""
-        sessions.open(KEY, FOREVER).session.file.unlink()
+        sessions.open(KEY, FOREVER).transcript.file.unlink()
         opened = sessions.open(KEY, FOREVER)
         assert (opened.is_new, opened.why, opened.archived) == (True, "", None)
 
     def test_problems_of_a_transcript_are_told(self, sessions: Sessions) -> None:
         """What had to be mended in the file comes along."""
         opened = sessions.open(KEY, FOREVER)
-        with opened.session.file.open("ab") as file:
+        with opened.transcript.file.open("ab") as file:
             file.write(b"{broken")
         assert sessions.open(KEY, FOREVER).problems
 
@@ -136,7 +135,7 @@ class TestChanging:
         data = json.loads(sessions.file.read_bytes())
         data[KEY]["label"] = "mine"
         sessions.file.write_text(json.dumps(data | {"odd": [1]}), "utf-8")
-        sessions.update(KEY, lambda entry: entry.compacted(9, now=START + 5))
+        sessions.update(KEY, lambda entry: entry.with_compaction(9, now=START + 5))
         after = json.loads(sessions.file.read_bytes())
         assert (after[KEY]["label"], after[KEY]["compactionCount"], after["odd"]) == ("mine", 1, [1])
 
@@ -155,12 +154,12 @@ class TestDamage:
     def test_a_store_that_cannot_be_read_is_kept_and_made_anew(self, sessions: Sessions, data: bytes) -> None:
         """The newest transcript goes on, a copy of the damage stays, and the user is told."""
         before = sessions.open(KEY, FOREVER)
-        before.session.append_message(says("still here"))
+        before.transcript.append_message(says("still here"))
         sessions.file.write_bytes(data)
         assert sessions.entries() == {}
         after = sessions.open(KEY, FOREVER)
         assert not after.is_new
-        assert [message.text for message in after.session.context().messages] == ["still here"]
+        assert [message.text for message in after.transcript.context().messages] == ["still here"]
         assert "could not be read" in after.problems[0]
         copies = [place for place in sessions.folder.iterdir() if ".bak." in place.name]
         assert [copy.read_bytes() for copy in copies] == [data]
@@ -221,7 +220,7 @@ def _work(home: Path, worker: int, times: int) -> None:
     ids = (f"{worker:08x}-0000-4000-8000-{number:012x}" for number in count())
     own = Sessions(home, lambda: START, lambda: next(ids))
     for _ in range(times):
-        own.update(KEY, lambda entry: entry.compacted(0, now=START))
+        own.update(KEY, lambda entry: entry.with_compaction(0, now=START))
         own.open(f"agent:main:{worker}", FOREVER)
 
 

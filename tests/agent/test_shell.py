@@ -126,7 +126,7 @@ def test_a_system_that_cannot_look_without_reaping(tmp_path: Path, monkeypatch: 
 
 def test_very_much_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more than is kept, the beginning and the end remain, and what is missing is counted."""
-    monkeypatch.setattr(shell, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(shell, "MAX_OUTPUT_BYTES", 10_000)
     ran = run("seq 1 100000", cwd=tmp_path, seconds=60)
     assert ran.output.startswith("1\n2\n3\n")
     assert ran.output.endswith("\n100000\n")

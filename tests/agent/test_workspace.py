@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.agent.workspace import FILES, bounds_of, context_files, prepare, system_prompt, truncated
+from holdfast.agent.workspace import FILES, bounds_of, context_files, prepare, system_prompt, truncate
 from holdfast.models.base import Tool
 from holdfast.settings import Memory, Settings, Workspace
 
@@ -103,7 +103,7 @@ class TestFiles:
     @pytest.mark.parametrize("limit", [0, 1, 63, 64, 100, 150, 200, 1_000])
     def test_no_limit_is_ever_passed(self, limit: int) -> None:
         """Whatever the limit, what is kept is within it."""
-        assert len(truncated("文字 text " * 500, name="AGENTS.md", limit=limit)) <= limit
+        assert len(truncate("文字 text " * 500, name="AGENTS.md", limit=limit)) <= limit
 
     def test_all_together_are_capped(self, tmp_path: Path) -> None:
         """When the total is used up the rest is skipped, and the prompt says so."""

@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 
 from holdfast.cli import main
+from holdfast.engine import Engine
 from holdfast.transcripts import read
+from holdfast.transcripts.session import Session as Transcript
+from talk import user
 
 
 @dataclass
@@ -49,6 +52,13 @@ class Home:
             main(["chat", "--workspace", str(self.folder / "work"), *arguments])
         shown = self.heard.readouterr()
         return Ran(int(left.value.code or 0), shown.out, shown.err)
+
+    def run(self, *arguments: str) -> None:
+        """Run another command."""
+        with pytest.raises(SystemExit) as left:
+            main([*arguments])
+        assert not left.value.code, self.heard.readouterr().err
+        self.heard.readouterr()
 
     def transcripts(self, agent: str = "main") -> list[Path]:
         """The conversations of an agent."""
@@ -95,7 +105,7 @@ class TestOnce:
         """Without words there is nothing to ask."""
         done = home.chat("--model", "echo", "-p", "")
         assert done.returncode == 2
-        assert "Nothing was said" in done.stderr
+        assert "There is no message" in done.stderr
 
     def test_there_is_no_shell_unless_it_is_allowed(self, home: Home) -> None:
         """Nobody can be asked, so commands run only with --yes."""
@@ -224,3 +234,40 @@ def test_it_runs_as_a_process(home: Home) -> None:
     command = [sys.executable, "-m", "holdfast", "chat", "--model", home.script("Here."), "-p", "Anybody?"]
     done = subprocess.run(command, input="", capture_output=True, text=True, check=False, env={**os.environ})
     assert (done.returncode, done.stdout) == (0, "Here.\n")
+
+
+class TestProject:
+    """A conversation belongs to the project of the folder in which it began, as imported sessions do."""
+
+    def test_what_was_imported_for_the_folder_is_recalled(self, home: Home) -> None:
+        """Passages and facts of an imported session with the same folder are recalled; those of another are not."""
+        home.patch.setenv("HOLDFAST_ARCHIVE__CROSS_SESSION", "true")
+        for name, folder, port in (("a", home.folder / "work", "6543"), ("b", home.folder / "other", "7654")):
+            file = home.folder / f"{name}.jsonl"
+            Transcript.create(file, cwd=str(folder), session_id=name).append_message(
+                user(f"The zanzibar database listens on port {port}.")
+            )
+            home.run("import", str(file))
+            home.run("remember", f"The giraffe service uses port {port}", "--project", str(folder))
+        lines = "Which port has the zanzibar database?\nWhich port has the giraffe service?\n"
+        home.chat("--model", home.script("One.", "Two."), said=lines)
+        with Engine.open(home.folder / "memory") as engine:
+            (scope,) = [scope for scope in engine.sessions() if scope.session not in {"a", "b"}]
+            recalled = str(engine.session(scope.session, project=str(home.folder / "work")).edits())
+        assert "zanzibar database listens on port 6543" in recalled
+        assert "giraffe service uses port 6543" in recalled
+        assert "7654" not in recalled
+
+    def test_a_conversation_stays_in_its_project(self, home: Home) -> None:
+        """Continued from another folder, a conversation keeps the project of the folder in which it began."""
+        home.chat("--model", home.script("One."), "-p", "Hello.")
+        (home.folder / "other").mkdir()
+        home.chat("--model", home.script("Two."), "--workspace", str(home.folder / "other"), "-p", "Again.")
+        with Engine.open(home.folder / "memory") as engine:
+            assert [scope.project for scope in engine.sessions()] == [str(home.folder / "work")]
+
+    def test_an_option_names_another(self, home: Home) -> None:
+        """With --project the conversation is stored there."""
+        home.chat("--model", home.script("One."), "--project", "shop", "-p", "Hello.")
+        with Engine.open(home.folder / "memory") as engine:
+            assert [scope.project for scope in engine.sessions()] == ["shop"]

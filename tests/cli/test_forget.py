@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from desk import BASE, Desk
 from holdfast.agent.notes import Notes
-from holdfast.agent.notes.exports import export_sessions
+from holdfast.agent.qmd import export_sessions
 from holdfast.cli.doctor import doctor
 from holdfast.cli.memory import forget, remember
-from holdfast.cli.prompt import Past
+from holdfast.cli.terminal import MaskedHistory
 from holdfast.engine import Engine
 from holdfast.settings.memory import Experimental, MemorySearch
 from talk import user
@@ -37,8 +37,8 @@ def test_words_go_from_the_agents_own_transcripts_too(tmp_path: Path) -> None:
     agent = desk.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
     agent.say("The other word is mombasa1234.")
-    (number,) = {hit.message for hit in agent.engine.session(agent.session).search("vault word zanzibar9876", limit=1)}
-    session = agent.session
+    (number,) = {hit.message for hit in agent.session.search("vault word zanzibar9876", limit=1)}
+    session = agent.session.id
     agent.engine.close()
     run(forget, str(number), "--yes", home=tmp_path)
     assert files_with(tmp_path, "zanzibar9876") == []
@@ -56,7 +56,7 @@ def test_words_go_from_the_index_of_notes(tmp_path: Path) -> None:
     agent = desk.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
     agent.say("The other word is mombasa1234.")
-    (number,) = {hit.message for hit in agent.engine.session(agent.session).search("vault word zanzibar9876", limit=1)}
+    (number,) = {hit.message for hit in agent.session.search("vault word zanzibar9876", limit=1)}
     with Notes(agent.root, desk.settings, tmp_path / "notes-main.db", sessions=agent.sessions.folder) as notes:
         notes.sync(whole=True)
         assert "zanzibar9876" in notes.search("vault word").hits[0].snippet
@@ -73,12 +73,12 @@ def test_words_go_from_the_index_of_qmd(tmp_path: Path) -> None:
     desk = Desk(tmp_path, memory=tmp_path)
     agent = desk.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
-    (number,) = {hit.message for hit in agent.engine.session(agent.session).search("vault word zanzibar9876", limit=1)}
+    (number,) = {hit.message for hit in agent.session.search("vault word zanzibar9876", limit=1)}
     agent.reset()
     agent.say("The other word is mombasa1234.")
     agent.engine.close()
     qmd = agent.sessions.folder.parent / "qmd"
-    export_sessions(agent.sessions.folder, to=qmd / "sessions", before={}, since=None)
+    export_sessions(agent.sessions.folder, folder=qmd / "sessions", before={}, since=None)
     (qmd / "cache" / "qmd").mkdir(parents=True)
     (qmd / "cache" / "qmd" / "index.sqlite").write_bytes(b"zanzibar9876")
     run(forget, str(number), "--yes", home=tmp_path)
@@ -90,12 +90,12 @@ def test_words_go_from_the_prompt_history(tmp_path: Path) -> None:
     """What was typed is forgotten with the message or the fact that it became; other lines stay."""
     desk = Desk(tmp_path, memory=tmp_path)
     agent = desk.agent(["Noted."])
-    typed = Past(lambda: tmp_path)
+    typed = MaskedHistory(lambda: tmp_path)
     for line in ("The vault word\nis 桑给巴尔9876.", "/memory add The code is mombasa1234.", "no", "not that"):
         typed.store_string(line)
     agent.say("The vault word\nis 桑给巴尔9876.")
-    numbers = agent.engine.session(agent.session).append([user("no")])
-    numbers += [hit.message for hit in agent.engine.session(agent.session).search("vault word 桑给巴尔9876", limit=1)]
+    numbers = agent.session.append([user("no")])
+    numbers += [hit.message for hit in agent.session.search("vault word 桑给巴尔9876", limit=1)]
     agent.engine.close()
     fact = json.loads(run(remember, "The code is mombasa1234.", "--json", home=tmp_path))["id"]
     run(forget, *map(str, numbers), fact, "--yes", home=tmp_path)

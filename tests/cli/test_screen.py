@@ -12,12 +12,12 @@ from prompt_toolkit.document import Document
 from rich.console import Console
 
 from desk import Desk
-from holdfast.agent.commands import COMMANDS, Done
-from holdfast.agent.loop import Agent
+from holdfast.agent.agent import Agent
+from holdfast.agent.commands import COMMANDS, CommandResult
 from holdfast.agent.tools import Action
 from holdfast.cli.agent import interruptible
-from holdfast.cli.prompt import WORDS, Commands, Past
-from holdfast.cli.screen import Screen, shortened, status_line
+from holdfast.cli.screen import Screen, shorten, status_line
+from holdfast.cli.terminal import WORDS, CommandCompleter, MaskedHistory
 from holdfast.messages import Text, ToolCall, ToolResult
 
 
@@ -83,14 +83,16 @@ class TestScreen:
     def test_a_command_is_shown_whole(self) -> None:
         """Whoever is asked sees every line of what would run, and nothing that hides a part of it."""
         seen = Seen()
-        seen.screen.ask(Action(kind="run", text="echo a\x1b[2K\nrm -r b"))
+        seen.screen.show_action(Action(kind="run", text="echo a\x1b[2K\nrm -r b"))
         assert seen.text == "  $ echo a�[2K\n  > rm -r b\n"
 
     def test_a_guarded_change_says_why(self) -> None:
         """A change that is always asked for is shown with the reason."""
         seen = Seen(width=100)
-        seen.screen.ask(Action(kind="write", text="write .git/config\n+ x", guarded="it can make git run commands"))
-        told = "  This is always asked for: it can make git run commands.\n"
+        seen.screen.show_action(
+            Action(kind="write", text="write .git/config\n+ x", guarded="it can make git run commands")
+        )
+        told = "  This always needs your confirmation: it can make git run commands.\n"
         assert seen.text == f"  write .git/config\n  + x\n{told}"
 
     def test_a_window_is_drawn(self, tmp_path: Path) -> None:
@@ -98,14 +100,14 @@ class TestScreen:
         agent = Desk(tmp_path).agent(["Hi."])
         agent.say("Hello.")
         seen = Seen(width=100)
-        seen.screen.show(Done("words", report=agent.seen().report))
+        seen.screen.show(CommandResult("words", report=agent.last_window().report))
         assert "workspace files" in seen.text
         assert seen.text.endswith("words\n\n")
 
     def test_columns_count(self) -> None:
         """A wide character takes two columns."""
-        assert shortened("一二三四", 5) == "一二…"
-        assert shortened("abcd", 5) == "abcd"
+        assert shorten("一二三四", 5) == "一二…"
+        assert shorten("abcd", 5) == "abcd"
 
 
 def test_the_status_line_tells_what_fits(tmp_path: Path) -> None:
@@ -137,15 +139,15 @@ class TestPrompt:
     )
     def test_completion(self, typed: str, words: list[str]) -> None:
         """Commands at the beginning of the line, their words after them, and nothing elsewhere."""
-        found = Commands().get_completions(Document(typed), CompleteEvent())
+        found = CommandCompleter().get_completions(Document(typed), CompleteEvent())
         assert [completion.text for completion in found] == words
 
     def test_the_past_is_private(self, tmp_path: Path) -> None:
         """What was typed comes back, with secrets masked, from a file that nobody else can read."""
-        past = Past(lambda: tmp_path / "home")
+        past = MaskedHistory(lambda: tmp_path / "home")
         past.store_string("one\ntwo")
         past.store_string("export GITHUB_TOKEN=ghp_" + "x1Y2" * 9)
-        newest, *others = Past(lambda: tmp_path / "home").load_history_strings()
+        newest, *others = MaskedHistory(lambda: tmp_path / "home").load_history_strings()
         assert "ghp_x1" not in newest
         assert others == ["one\ntwo"]
         assert (tmp_path / "home" / "chat_history").stat().st_mode & 0o077 == 0
@@ -153,7 +155,7 @@ class TestPrompt:
     def test_a_past_that_cannot_be_kept_is_no_reason_to_stop(self, tmp_path: Path) -> None:
         """A home that is no folder costs the history and nothing else."""
         (tmp_path / "home").write_text("a file")
-        past = Past(lambda: tmp_path / "home")
+        past = MaskedHistory(lambda: tmp_path / "home")
         past.store_string("one")
         assert list(past.load_history_strings()) == []
 

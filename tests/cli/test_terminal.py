@@ -8,8 +8,7 @@ from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.shortcuts import PromptSession
 
 from holdfast.cli.agent import Options
-from holdfast.cli.prompt import called_off
-from holdfast.cli.terminal import _Opening
+from holdfast.cli.terminal import _Opening, take_interrupt
 
 
 def test_a_prompt_that_comes_after_the_error_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,8 +28,8 @@ def test_ctrl_c_is_found_among_what_was_typed() -> None:
     """It is taken out, once; everything else waits for the next prompt."""
     with create_pipe_input() as typed:
         session: PromptSession[str] = PromptSession(input=typed, output=DummyOutput())
-        assert not called_off(session)
+        assert not take_interrupt(session)
         typed.send_text("one\x03 more\r")
-        assert called_off(session)
-        assert not called_off(session)
+        assert take_interrupt(session)
+        assert not take_interrupt(session)
         assert session.prompt() == "one more"

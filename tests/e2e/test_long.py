@@ -116,7 +116,7 @@ def _begin(folder: Path, provider: ScriptedProvider, wire: str) -> None:
         terminal.type(line(SCREEN))
         terminal.wait("bash runs")
         terminal.interrupt()
-        terminal.wait("Broken off")
+        terminal.wait("Interrupted")
         terminal.wait(PROMPT)
         assert terminal.leave() == 0
 

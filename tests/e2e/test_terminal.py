@@ -122,7 +122,7 @@ def test_changes_are_asked_for(tmp_path: Path) -> None:
         terminal.say("Edit it.", until="Edited.")
         terminal.type("And git?")
         shown = asked(terminal)
-        assert "This is always asked for: it can make git run commands." in shown
+        assert "This always needs your confirmation: it can make git run commands." in shown
         assert "always in this conversation" not in shown
         terminal.type("a")  # no answer here
         asked(terminal)
@@ -229,12 +229,12 @@ def test_leaving(tmp_path: Path) -> None:
         terminal.type("Well?")
         terminal.wait("More.")
         terminal.interrupt()
-        terminal.wait("Broken off")
+        terminal.wait("Interrupted")
         terminal.wait(PROMPT)
         terminal.type("And?")
         terminal.wait("thinking")
         terminal.interrupt()
-        terminal.wait("Broken off")
+        terminal.wait("Interrupted")
         terminal.wait(PROMPT)
         terminal.type("/exit")
         assert terminal.end() == 0
@@ -253,7 +253,7 @@ def test_a_hasty_interrupt(tmp_path: Path) -> None:
     with Terminal(tmp_path, "--model", script(tmp_path, "One.", "Two.")) as terminal:
         terminal.say("Hi.", until="One.")
         terminal.child.send("Well?\r\x03And?\r")
-        terminal.wait("Broken off")
+        terminal.wait("Interrupted")
         terminal.wait("Two.")
         terminal.wait(PROMPT)
         assert terminal.leave() == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.agent.paths import Bounds
 from holdfast.agent.tools import Toolbox, flush_tools
-from holdfast.agent.tools.files import file_tools
+from holdfast.agent.tools.workspace import file_tools
 from holdfast.messages import ToolCall
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -36,7 +36,7 @@ def test_every_call_has_one_answer(calls: list[tuple[str, Any]], stop: bool) -> 
     asked = [ToolCall(id=f"c{n}", name=name, arguments=given) for n, (name, given) in enumerate(calls)]
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "ws").mkdir()
-        box = Toolbox(offers=file_tools(Bounds(root=Path(place) / "ws"), confirm=lambda _: True))
+        box = Toolbox(functions=file_tools(Bounds(root=Path(place) / "ws"), confirm=lambda _: True))
         results = box.run_all(asked, cancel=cancel)
         assert [(result.call_id, result.name) for result in results] == [(call.id, call.name) for call in asked]
         assert all(result.text for result in results)
@@ -51,7 +51,7 @@ def test_an_edit_changes_one_passage_or_nothing(text: str, old: str, new: str) -
         file = Path(place) / "a"
         file.write_bytes(text.encode())
         call = ToolCall(id="c", name="edit", arguments={"path": "a", "oldText": old, "newText": new})
-        result = Toolbox(offers=file_tools(Bounds(root=Path(place)), confirm=lambda _: True)).run(call)
+        result = Toolbox(functions=file_tools(Bounds(root=Path(place)), confirm=lambda _: True)).run(call)
         after = file.read_bytes().decode()
         once = [start for start in range(len(text)) if old and text.startswith(old, start)]
         if result.is_error:

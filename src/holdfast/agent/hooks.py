@@ -1,4 +1,4 @@
-"""The hooks of `holdfast chat`, from the settings: functions of the user's own modules, and commands."""
+"""The hooks of `holdfast chat`, from the settings: functions of the user's modules, and commands."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import re
 import shlex
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast import formats
-from holdfast.agent.notes.command import Command
-from holdfast.agent.shell import environment
+from holdfast.agent.shell import environment, run_program
 from holdfast.errors import InputError, SettingsError
 from holdfast.events import Compacted, Compacting, Hook, Hooks, SummaryRequest, SummaryResult
 from holdfast.settings import HookSettings
@@ -24,21 +24,24 @@ _FUNCTION: Final = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
 
 
 def load_hooks(settings: HookSettings, *, root: Path) -> Hooks:
-    """Make the hooks that the settings name. Commands run in the workspace.
+    """Load the hooks that the settings name. Commands run in the workspace.
 
     Raises:
         SettingsError: A function cannot be imported, or a command cannot be read.
     """
     before = [
-        _listener(text, Compacting, "hooks.before_compaction", settings, root) for text in settings.before_compaction
+        _make_listener(text, Compacting, "hooks.before_compaction", settings, root)
+        for text in settings.before_compaction
     ]
-    after = [_listener(text, Compacted, "hooks.after_compaction", settings, root) for text in settings.after_compaction]
-    return Hooks(listeners=(*before, *after), summary=_summary(settings.summary, root))
+    after = [
+        _make_listener(text, Compacted, "hooks.after_compaction", settings, root) for text in settings.after_compaction
+    ]
+    return Hooks(listeners=(*before, *after), summary=_make_summary_hook(settings.summary, root))
 
 
-def _listener(text: str, kind: type[Compacting | Compacted], key: str, settings: HookSettings, root: Path) -> Hook:
-    function = _function(text, key)
-    run = None if function else _command(text, key, root)
+def _make_listener(text: str, kind: type[Compacting | Compacted], key: str, settings: HookSettings, root: Path) -> Hook:
+    function = _import_function(text, key)
+    run = None if function else _make_command(text, key, root)
 
     def listen(event: Compacting | Compacted) -> None:
         if not isinstance(event, kind):
@@ -46,26 +49,26 @@ def _listener(text: str, kind: type[Compacting | Compacted], key: str, settings:
         if function is not None:
             function(event)
         elif run is not None:
-            run(given=_json(event), seconds=settings.timeout_seconds)
+            run(stdin=_event_json(event), seconds=settings.timeout_seconds)
 
     listen.__name__ = text
     return listen
 
 
-def _summary(text: str | None, root: Path) -> Callable[[SummaryRequest], SummaryResult | str | None] | None:
+def _make_summary_hook(text: str | None, root: Path) -> Callable[[SummaryRequest], SummaryResult | str | None] | None:
     if text is None:
         return None
-    function = _function(text, "hooks.summary")
+    function = _import_function(text, "hooks.summary")
     if function is not None:
         return function
-    run = _command(text, "hooks.summary", root)
+    run = _make_command(text, "hooks.summary", root)
 
     def supply(request: SummaryRequest) -> SummaryResult | None:
-        printed = run(given=_request_json(request), seconds=None, cancel=request.cancel).strip()
-        if not printed:
+        output = run(stdin=_request_json(request), cancel=request.cancel).strip()
+        if not output:
             return None
         try:
-            answer = json.loads(printed)
+            answer = json.loads(output)
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or not isinstance(answer.get("summary", ""), str):
@@ -78,27 +81,27 @@ def _summary(text: str | None, root: Path) -> Callable[[SummaryRequest], Summary
     return supply
 
 
-def _function(text: str, key: str) -> Callable[..., Any] | None:
-    """Import the function that a setting names as `module:name`; None where the setting is a command."""
-    found = _FUNCTION.fullmatch(text.strip())
-    if found is None:
+def _import_function(text: str, key: str) -> Callable[..., Any] | None:
+    """Import the function that a setting names as `module:name`; None if the setting is a command."""
+    name = _FUNCTION.fullmatch(text.strip())
+    if name is None:
         return None
     try:
-        return getattr(import_module(found[1]), found[2])  # type: ignore[no-any-return]
+        return getattr(import_module(name[1]), name[2])  # type: ignore[no-any-return]
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"{text} cannot be imported: {error}", source="settings", key=key) from error
 
 
-def _command(text: str, key: str, root: Path) -> Callable[..., str]:
+def _make_command(text: str, key: str, root: Path) -> Callable[..., str]:
     try:
         program, *arguments = shlex.split(text)
     except ValueError as error:
         raise SettingsError(f"{text!r} is not a command: {error}", source="settings", key=key) from error
-    command = Command(os.path.expanduser(program), root, environment(os.environ))  # noqa: PTH111 - a name, not a path
-    return lambda **options: command.run(*arguments, **options)
+    command = (os.path.expanduser(program), *arguments)  # noqa: PTH111 - a name, not a path
+    return partial(run_program, command, cwd=root, environ=environment(os.environ))
 
 
-def _json(event: Compacting | Compacted) -> bytes:
+def _event_json(event: Compacting | Compacted) -> bytes:
     owner = {
         "sessionId": event.session,
         "agentId": event.agent,
@@ -118,7 +121,7 @@ def _request_json(request: SummaryRequest) -> bytes:
     plan = request.plan
     messages = formats.render([item.message for item in (*plan.dropped, *plan.history)], "pi")
     data = {
-        **json.loads(_json(request.event)),
+        **json.loads(_event_json(request.event)),
         "event": "session_before_compact",
         "customInstructions": request.instructions,
         "messagesToSummarize": messages,

@@ -1,43 +1,57 @@
-"""Long-term memories: what the agent or its user chose to keep, for every session of the agent.
+"""Long-term memories: facts of the agent that the model or the user chose to keep, for every session.
 
-They are facts of the agent itself, of no session, so they are masked, shown and forgotten for good as facts are. They
-rest in the same archive as everything else, or in one of their own where `long_term.db_path` names it.
+They are stored as facts of the agent without project and session, so they are masked, shown and forgotten as facts
+are. They are in the same store as everything else, or in one of their own if `long_term.db_path` names it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from holdfast.agent.capture import CATEGORIES, IMPORTANCE, Captured, Category, capture
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
+from holdfast.memory.archive import unwrap
 from holdfast.memory.block import strip_text
-from holdfast.memory.facts import FactHit
 from holdfast.memory.home import open_home, store_file
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
 from holdfast.settings import Embedding, LongTermEmbedding, Settings
+from holdfast.signals import has_signal
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
+from holdfast.text import is_unsegmented
 
-__all__ = ["Memories", "Remembered", "wanted"]
+__all__ = [
+    "CATEGORIES",
+    "Category",
+    "LongTermMemory",
+    "Memories",
+    "capture",
+    "category_of",
+    "embedding_settings",
+    "refuse",
+]
 
-RECALLED: Final = 3
-LEAST_RECALLED: Final = 0.3
-SHORTEST_PROMPT: Final = 5
+Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
+
+CATEGORIES: Final[tuple[Category, ...]] = ("preference", "fact", "decision", "entity", "other")
+DEFAULT_IMPORTANCE: Final = 0.7
+MAX_RECALLED: Final = 3
+MIN_RECALL_SCORE: Final = 0.3
+MIN_PROMPT_CHARS: Final = 5
 _TYPES: Final[Mapping[Category, FactType]] = {"decision": "decision"}
 _WORD: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
-    """A memory; `score` says how much it has to do with the question, 0 to 1."""
+class LongTermMemory:
+    """A memory; `score` says how well it matches a question, 0 to 1."""
 
     id: str
     text: str
@@ -47,29 +61,28 @@ class Remembered:
     score: float = 0.0
 
 
-def wanted(settings: Settings) -> Embedding:
-    """How memories are to be embedded; what `long_term.embedding` leaves open is as for the archive.
+def embedding_settings(settings: Settings) -> Embedding:
+    """Return how memories are embedded; what `long_term.embedding` does not set is as for the archive.
 
-    A key of their own is for the provider that is set. Where none is, it is OpenAI's, as in the plugin.
+    An API key of their own is for the provider that is set; if none is set, for OpenAI, as in the plugin.
     """
-    asked, usual = settings.long_term.embedding, settings.embedding
-    addressed = asked.base_url or usual.base_url
-    keyed = asked.api_key is not None and usual.provider == "auto" and not addressed
-    provider = asked.provider or ("openai" if keyed else usual.provider)
-    another = {} if provider == usual.provider else dict.fromkeys(("model", "dimension", "base_url", "api_key"))
-    named = {"model": asked.model, "dimension": asked.dimensions, "base_url": asked.base_url, "api_key": asked.api_key}
-    given = {name: value for name, value in named.items() if value is not None}
-    return msgspec.structs.replace(usual, **{**another, **given, "provider": provider})
+    given, archive = settings.long_term.embedding, settings.embedding
+    is_openai = given.api_key is not None and archive.provider == "auto" and not (given.base_url or archive.base_url)
+    provider = given.provider or ("openai" if is_openai else archive.provider)
+    unset = {} if provider == archive.provider else dict.fromkeys(("model", "dimension", "base_url", "api_key"))
+    own = {"model": given.model, "dimension": given.dimensions, "base_url": given.base_url, "api_key": given.api_key}
+    changes = {**unset, **{name: value for name, value in own.items() if value is not None}, "provider": provider}
+    return msgspec.structs.replace(archive, **changes)
 
 
 @dataclass(slots=True)
 class Memories:
-    """The memories of an agent. Threads may share them; a store of their own is opened when it is first needed.
+    """The memories of an agent. Threads may share it. A store of their own is opened when it is first needed.
 
     Attributes:
         engine: The agent's memory, with the settings in force.
-        agent: Whose they are.
-        trouble: Why they are found by their words alone, where something else was asked for.
+        agent: The agent.
+        trouble: Why only words are compared, if the settings say otherwise.
     """
 
     engine: Engine
@@ -81,187 +94,250 @@ class Memories:
 
     @property
     def scope(self) -> Scope:
-        """Whose they are: the agent's, in whatever session."""
+        """The owner: the agent, in all projects and sessions."""
         return Scope(agent=self.agent)
-
-    # --- where they rest -------------------------------------------------------
 
     @property
     def memory(self) -> Memory:
-        """Where they rest: in the agent's memory, or in the one that `long_term.db_path` names.
+        """The store: the agent's memory, or the one that `long_term.db_path` names.
 
         Raises:
             StorageError: That one cannot be opened.
         """
-        asked = self.engine.settings.long_term
-        place = asked.db_path if asked.enabled else None
-        if place is None:
+        settings = self.engine.settings.long_term
+        path = settings.db_path if settings.enabled else None
+        if path is None:
             return self.engine.memory
         with self._lock:
             if self._own is None:
-                self._own = self._opened(place)
+                self._own = self._open(path)
             return self._own
 
-    def _opened(self, place: str) -> Memory:
-        usual = self.engine.memory
-        if "://" in place:
-            raise StorageError("long_term.db_path must be a folder or a .db file on this machine", path=place)
-        file = store_file(place, settings=usual.settings)
-        if file.resolve() == usual.store.path.resolve():
-            return usual
+    def _open(self, path: str) -> Memory:
+        shared = self.engine.memory
+        if "://" in path:
+            raise StorageError("long_term.db_path must be a folder or a .db file on this machine", path=path)
+        file = store_file(path, settings=shared.settings)
+        if file.resolve() == shared.store.path.resolve():
+            return shared
         return Memory(
             store=open_home(file),
-            settings=usual.settings,
-            choice=usual.choice,
-            clock=usual.clock,
-            new_id=usual.new_id,
-            timer=usual.timer,
+            settings=shared.settings,
+            choice=shared.choice,
+            clock=shared.clock,
+            new_id=shared.new_id,
+            timer=shared.timer,
         )
 
     @property
-    def apart(self) -> bool:
-        """Whether they rest in a store of their own."""
+    def is_separate(self) -> bool:
+        """Whether they are in a store of their own."""
         return self.memory is not self.engine.memory
 
     @property
     def choice(self) -> Choice:
-        """What embeds them, and why: what `long_term.embedding` asks for, else what embeds everything."""
+        """The embedder, and why: what `long_term.embedding` says, else that of the archive."""
         settings = self.engine.settings
         if settings.long_term.embedding == LongTermEmbedding():
             return self.engine.memory.choice
         with self._lock:
             if self._choice is None:
-                asked = wanted(settings)
-                self._choice = choose(asked, allow_remote=asked.allow_remote)
-                failed = self._choice.embedder is None and asked.provider != "none"
+                given = embedding_settings(settings)
+                self._choice = choose(given, allow_remote=given.allow_remote)
+                failed = self._choice.embedder is None and given.provider != "none"
                 self.trouble = "; ".join(self._choice.reasons) if failed else ""
             return self._choice
 
     def close(self) -> None:
-        """Let go of a store of their own; it is opened again when it is needed."""
+        """Close a store of their own; it is opened again when it is needed."""
         with self._lock:
             own, self._own = self._own, None
             if own is not None and own is not self.engine.memory:
                 own.close()
 
-    # --- keeping and finding ---------------------------------------------------
-
-    def all(self) -> list[Remembered]:
-        """Every memory, oldest first."""
+    def all(self) -> list[LongTermMemory]:
+        """List every memory, oldest first."""
         select = Select(kind="record", scope=self.scope, name=facts.LONG_TERM)
         details = {record.key: record.data for record in self.memory.store.fetch(select)}
-        return [_remembered(row, details.get(row.id, {})) for row in self.rows()]
+        return [_make_memory(row, details.get(row.id, {})) for row in self.rows()]
 
     def rows(self) -> list[FactRow]:
-        """Every memory as the fact that it is."""
+        """List every memory as a fact."""
         return self.memory.facts(scope=self.scope)
 
     def store(
-        self, text: str, *, category: Category = "other", importance: float = IMPORTANCE
-    ) -> tuple[Remembered, bool]:
-        """Keep a memory, and tell whether it is new. The same words again are no new memory; other words always are."""
-        memory = self.memory
-        said = _words(text)
-        twin = next((known for known in self.all() if _words(known.text) == said), None)
+        self, text: str, *, category: Category = "other", importance: float = DEFAULT_IMPORTANCE
+    ) -> tuple[LongTermMemory, bool]:
+        """Store a memory; return it and whether it is new. The same words again are not a new memory."""
+        memory, words = self.memory, _words(text)
+        twin = next((known for known in self.all() if _words(known.text) == words), None)
         if twin is not None:
             return twin, False
         row = memory.remember(text, scope=self.scope, type=_TYPES.get(category, "config"), subject=category)
         details = {"category": category, "importance": importance}
         memory.store.add([Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)])
-        return _remembered(row, details), True
+        return _make_memory(row, details), True
 
-    def recall(self, query: str, *, limit: int = 5, least: float = 0.1) -> list[Remembered]:
-        """The memories that have to do with a question, best first."""
+    def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[LongTermMemory]:
+        """Find the memories that match a question, best first."""
         known = self.all()
-        scores = self._scores(query, known)
-        found = [
-            Remembered(
-                id=each.id,
-                text=each.text,
-                category=each.category,
-                importance=each.importance,
-                time=each.time,
-                score=score,
-            )
-            for each, score in zip(known, scores, strict=True)
-            if score >= least
-        ]
-        return sorted(found, key=lambda each: (-each.score, -each.time))[:limit]
+        scored = (replace(each, score=score) for each, score in zip(known, self._score(query, known), strict=True))
+        matches = (each for each in scored if each.score >= min_score)
+        return sorted(matches, key=lambda each: (-each.score, -each.time))[:limit]
 
-    def facts(self, query: str, *, limit: int = 5) -> list[FactHit]:
-        """The facts of the agent, learned in any session, that have to do with a question, best first."""
-        return facts.find(facts.current(facts.load(self.engine.memory.store, self.scope)), query, limit=limit)
-
-    def _scores(self, query: str, known: Sequence[Remembered]) -> list[float]:
-        """By words and by vectors, the better of the two."""
+    def _score(self, query: str, known: Sequence[LongTermMemory]) -> list[float]:
+        """Score by words and by vectors; the higher of both counts."""
         rows = self.rows()
         words = {hit.fact.id: hit.score for hit in facts.find(rows, query, limit=len(rows))}
         by_words = [words.get(each.id, 0.0) for each in known]
         embedder = self.choice.embedder
         if embedder is None or not known:
             return by_words
-        try:  # as questions: those are remembered, so that a memory is embedded once
+        try:  # embedded as questions: those are cached, so that a memory is embedded once
             vectors = embedder.embed([query, *(each.text for each in known)], kind="query")
         except EmbeddingError as error:
             self.trouble = str(error)
             return by_words
         self.trouble = ""
-        alike = (vectors[1:] @ vectors[0]).tolist()
-        return [max(0.0, min(1.0, max(pair))) for pair in zip(by_words, alike, strict=True)]
+        cosines = (vectors[1:] @ vectors[0]).tolist()
+        return [max(0.0, min(1.0, max(pair))) for pair in zip(by_words, cosines, strict=True)]
 
-    def forget(self, memory_id: str) -> bool:
-        """Forget a memory for good, and what quotes it."""
-        if self.apart:
-            self._forget_quotes(memory_id)
-        gone = self.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
-        self.memory.store.remove(Select(kind="record", scope=self.scope, name=facts.LONG_TERM, keys=(memory_id,)))
-        return gone > 0
+    def recall_facts(self, prompt: str) -> list[FactRow]:
+        """Return the memories for the recall block of a prompt, within `long_term.recall_max_chars`; best first."""
+        settings = self.engine.settings.long_term
+        if not (settings.enabled and settings.auto_recall) or len(prompt.strip()) < MIN_PROMPT_CHARS:
+            return []
+        rows = {row.id: row for row in self.rows()}
+        recalled: list[FactRow] = []
+        room = settings.recall_max_chars
+        for each in self.recall(prompt, limit=MAX_RECALLED, min_score=MIN_RECALL_SCORE):
+            room -= len(each.text)
+            if room >= 0:
+                recalled.append(rows[each.id])
+        return recalled
 
-    def _forget_quotes(self, memory_id: str) -> None:
-        """Blocks that quote a memory rest in the agent's memory, which finds them by a fact that it knows."""
-        usual = self.engine.memory
-        usual.store.add([row for row in self.rows() if row.id == memory_id])
-        usual.forget(scope=self.scope, fact_ids=[memory_id], across=True)
-
-    # --- by themselves ---------------------------------------------------------
-
-    def capture(self, texts: Sequence[str]) -> list[Remembered]:
-        """Keep what the user's new messages say to remember, where the settings allow it; what is new is returned."""
+    def capture(self, texts: Iterable[str]) -> list[LongTermMemory]:
+        """Store what user messages say to remember, if the settings allow it; return what is new."""
         settings = self.engine.settings.long_term
         if not (settings.enabled and settings.auto_capture):
             return []
         own = [strip_text(text, self.engine.memory.marks) for text in texts]
-        return [kept for found in capture(own, max_chars=settings.capture_max_chars) for kept in self._keep(found)]
+        stored = [self.store(text, category=category_of(text)) for text in capture(own, settings.capture_max_chars)]
+        return [memory for memory, is_new in stored if is_new]
 
-    def _keep(self, found: Captured) -> list[Remembered]:
-        kept, is_new = self.store(found.text, category=found.category, importance=found.importance)
-        return [kept] if is_new else []
+    def forget(self, memory_id: str) -> bool:
+        """Forget a memory for good, with every recall block that quotes it."""
+        for row in self.rows():
+            if row.id == memory_id:
+                self._forget_quotes(row)
+        count = self.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
+        self.memory.store.remove(Select(kind="record", scope=self.scope, name=facts.LONG_TERM, keys=(memory_id,)))
+        return count > 0
 
-    def recallable(self, prompt: str) -> list[FactRow]:
-        """The memories that may go into the recall block of a prompt, within the settings' room; best first."""
-        settings = self.engine.settings.long_term
-        if not (settings.enabled and settings.auto_recall) or len(prompt.strip()) < SHORTEST_PROMPT:
-            return []
-        rows = {row.id: row for row in self.rows()}
-        found: list[FactRow] = []
-        room = settings.recall_max_chars
-        for each in self.recall(prompt, limit=RECALLED, least=LEAST_RECALLED):
-            room -= len(each.text)
-            if room >= 0:
-                found.append(rows[each.id])
-        return found
+    def _forget_quotes(self, row: FactRow) -> None:
+        """Remove blocks that quote a memory from the sessions of all projects.
+
+        `Memory.forget` finds the quotes of a fact in its own project only, so each project gets a copy to forget.
+        """
+        shared = self.engine.memory
+        scopes = {Scope(project=scope.project, agent=self.agent) for scope in shared.store.sessions()}
+        for scope in scopes if self.is_separate else scopes - {self.scope}:
+            copy = replace(row, id=shared.new_id(), scope=scope)
+            shared.store.add([copy])
+            shared.forget(scope=scope, fact_ids=[copy.id], across=True)
 
 
-def _remembered(row: FactRow, details: Mapping[str, Any]) -> Remembered:
+def _make_memory(row: FactRow, details: Mapping[str, Any]) -> LongTermMemory:
     category = details.get("category", row.subject)
-    return Remembered(
+    return LongTermMemory(
         id=row.id,
         text=row.content,
         category=cast("Category", category) if category in CATEGORIES else "other",
-        importance=float(details.get("importance", IMPORTANCE)),
+        importance=float(details.get("importance", DEFAULT_IMPORTANCE)),
         time=row.time,
     )
 
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
+
+
+# --- what is captured without being asked ------------------------------------------------
+
+MAX_CAPTURED: Final = 3
+"""The most memories of one turn."""
+MIN_CHARS: Final = 10
+CHARS_PER_IDEOGRAPH: Final = 3
+"""A character of a script without spaces counts as three letters."""
+MAX_EMOJI: Final = 3
+_EMOJI: Final = re.compile("[\U0001f300-\U0001f9ff\U0001fa70-\U0001faff\u2600-\u27bf]")
+
+_INJECTION: Final = re.compile(
+    r"""
+      \b(?:ignore|disregard|override|forget\s+(?:all|any|your|every|previous|prior))\b.{0,40}\b(?:instructions?|rules|prompts?)\b
+    | \b(?:do\s+not|don'?t)\s+(?:follow|obey)\b.{0,40}\b(?:system|developer|instructions?)\b
+    | \bsystem\s+prompt\b | \bdeveloper\s+(?:message|mode)\b
+    | <\s*/?\s*(?:system|assistant|developer|user|tool|function|relevant-memories|recalled-context)\b
+    | ^\s*(?:system|assistant|developer)\s*:
+    | \b(?:run|execute|call|invoke)\b.{0,40}\b(?:tools?|commands?|functions?|scripts?)\b
+    | (?:忽略|无视|忘记|無視).{0,20}(?:指令|指示|规则|規則|提示) | 系统提示|系統提示|开发者模式
+    | (?:指示|命令|ルール).{0,10}無視 | システムプロンプト
+    | (?:지시|명령|규칙).{0,10}무시 | 시스템\s*프롬프트
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+_ENTITY: Final = re.compile(
+    r"\+\d[\d ()-]{8,}\d|[\w.+-]+@[\w-]+\.[\w.-]+|\bis\s+called\b|\bmy\s+name\s+is\b"
+    r"|叫做|我叫|名字是|と申します|이름은",
+    re.IGNORECASE,
+)
+_FACT: Final = re.compile(r"\b(?:is|are|has|have|was|were|je|má|jsou)\b|是|有|です|である|입니다|이다", re.IGNORECASE)
+_EMPHASIS: Final = re.compile(
+    r"""
+      \bmy\s+[\w-]+\s+(?:is|are)\b | \bm[ůu]j\s+\w+\s+je\b
+    | \b(?:always|never|important)\b | \bvždy\b | \bnikdy\b | \bdůležité\b
+    | 总是|總是|永远不|從不|从不|重要|我的.{1,20}(?:是|叫) | いつも|必ず|決して|私の.{1,20}は | 항상|절대|중요
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def capture(texts: Iterable[str], max_chars: int = 500) -> list[str]:
+    """Return the user messages that are worth remembering: those with a preference, a decision, a name or emphasis.
+
+    The rules are those of the long-term memory plugin, in more languages. Messages with instructions to the machine
+    or markup are refused.
+    """
+    messages = (unwrap(text) for text in texts)
+    return [text for text in messages if not refuse(text, max_chars=max_chars)][:MAX_CAPTURED]
+
+
+def refuse(text: str, *, max_chars: int = 500) -> str:
+    """Return why a message is not worth remembering; empty if it is."""
+    if sum(CHARS_PER_IDEOGRAPH if is_unsegmented(letter) else 1 for letter in text.strip()[:MIN_CHARS]) < MIN_CHARS:
+        return "too short"
+    if len(text) > max_chars:  # before the patterns: their time grows with the text
+        return f"longer than {max_chars} characters"
+    if _is_markup(text):
+        return "markup"
+    if len(_EMOJI.findall(text)) > MAX_EMOJI:
+        return "mostly emoji"
+    if _INJECTION.search(text):
+        return "instructions to the machine"
+    is_telling = has_signal(text, "remember", "preference", "decision") or _EMPHASIS.search(text)
+    return "" if is_telling or _ENTITY.search(text) else "nothing to remember"
+
+
+def _is_markup(text: str) -> bool:
+    return (text.lstrip().startswith("<") and "</" in text) or ("**" in text and "\n-" in text)
+
+
+def category_of(text: str) -> Category:
+    """Return the category of a memory."""
+    if has_signal(text, "preference"):
+        return "preference"
+    if has_signal(text, "decision"):
+        return "decision"
+    if _ENTITY.search(text):
+        return "entity"
+    return "fact" if _FACT.search(text) else "other"

@@ -1,8 +1,8 @@
-"""Where the agent may read and write: inside of its workspace, whatever a name looks like.
+"""File access inside of the workspace.
 
-A name is resolved first: `..`, absolute paths and links lead where they lead, and what leads out is refused. Then
-the way is walked again from the workspace down, folder by folder, following no link; so a folder that is changed
-into a link between the two leads nowhere.
+A name is resolved first, with `..`, absolute paths and links; what is outside of the workspace is refused. Then the
+path is opened again from the workspace down, folder by folder, without following links, so that a folder that is
+replaced by a link in between cannot lead outside.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = [
 
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
-# A pipe or a device would keep whoever opens it waiting.
+# Opening a pipe or a device would block.
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _NO_FOLLOW
 _FIXES: Final = {
     errno.ENOENT: "there is no such file: list its folder to find the right name",
     errno.ENOTDIR: "a part of this path is a file, not a folder: check the path",
     errno.EISDIR: "this is a folder: name a file in it",
-    errno.ELOOP: "a link on the way leads nowhere, or was put there just now: name the file itself",
+    errno.ELOOP: "a link on the path is broken or was created just now: name the file itself",
     errno.EACCES: "not allowed by the file's permissions",
     errno.EPERM: "not allowed by the file's permissions",
     errno.EROFS: "the disk is read-only",
@@ -52,13 +52,13 @@ _FIXES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where the agent may go.
+    """Where the agent may read and write.
 
     Attributes:
-        root: The workspace; names that are not absolute start here.
-        allowed: Further folders and files that it may use.
-        writable: Whether it may change anything.
-        guarded: Folders in which every change is asked for.
+        root: The workspace; relative names start here.
+        allowed: Further folders and files.
+        writable: Whether files may be changed.
+        guarded: Folders in which every change needs a confirmation.
     """
 
     root: Path
@@ -69,25 +69,25 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file inside of the bounds: the folder that it may not leave, and the way from there, free of links."""
+    """A file inside of the bounds: an allowed folder, and the path from there, free of links."""
 
     base: Path
     parts: tuple[str, ...]
 
     @property
     def path(self) -> Path:
-        """Where it really lies."""
+        """The resolved path."""
         return self.base.joinpath(*self.parts)
 
 
 def locate(bounds: Bounds, name: str) -> Place:
-    """Where a name leads.
+    """Resolve a name.
 
     Raises:
-        InputError: It leads out of the bounds, or is no name at all.
+        InputError: It is outside of the bounds, or not a valid name.
     """
-    with _explained(name):
-        real = _real(bounds.root / os.path.expanduser(_checked(name)))  # noqa: PTH111 - the one that never raises
+    with _explain_errors(name):
+        real = _real(bounds.root / os.path.expanduser(_check_name(name)))  # noqa: PTH111 - the one that never raises
     for root in (bounds.root, *bounds.allowed):
         base = _real(root)
         if real == base and not base.is_dir():
@@ -95,17 +95,17 @@ def locate(bounds: Bounds, name: str) -> Place:
         if real.is_relative_to(base):
             return Place(base, real.relative_to(base).parts)
     raise InputError(
-        f"{name!r} lies outside of the workspace {bounds.root}: use a path inside of it, or have the user allow it"
+        f"{name!r} is outside of the workspace {bounds.root}: use a path inside of it, or have the user allow it"
     )
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not name.strip() or "\0" in name:
         raise InputError(f"{name!r} is not the name of a file: give a path such as 'notes/plan.md'")
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
-        raise InputError(f"{name!r} holds half of a character: write the name again") from None
+        raise InputError(f"{name!r} contains half of a character: write the name again") from None
     return name
 
 
@@ -118,23 +118,23 @@ def _real(path: Path) -> Path:
 
 @contextmanager
 def open_file(bounds: Bounds, name: str) -> Iterator[BinaryIO]:
-    """A plain file to read.
+    """Open a regular file for reading.
 
     Raises:
-        InputError: It is out of bounds, is not there, or is no plain file.
+        InputError: It is out of bounds, does not exist, or is not a regular file.
     """
     place = locate(bounds, name)
-    with _explained(name), _parent(place) as folder, os.fdopen(_open_plain(place, folder), "rb") as file:
+    with _explain_errors(name), _open_parent(place) as folder, os.fdopen(_open_regular(place, folder), "rb") as file:
         yield file
 
 
 def read_bytes(bounds: Bounds, name: str, *, limit: int | None = None) -> bytes:
-    """What is in a file, or the first `limit` bytes of it."""
+    """Read a file, or its first `limit` bytes."""
     with open_file(bounds, name) as file:
         return file.read(-1 if limit is None else limit)
 
 
-def _open_plain(place: Place, folder: int) -> int:
+def _open_regular(place: Place, folder: int) -> int:
     if not place.parts:
         raise OSError(errno.EISDIR, "a folder")
     descriptor = os.open(place.parts[-1], _READ, dir_fd=folder)
@@ -146,24 +146,21 @@ def _open_plain(place: Place, folder: int) -> int:
 
 
 @contextmanager
-def _parent(place: Place, *, create: bool = False) -> Iterator[int]:
-    """The folder that a file lies in, reached step by step without following a link."""
-    with ExitStack() as opened:
-        descriptor = _opened(opened, os.open(place.base, _FOLDER))
+def _open_parent(place: Place, *, create: bool = False) -> Iterator[int]:
+    """Open the folder of a file, step by step, without following links."""
+    with ExitStack() as stack:
+        descriptor = os.open(place.base, _FOLDER)
+        stack.callback(os.close, descriptor)
         for part in place.parts[:-1]:
             if create:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=descriptor)
-            descriptor = _opened(opened, os.open(part, _FOLDER, dir_fd=descriptor))
+            descriptor = os.open(part, _FOLDER, dir_fd=descriptor)
+            stack.callback(os.close, descriptor)
         yield descriptor
 
 
-def _opened(stack: ExitStack, descriptor: int) -> int:
-    stack.callback(os.close, descriptor)
-    return descriptor
-
-
-# --- what is asked for -----------------------------------------------------------
+# --- what needs a confirmation ---------------------------------------------------
 
 _GUARDED_FOLDERS: Final = {
     **dict.fromkeys((".git", "git~1", ".githooks", ".husky", ".hg", ".svn"), "it can make git run commands"),
@@ -199,16 +196,16 @@ _GUARDED_FILES: Final = {
 
 
 def guard_reason(bounds: Bounds, place: Place) -> str:
-    """Say why a change in this place is always asked for; nothing where it is not."""
-    *folders, name = [_plain(part) for part in place.path.parts]
-    found = next((_GUARDED_FOLDERS[folder] for folder in (*folders, name) if folder in _GUARDED_FOLDERS), "")
-    if not found and any(place.path.is_relative_to(_real(folder)) for folder in bounds.guarded):
-        found = "settings and memory of this agent are kept there"
-    return found or _GUARDED_FILES.get(name, "")
+    """Return why a change in this place always needs a confirmation; empty if it does not."""
+    *folders, name = [_normalise(part) for part in place.path.parts]
+    reason = next((_GUARDED_FOLDERS[folder] for folder in (*folders, name) if folder in _GUARDED_FOLDERS), "")
+    if not reason and any(place.path.is_relative_to(_real(folder)) for folder in bounds.guarded):
+        reason = "settings and memory of this agent are kept there"
+    return reason or _GUARDED_FILES.get(name, "")
 
 
-def _plain(name: str) -> str:
-    """A name as disks compare it that know no case, no invisible characters, and no dots or blanks at the end."""
+def _normalise(name: str) -> str:
+    """Return a name as file systems compare it that ignore case, invisible characters, and final dots and blanks."""
     return "".join(letter for letter in name if category(letter) != "Cf").casefold().rstrip(". ")
 
 
@@ -218,21 +215,24 @@ def _plain(name: str) -> str:
 def write_bytes(
     bounds: Bounds, name: str, data: bytes, *, expected: bytes | None = None, place: Place | None = None
 ) -> Path:
-    """Put contents in a file's place, whole or not at all; folders that are missing are made.
+    """Write a file atomically; missing folders are created.
 
-    `expected` is what the file must still hold, where it was read before; `place` is where the name must still lead,
-    where somebody was asked about it before.
+    `expected` is the content that the file must still have; `place` is the place that the name must still lead to,
+    because the user has confirmed it.
 
     Raises:
-        InputError: It is out of bounds, may not be written, or holds something else by now.
+        InputError: It is out of bounds, may not be written, or has changed in between.
     """
     before, place = place, locate_to_write(bounds, name)
     if before not in {None, place}:
-        raise InputError(f"{name!r} leads to another place by now: try again")
-    with _explained(name), _parent(place, create=True) as folder:
+        raise InputError(f"{name!r} leads to another place now: try again")
+    with _explain_errors(name), _open_parent(place, create=True) as folder:
         mode = _mode(place, folder)
-        if expected is not None and _contents(place, folder) != expected:
-            raise InputError(f"{name!r} was changed by somebody else meanwhile: read it again, then repeat the edit")
+        if expected is not None:
+            with os.fdopen(_open_regular(place, folder), "rb") as file:
+                has_changed = file.read() != expected
+            if has_changed:
+                raise InputError(f"{name!r} was changed in between: read it again, then repeat the edit")
         fresh = f".holdfast-{secrets.token_hex(8)}.new"
         with ExitStack() as undo:
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o666, dir_fd=folder)
@@ -249,9 +249,9 @@ def write_bytes(
 
 
 def append_bytes(bounds: Bounds, name: str, data: bytes) -> Path:
-    """Add to the end of a file, which is made where there is none; what it held stays as it is."""
+    """Append to a file, which is created if it does not exist."""
     place = locate_to_write(bounds, name)
-    with _explained(name), _parent(place, create=True) as folder:
+    with _explain_errors(name), _open_parent(place, create=True) as folder:
         _mode(place, folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | _NO_FOLLOW
         with os.fdopen(os.open(place.parts[-1], flags, 0o666, dir_fd=folder), "ab") as file:
@@ -262,7 +262,7 @@ def append_bytes(bounds: Bounds, name: str, data: bytes) -> Path:
 
 
 def locate_to_write(bounds: Bounds, name: str) -> Place:
-    """Where a file that may be written lies.
+    """Resolve the name of a file to write.
 
     Raises:
         InputError: It is out of bounds, or may not be written.
@@ -276,24 +276,19 @@ def locate_to_write(bounds: Bounds, name: str) -> Place:
 
 
 def _mode(place: Place, folder: int) -> int | None:
-    """The permissions of the file that is there, if any; only a plain file may be written over."""
+    """Return the permissions of an existing file; only a regular file may be overwritten."""
     try:
-        found = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
+        state = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.ENXIO, "not a plain file")
-    return stat.S_IMODE(found.st_mode)
-
-
-def _contents(place: Place, folder: int) -> bytes:
-    with os.fdopen(_open_plain(place, folder), "rb") as file:
-        return file.read()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EISDIR if stat.S_ISDIR(state.st_mode) else errno.ENXIO, "not a plain file")
+    return stat.S_IMODE(state.st_mode)
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
-    """What the system refuses is an error that says what to do."""
+def _explain_errors(name: str) -> Iterator[None]:
+    """Turn errors of the system into errors that say what to do."""
     try:
         yield
     except OSError as error:

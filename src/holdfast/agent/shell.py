@@ -1,8 +1,4 @@
-"""Commands in a shell: a process group of their own, a time limit, and nothing left behind.
-
-Whatever way a command ends, its whole group ends with it. What it prints is taken as it comes, stdout and stderr
-in one; of very much, the beginning and the end.
-"""
+"""Run shell commands and programs: each in its own process group, with a time limit, and with nothing left behind."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,41 +17,122 @@ from threading import Event
 from typing import Final, Literal
 
 from holdfast.errors import InputError
+from holdfast.redact import redact
+from holdfast.text import head
 
-__all__ = ["MOST_BYTES", "Ran", "environment", "run"]
+__all__ = ["MAX_OUTPUT_BYTES", "CommandError", "CommandResult", "environment", "run", "run_program"]
 
-MOST_BYTES: Final = 4 << 20
-"""What is kept of a command's output; of more, as much of the beginning as of the end."""
+MAX_OUTPUT_BYTES: Final = 4 << 20
+"""What is kept of a command's output; of more, the first and the last half."""
+MAX_ERROR_CHARS: Final = 200
+"""Characters of an error output that are passed on."""
 
 _KEYS: Final = re.compile(r"_API_?(?:KEY|TOKEN)S?$|^(?:ANTHROPIC|OPENAI)_AUTH_TOKEN$", re.IGNORECASE)
 _PIECE: Final = 1 << 16
 _TICK: Final = 0.05
 _GRACE: Final = 1.0
 _DRAIN: Final = 0.3
-"""Seconds that are left to read what a shell that ended has printed; somebody else may hold its output open."""
+"""Seconds to read the output of a shell that has ended: another process may hold it open."""
+
+_Ending = Literal["exit", "timeout", "cancelled"]
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a command: without API keys of model providers, without pagers and prompts."""
+    known = {name: value for name, value in environ.items() if not _KEYS.search(name)}
+    return known | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+
+
+# --- programs ------------------------------------------------------------------------
+
+
+class CommandError(Exception):
+    """A program gave no usable answer; the text says why."""
+
+
+def run_program(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    seconds: float | None = None,
+    stdin: bytes | None = None,
+    cancel: Event | None = None,
+) -> str:
+    """Run a program without a shell and return what it prints.
+
+    Raises:
+        CommandError: It could not be started, took longer than `seconds`, was cancelled, or failed.
+    """
+    shown = " ".join(command[:2])
+    stop = cancel or Event()
+    if stop.is_set():
+        raise CommandError(f"`{shown}` was cancelled")
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the user's own command, and no shell
+            list(command),
+            cwd=cwd,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
+    with process:
+        try:
+            output, errors = _communicate(process, stdin, seconds=seconds, cancel=stop)
+        except subprocess.TimeoutExpired:
+            why = "was cancelled" if stop.is_set() else f"took longer than {seconds:g} s"
+            raise CommandError(f"`{shown}` {why}") from None
+        finally:
+            if process.returncode is None:
+                _signal(process, signal.SIGKILL)  # with its children: the program may be a script that runs another
+    if process.returncode:
+        reason = _last_line(errors) or _last_line(output) or "no output"
+        raise CommandError(f"`{shown}` failed with status {process.returncode}: {reason}")
+    return output.decode("utf-8", "replace")
+
+
+def _communicate(
+    process: subprocess.Popen[bytes], stdin: bytes | None, *, seconds: float | None, cancel: Event
+) -> tuple[bytes, bytes]:
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
+        left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
+        try:
+            return process.communicate(stdin, timeout=left)
+        except subprocess.TimeoutExpired:
+            stdin = None  # it is sent once
+            if cancel.is_set() or (deadline is not None and time.monotonic() >= deadline):
+                raise
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode("utf-8", "replace").split("\n")
+    return head(redact(next((line.strip() for line in reversed(lines) if line.strip()), "")), MAX_ERROR_CHARS)
+
+
+# --- shell commands --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """How a command went.
+class CommandResult:
+    """The result of a shell command.
 
     Attributes:
-        output: What it printed.
-        status: Its exit status; None where it was stopped.
-        ended: Whether it came to its own end, ran out of time, or was called off.
-        dropped: How many bytes of the output's middle were not kept.
+        output: What it printed, stdout and stderr together.
+        status: Its exit status; None if it was stopped.
+        ended: Whether it ended by itself, ran out of time, or was cancelled.
+        dropped: How many bytes in the middle of the output were dropped.
     """
 
     output: str
     status: int | None
-    ended: Literal["exit", "timeout", "cancelled"]
+    ended: _Ending
     dropped: int = 0
-
-
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command may know of our environment: all but the keys of model providers; no pager, no questions."""
-    known = {name: value for name, value in environ.items() if not _KEYS.search(name)}
-    return known | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 
 
 def run(
@@ -65,25 +142,25 @@ def run(
     seconds: float,
     cancel: Event | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Ran:
-    """Run a command to its end, or until its time is over or `cancel` is set.
+) -> CommandResult:
+    """Run a shell command until it ends, its time is over, or `cancel` is set.
 
     Raises:
-        InputError: It cannot even be started.
+        InputError: It cannot be started.
     """
     output = _Output()
-    with _started(command, cwd, environment(os.environ if environ is None else environ)) as process:
+    with _start(command, cwd, environment(os.environ if environ is None else environ)) as process:
         ended = _follow(process, output, deadline=time.monotonic() + seconds, cancel=cancel or Event())
     status = process.returncode if ended == "exit" else None
-    return Ran(output=output.text(), status=status, ended=ended, dropped=output.dropped)
+    return CommandResult(output=output.text(), status=status, ended=ended, dropped=output.dropped)
 
 
 @contextmanager
-def _started(command: str, cwd: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A running shell; at the end, and after any error or interruption, its whole group is gone."""
+def _start(command: str, cwd: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a shell; when the block ends, however it does, its whole process group is killed."""
     shell = shutil.which("bash") or "/bin/sh"
     try:
-        process = subprocess.Popen(  # noqa: S603 - to run what was asked for is the job
+        process = subprocess.Popen(  # noqa: S603 - running the given command is the purpose
             [shell, "-c", command],
             cwd=cwd,
             env=dict(environ),
@@ -98,24 +175,22 @@ def _started(command: str, cwd: Path, environ: Mapping[str, str]) -> Iterator[su
         try:
             yield process
         finally:
-            _end(process)
+            _terminate(process)
 
 
-def _follow(
-    process: subprocess.Popen[bytes], output: _Output, *, deadline: float, cancel: Event
-) -> Literal["exit", "timeout", "cancelled"]:
-    """Take what is printed until the command is over, one way or another."""
+def _follow(process: subprocess.Popen[bytes], output: _Output, *, deadline: float, cancel: Event) -> _Ending:
+    """Read the output until the command ends or is stopped."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     left: float | None = None
     with selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
         while left is None or time.monotonic() < left:
-            if left is None and _is_over(process):
+            if left is None and _has_ended(process):
                 left = time.monotonic() + _DRAIN
-            if ready.select(_TICK):  # before any way out: what was printed by then is taken
+            if ready.select(_TICK):  # first: what was printed before a stop is kept
                 piece = os.read(pipe, _PIECE)
-                output.take(piece)
+                output.feed(piece)
                 if not piece:
                     return _wait(process, deadline=deadline, cancel=cancel)
             if cancel.is_set():
@@ -125,11 +200,9 @@ def _follow(
     return "exit"
 
 
-def _wait(
-    process: subprocess.Popen[bytes], *, deadline: float, cancel: Event
-) -> Literal["exit", "timeout", "cancelled"]:
-    """A command that closed its output may go on in silence."""
-    while not _is_over(process):
+def _wait(process: subprocess.Popen[bytes], *, deadline: float, cancel: Event) -> _Ending:
+    """Wait for a command that has closed its output."""
+    while not _has_ended(process):
         if cancel.wait(_TICK):
             return "cancelled"
         if time.monotonic() >= deadline:
@@ -137,19 +210,19 @@ def _wait(
     return "exit"
 
 
-def _is_over(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the shell has ended. It is not reaped yet: its number, and that of its group, are still its own."""
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the shell has ended. It is not reaped here, so that the id of its group is not reused."""
     if process.returncode is not None or not hasattr(os, "waitid"):  # macOS has it since Python 3.13
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the group: politely first, while the shell still runs, then for good."""
-    if not _is_over(process):
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    """End the process group: SIGTERM first, if the shell still runs, then SIGKILL."""
+    if not _has_ended(process):
         _signal(process, signal.SIGTERM)
         until = time.monotonic() + _GRACE
-        while not _is_over(process) and time.monotonic() < until:
+        while not _has_ended(process) and time.monotonic() < until:
             time.sleep(_TICK)
     _signal(process, signal.SIGKILL)
     process.wait()
@@ -162,25 +235,25 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 @dataclass(slots=True)
 class _Output:
-    """What was printed: the beginning, and the end of what came after it."""
+    """The output of a command: its beginning, and the end of what follows."""
 
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     dropped: int = 0
 
-    def take(self, piece: bytes) -> None:
-        room = MOST_BYTES // 2 - len(self.head)
+    def feed(self, piece: bytes) -> None:
+        room = MAX_OUTPUT_BYTES // 2 - len(self.head)
         self.head += piece[:room]
         self.tail += piece[room:]
-        if len(self.tail) > MOST_BYTES:
+        if len(self.tail) > MAX_OUTPUT_BYTES:
             self._shorten()
-
-    def _shorten(self) -> None:
-        over = max(0, len(self.tail) - MOST_BYTES // 2)
-        self.dropped += over
-        del self.tail[:over]
 
     def text(self) -> str:
         self._shorten()
         gap = f"\n[... {self.dropped:,} bytes were not kept ...]\n".encode() if self.dropped else b""
         return bytes(self.head + gap + self.tail).decode("utf-8", "replace")
+
+    def _shorten(self) -> None:
+        over = max(0, len(self.tail) - MAX_OUTPUT_BYTES // 2)
+        self.dropped += over
+        del self.tail[:over]

@@ -1,4 +1,4 @@
-"""What the model calls beside the conversation take: summaries, flushes, extraction."""
+"""Token usage of the model calls outside of the conversation: summaries, flushes, fact extraction."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from holdfast.messages import Usage
 from holdfast.models.base import Model, Prompt, Reply
 from holdfast.models.prices import cost
 
-__all__ = ["Counted", "Purpose", "Spent", "Tally"]
+__all__ = ["CountedModel", "Purpose", "Spent", "Tally", "add_usage"]
 
 Purpose: TypeAlias = Literal["summaries", "flush", "extraction"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What some calls took. Input counts what the provider had cached."""
+    """What some calls used. `input` includes cached tokens."""
 
     calls: int = 0
     input: int = 0
     output: int = 0
     cost: float = 0.0
 
+    @classmethod
+    def of(cls, usage: Usage | None, *, cost: float = 0.0) -> Spent:
+        """Return what one call used."""
+        used = usage or Usage()
+        total = used.input + used.cache_read + used.cache_write
+        return cls(calls=1, input=total, output=used.output, cost=cost)
+
     def __add__(self, other: Spent) -> Spent:
-        """Both together."""
+        """Return the sum of both."""
         return Spent(
             calls=self.calls + other.calls,
             input=self.input + other.input,
@@ -35,16 +42,28 @@ class Spent:
         )
 
 
+def add_usage(one: Usage, other: Usage | None) -> Usage:
+    """Return the sum of two usages."""
+    if other is None:
+        return one
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cache_read=one.cache_read + other.cache_read,
+        cache_write=one.cache_write + other.cache_write,
+    )
+
+
 @dataclass(slots=True)
 class Tally:
-    """Adds up what calls take, from any thread."""
+    """Adds up what calls use, from any thread."""
 
     _spent: dict[Purpose, Spent] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was added since the last time."""
+        """Whether nothing was added since the last `take`."""
         return not self._spent
 
     def add(self, purpose: Purpose, spent: Spent) -> None:
@@ -53,15 +72,15 @@ class Tally:
             self._spent[purpose] = self._spent.get(purpose, Spent()) + spent
 
     def take(self) -> dict[Purpose, Spent]:
-        """Return what was added since the last time."""
+        """Return what was added since the last time, and start again from zero."""
         with self._lock:
             taken, self._spent = self._spent, {}
         return taken
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """A model whose calls are counted for a purpose."""
+class CountedModel:
+    """A model whose calls are added to a tally."""
 
     model: Model
     purpose: Purpose
@@ -74,12 +93,12 @@ class Counted:
 
     @property
     def provider(self) -> str:
-        """Whose rules its windows keep."""
+        """The provider whose rules its windows must keep."""
         return self.model.provider
 
     @property
     def context_tokens(self) -> int:
-        """How many tokens its window holds."""
+        """The size of its context window."""
         return self.model.context_tokens
 
     def ask(
@@ -90,16 +109,7 @@ class Counted:
         cancel: Event | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Reply:
-        """Ask, and count the call; see `Model.ask`."""
+        """Call the model, and count the call; see `Model.ask`."""
         reply = self.model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
-        used = reply.usage or Usage()
-        self.tally.add(
-            self.purpose,
-            Spent(
-                calls=1,
-                input=used.input + used.cache_read + used.cache_write,
-                output=used.output,
-                cost=cost(self.name, reply.usage),
-            ),
-        )
+        self.tally.add(self.purpose, Spent.of(reply.usage, cost=cost(self.name, reply.usage)))
         return reply

@@ -1,47 +1,82 @@
-"""What a person sees of a turn while it happens."""
+"""What a user sees of a turn while it happens."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from holdfast.compaction.flush import Held
 from holdfast.messages import ToolCall, ToolResult
+from holdfast.models.retry import RESTART_NOTICE
 
-__all__ = ["Quiet", "View"]
+__all__ = ["Quiet", "ReplyStream", "View"]
 
 
 class View(Protocol):
-    """Told of what happens, in order. Must not raise."""
+    """Shows a turn while it happens. The methods are called in order and must not raise."""
 
     def text(self, piece: str) -> None:
-        """A piece of the reply."""
+        """Show a piece of the reply."""
 
     def call(self, call: ToolCall) -> None:
-        """A tool is about to run."""
+        """Show that a tool is about to run."""
 
     def result(self, result: ToolResult) -> None:
-        """A tool has answered."""
+        """Show the result of a tool."""
 
     def notice(self, text: str) -> None:
-        """Something that the user should know."""
+        """Show a message of the agent itself."""
 
     def working(self, what: str) -> None:
-        """What takes a while; nothing when it is over."""
+        """Show what takes time; an empty text ends it."""
 
 
 class Quiet:
-    """A view of nobody."""
+    """A view that shows nothing."""
 
     def text(self, piece: str) -> None:
-        """A piece of the reply."""
+        """Ignore a piece of the reply."""
 
     def call(self, call: ToolCall) -> None:
-        """A tool is about to run."""
+        """Ignore a tool call."""
 
     def result(self, result: ToolResult) -> None:
-        """A tool has answered."""
+        """Ignore a tool result."""
 
     def notice(self, text: str) -> None:
-        """Something that the user should know."""
+        """Ignore a notice."""
 
     def working(self, what: str) -> None:
-        """What takes a while; nothing when it is over."""
+        """Ignore what takes time."""
+
+
+class ReplyStream:
+    """Passes a streamed reply to a view, without the markers of silent replies, and keeps its text."""
+
+    def __init__(self, view: View, *, in_blocks: bool) -> None:
+        self._view, self._in_blocks = view, in_blocks
+        self._held = Held(in_blocks=in_blocks)
+        self._pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The reply so far."""
+        return "".join(self._pieces)
+
+    def feed(self, piece: str) -> None:
+        """Take the next piece. `RESTART_NOTICE` says that the connection broke off and the reply begins again."""
+        if piece != RESTART_NOTICE:
+            self._pieces.append(piece)
+            self._show(self._held.feed(piece))
+            return
+        self._pieces.clear()
+        if self._held.is_open:
+            self._view.text(RESTART_NOTICE)
+        self._held = Held(in_blocks=self._in_blocks)
+
+    def end(self) -> None:
+        """Show what was held back."""
+        self._show(self._held.end())
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._view.text(text)

@@ -1,37 +1,50 @@
-"""The agent's folder: the files of it that go into every prompt, and the prompt itself, made anew for each run.
+"""The workspace of an agent: its context files, and the system prompt that is built from them for each turn.
 
-These files are no part of the conversation: nothing summarises them, and a change counts from the next run on.
+The files are not part of the conversation: they are never summarised, and a change applies from the next turn on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from holdfast.agent.days import daily_note, local_time
 from holdfast.agent.paths import Bounds, locate, read_bytes
-from holdfast.errors import InputError
+from holdfast.errors import InputError, SettingsError
 from holdfast.models.base import Tool
+from holdfast.moments import utc
 from holdfast.settings import Settings
 from holdfast.settings.trust import trust_file
 from holdfast.text import head, tail
 
-__all__ = ["FILES", "ContextFile", "Prepared", "bounds_of", "context_files", "prepare", "system_prompt", "truncated"]
+__all__ = [
+    "FILES",
+    "ContextFile",
+    "Prepared",
+    "bounds_of",
+    "context_files",
+    "local_time",
+    "prepare",
+    "system_prompt",
+    "truncate",
+]
 
 FILES: Final = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
-"""Always in the prompt, in this order."""
+"""The files that are always in the prompt, in this order."""
 FIRST_RUN: Final = "BOOTSTRAP.md"
 MEMORY: Final = ("MEMORY.md", "memory.md")
 
-LEAST_ROOM: Final = 64
+MIN_ROOM: Final = 64
 """With less room left than this, the remaining files are skipped."""
-LARGEST: Final = 4 << 20
-"""Bytes that are read of a file at most."""
-_HEAD: Final = 0.75
+MAX_BYTES: Final = 4 << 20
+"""The most that is read of a file."""
+HEAD_SHARE: Final = 0.75
+"""The share of a truncated file that is kept from its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +52,11 @@ class ContextFile:
     """A file of the workspace, and what of it goes into the prompt.
 
     Attributes:
-        name: What it is called.
-        path: Where it is looked for.
-        status: Whether all of it is there, or why not.
-        raw_chars: How long it is.
-        text: What the prompt holds of it.
+        name: Its name.
+        path: Its path.
+        status: Whether the prompt contains all of it, or why not.
+        raw_chars: Its length.
+        text: What the prompt contains of it.
     """
 
     name: str
@@ -55,14 +68,14 @@ class ContextFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What was written into a workspace that lacked it, and what could not be."""
+    """The files that were written into a workspace, and what went wrong."""
 
     written: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def bounds_of(root: Path, settings: Settings, *, guarded: Sequence[Path] = ()) -> Bounds:
-    """Where an agent of this workspace may read and write; changes to our own settings are always asked for."""
+    """Return where the agent may read and write. Changes to our own settings always need a confirmation."""
     return Bounds(root=root, writable=settings.workspace.access == "rw", guarded=(trust_file().parent, *guarded))
 
 
@@ -70,11 +83,10 @@ def bounds_of(root: Path, settings: Settings, *, guarded: Sequence[Path] = ()) -
 
 
 def prepare(root: Path, settings: Settings) -> Prepared:
-    """Make the folder and its files where they are missing. What is there is never written over.
+    """Create the folder and its files if they are missing. Existing files are never overwritten.
 
-    `BOOTSTRAP.md` comes only with a folder that holds none of the others. A folder that cannot be written is left
-    alone, and so is everything without `workspace.access = "rw"`; with `workspace.skip_bootstrap` only the folder is
-    made.
+    `BOOTSTRAP.md` is written only into a folder without any of the other files. Nothing is written unless
+    `workspace.access = "rw"`; with `workspace.skip_bootstrap` only the folder is created.
     """
     if settings.workspace.access != "rw":
         return Prepared()
@@ -104,22 +116,22 @@ def _write_new(path: Path) -> bool:
 
 
 def context_files(root: Path, settings: Settings, *, first_run: bool = False) -> tuple[ContextFile, ...]:
-    """The files of a workspace as the prompt holds them, in order, each and all together within the settings' caps.
+    """Load the files of a workspace as the prompt contains them, each and all together within the settings' caps.
 
-    `BOOTSTRAP.md` is there only in a first run. A link that leads out of the workspace is not followed.
+    `BOOTSTRAP.md` is included only in a first run. A link that leads out of the workspace is not followed.
     """
     if settings.workspace.access == "none":
         return ()
     names = [*FILES, *([FIRST_RUN] if first_run and (root / FIRST_RUN).is_file() else []), *_memory_files(root)]
-    return tuple(_capped([_load(root, name) for name in names], settings))
+    return tuple(_apply_caps([_load(root, name) for name in names], settings))
 
 
 def _memory_files(root: Path) -> list[str]:
-    """MEMORY.md and memory.md, once where a disk takes them for the same."""
-    found = [name for name in MEMORY if (root / name).is_file()]
-    if len(found) > 1 and (root / found[0]).samefile(root / found[1]):
-        return found[:1]
-    return found
+    """List MEMORY.md and memory.md; only one of them on a disk that ignores case."""
+    names = [name for name in MEMORY if (root / name).is_file()]
+    if len(names) > 1 and (root / names[0]).samefile(root / names[1]):
+        return names[:1]
+    return names
 
 
 def _load(root: Path, name: str) -> ContextFile:
@@ -128,37 +140,36 @@ def _load(root: Path, name: str) -> ContextFile:
     try:
         if not locate(bounds, name).path.exists():
             return ContextFile(name=name, path=path, status="missing", text=f"[MISSING] Expected at: {path}")
-        text = read_bytes(bounds, name, limit=LARGEST).decode("utf-8", "replace").rstrip()
+        text = read_bytes(bounds, name, limit=MAX_BYTES).decode("utf-8", "replace").rstrip()
     except InputError as error:
         return ContextFile(name=name, path=path, status="unreadable", text=f"[UNREADABLE] {error}")
     return ContextFile(name=name, path=path, status="ok" if text.strip() else "empty", raw_chars=len(text), text=text)
 
 
-def _capped(files: Sequence[ContextFile], settings: Settings) -> Iterator[ContextFile]:
+def _apply_caps(files: Sequence[ContextFile], settings: Settings) -> Iterator[ContextFile]:
     limits = settings.workspace
     room = limits.bootstrap_total_max_chars
     for file in files:
         limit = min(limits.bootstrap_max_chars, room)
         if file.status == "empty":
-            yield ContextFile(name=file.name, path=file.path, status="empty", raw_chars=file.raw_chars)
-        elif limit < min(LEAST_ROOM, len(file.text)):
-            yield ContextFile(name=file.name, path=file.path, status="skipped", raw_chars=file.raw_chars)
+            yield replace(file, text="")
+        elif limit < min(MIN_ROOM, len(file.text)):
+            yield replace(file, status="skipped", text="")
         else:
-            text = truncated(file.text, name=file.name, limit=limit)
+            text = truncate(file.text, name=file.name, limit=limit)
             room -= len(text)
-            status = "truncated" if len(text) < len(file.text) else file.status
-            yield ContextFile(name=file.name, path=file.path, status=status, raw_chars=file.raw_chars, text=text)
+            yield replace(file, status="truncated" if len(text) < len(file.text) else file.status, text=text)
 
 
-def truncated(text: str, *, name: str, limit: int) -> str:
-    """The beginning and the end of a file that is longer than it may be, with a marker between them that says so."""
+def truncate(text: str, *, name: str, limit: int) -> str:
+    """Shorten a text that is too long to its beginning and its end, with a marker between them."""
     if len(text) <= limit:
         return text
     room = limit - len(_marker(name, limit, limit, len(text)))
     if room <= 0:
         return head(text, limit)
-    first = head(text, int(room * _HEAD))
-    last = tail(text, room - int(room * _HEAD))
+    first = head(text, int(room * HEAD_SHARE))
+    last = tail(text, room - int(room * HEAD_SHARE))
     return f"{first}{_marker(name, len(first), len(last), len(text))}{last}"
 
 
@@ -175,16 +186,18 @@ def _marker(name: str, first: int, last: int, whole: int) -> str:
 def system_prompt(
     root: Path, *, settings: Settings, now: int, tools: Sequence[Tool] = (), first_run: bool = False
 ) -> str:
-    """The system prompt of a run: what the agent is, what it can do, and the files of its workspace.
+    """Build the system prompt: what the agent is, what it can do, and the files of its workspace.
 
-    It changes with the day, the tools and the files, and with nothing else: a provider's cache holds.
+    It changes only with the day, the tools and the files, so that the provider's prompt cache holds.
     """
+    moment = local_time(now, timezone=settings.agent.timezone)
+    zone = settings.agent.timezone or moment.tzname() or ""
     parts = [
         _section("opening"),
         *_tool_sections(tools, settings),
-        *_workspace_sections(root, settings, now),
+        *_workspace_sections(root, settings, moment),
         _section("silence"),
-        _date(now, settings),
+        _section("date", day=moment.strftime("%A, %Y-%m-%d"), zone=zone),
         _project_context(context_files(root, settings, first_run=first_run)),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -198,17 +211,12 @@ def _tool_sections(tools: Sequence[Tool], settings: Settings) -> Iterator[str]:
         yield _section("recall", citations=cite)
 
 
-def _workspace_sections(root: Path, settings: Settings, now: int) -> Iterator[str]:
-    if settings.workspace.access == "none":
-        return
-    yield _section("workspace", folder=str(root), access=" (read-only)" if settings.workspace.access == "ro" else "")
-    if settings.workspace.access == "rw":
-        yield _section("notes", note=daily_note(now, timezone=settings.agent.timezone))
-
-
-def _date(now: int, settings: Settings) -> str:
-    moment = local_time(now, timezone=settings.agent.timezone)
-    return _section("date", day=moment.strftime("%A, %Y-%m-%d"), zone=settings.agent.timezone or moment.tzname() or "")
+def _workspace_sections(root: Path, settings: Settings, now: datetime) -> Iterator[str]:
+    access = settings.workspace.access
+    if access != "none":
+        yield _section("workspace", folder=str(root), access=" (read-only)" if access == "ro" else "")
+    if access == "rw":
+        yield _section("notes", note=f"memory/{now:%Y-%m-%d}.md")
 
 
 def _project_context(files: Sequence[ContextFile]) -> str:
@@ -224,6 +232,25 @@ def _project_context(files: Sequence[ContextFile]) -> str:
     if skipped:
         lines += ["", f"[No room was left for {', '.join(skipped)}: read them when they matter.]"]
     return "\n".join(lines)
+
+
+def local_time(milliseconds: int, *, timezone: str | None) -> datetime:
+    """Return a moment in the user's time zone; without one, in the machine's.
+
+    Raises:
+        SettingsError: There is no such time zone.
+    """
+    moment = utc(milliseconds)
+    if timezone is None:
+        return moment.astimezone()
+    try:
+        return moment.astimezone(ZoneInfo(timezone))
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise SettingsError(
+            f"no time zone {timezone!r}: write one such as 'Europe/Berlin', or leave it out for the machine's",
+            source="settings",
+            key="agent.timezone",
+        ) from error
 
 
 def _section(name: str, **values: str) -> str:

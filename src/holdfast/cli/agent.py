@@ -1,40 +1,48 @@
-"""The agent behind `holdfast chat`: opened as the command line says, broken off by Ctrl-C, and let go of."""
+"""The agent behind `holdfast chat`: open it from the command line, interrupt it with Ctrl-C, and the keyboard.
+
+This module is loaded before the first screen; what takes time is imported inside of functions.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-if TYPE_CHECKING:  # what takes time to load is loaded while the user types
-    from holdfast.agent.loop import Agent
-    from holdfast.agent.tools import Action, Confirm
+if TYPE_CHECKING:
+    from holdfast.agent.agent import Agent
+    from holdfast.agent.tools import Confirm
     from holdfast.agent.view import View
     from holdfast.settings import Loaded, Settings
 
-__all__ = ["Options", "close", "interruptible", "open_agent"]
+__all__ = ["Options", "allow_interrupts", "drop_input", "hide_input", "interruptible", "open_agent"]
 
 _HELP: Final = """\
 No model is set. Any of these gets you going:
   export ANTHROPIC_API_KEY=...   (or OPENAI_API_KEY), then `holdfast chat`
   a local server: `holdfast chat --model ollama/NAME`, or `--model http://localhost:8080/v1#NAME` for llama.cpp
   no model at all: `holdfast demo` shows what it does; `holdfast chat --model echo` shows what would be sent"""
+QUIET_SECONDS: Final = 0.15
+MAX_DROP_ROUNDS: Final = 100
 _KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-5-5", "OPENAI_API_KEY": "openai/gpt-6.1-sol"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     model: str | None = None
     session: str = "main"
     agent: str = "main"
+    project: str | None = None
     workspace: Path | None = None
     home: Path | None = None
     context_tokens: int | None = None
@@ -42,102 +50,93 @@ class Options:
     init: bool = False
 
 
-def model_name(options: Options, configured: str | None) -> str:
-    """The model that the options, the settings or the keys in the environment name.
+def choose_model(options: Options, configured: str | None) -> str:
+    """Return the model that the options, the settings or an API key in the environment name.
 
     Raises:
         ClickException: There is none; the message says how to get one.
     """
-    found = options.model or configured or next((name for key, name in _KEYS.items() if os.environ.get(key)), None)
-    if found is None:
+    name = options.model or configured or next((name for key, name in _KEYS.items() if os.environ.get(key)), None)
+    if name is None:
         raise click.ClickException(_HELP)
-    return found
+    return name
 
 
 def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) -> Agent:
-    """Open the agent that the options ask for, on the conversation that it goes on with.
+    """Open the agent of the options, with the conversation that it continues.
 
-    Without `confirm` nobody can be asked: `--yes` allows everything but what is always asked for.
+    Without `confirm` the user cannot be asked: `--yes` then allows everything that is not guarded.
     """
     if confirm is None and options.yes:
-        confirm = _allow_unguarded
-    import time  # noqa: PLC0415 - loaded beside the first screen
-    import uuid  # noqa: PLC0415 - as above
+        confirm = lambda action: not action.guarded  # noqa: E731 - one expression
+    import time  # noqa: PLC0415 - see the module docstring
+    import uuid  # noqa: PLC0415
 
-    from holdfast.agent.hooks import load_hooks  # noqa: PLC0415 - as above
-    from holdfast.agent.loop import Agent  # noqa: PLC0415 - as above
-    from holdfast.agent.notes import Notes  # noqa: PLC0415 - as above
-    from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415 - as above
-    from holdfast.cli.opening import load  # noqa: PLC0415 - as above
-    from holdfast.engine import Engine  # noqa: PLC0415 - as above
-    from holdfast.models import open_model  # noqa: PLC0415 - as above
+    from holdfast.agent.agent import Agent  # noqa: PLC0415
+    from holdfast.agent.hooks import load_hooks  # noqa: PLC0415
+    from holdfast.agent.notes import Notes  # noqa: PLC0415
+    from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415
+    from holdfast.cli.opening import load  # noqa: PLC0415
+    from holdfast.engine import Engine  # noqa: PLC0415
+    from holdfast.models import open_model  # noqa: PLC0415
 
-    loaded = load(warn=view.notice, agent_id=options.agent, **_overrides(options))
+    overrides = {"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}
+    loaded = load(warn=view.notice, agent_id=options.agent, **overrides)
     for text in loaded.without_effect:
         view.notice(text)
-    known = _settings(options, loaded)
-    model = open_model(model_name(options, known.agent.model), settings=known)
-    flush_model = known.compaction.memory_flush.model
-    scribe = open_model(flush_model, settings=known) if flush_model else None
-    root = (options.workspace or Path(known.workspace.path or ".")).expanduser().resolve()
-    engine = Engine.open(options.home, settings=known, hooks=load_hooks(known.hooks, root=root))
+    settings = _choose_settings(options, loaded)
+    model = open_model(choose_model(options, settings.agent.model), settings=settings)
+    flush_model = settings.compaction.memory_flush.model
+    root = (options.workspace or Path(settings.workspace.path or ".")).expanduser().resolve()
+    engine = Engine.open(options.home, settings=settings, hooks=load_hooks(settings.hooks, root=root))
     sessions = Sessions(
         home=engine.memory.home,
         clock=lambda: time.time_ns() // 1_000_000,
         new_id=lambda: str(uuid.uuid4()),
         agent=options.agent,
     )
-    notes = Notes(root, known, sessions.notes_file, sessions=sessions.folder)
-    agent = Agent.open(
+    notes = Notes(root, settings, sessions.notes_file, sessions=sessions.folder)
+    return Agent(
         engine,
         model,
         sessions=sessions,
         key=session_key(options.agent, options.session),
         root=root,
         notes=notes,
+        project=options.project,
         confirm=confirm,
         view=view,
+        flush_model=open_model(flush_model, settings=settings) if flush_model else None,
     )
-    agent.scribe = scribe
-    return agent
 
 
-def _allow_unguarded(action: Action) -> bool:
-    return not action.guarded
-
-
-def _overrides(options: Options) -> dict[str, Any]:
-    """What the command line says about settings."""
-    return {"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}
-
-
-def _settings(options: Options, loaded: Loaded) -> Settings:
-    """Return the settings. A working directory that nobody named gets no files that nobody asked for."""
-    import msgspec  # noqa: PLC0415 - loaded beside the first screen
+def _choose_settings(options: Options, loaded: Loaded) -> Settings:
+    """Return the settings. The working directory gets no workspace files unless an option or a setting asks for it."""
+    import msgspec  # noqa: PLC0415 - see the module docstring
 
     known = loaded.settings
-    asked = loaded.origins["workspace.skip_bootstrap"] != "default"
-    if options.workspace or options.init or known.workspace.path or asked:
+    is_set = loaded.origins["workspace.skip_bootstrap"] != "default"
+    if options.workspace or options.init or known.workspace.path or is_set:
         return known
     return msgspec.structs.replace(known, workspace=msgspec.structs.replace(known.workspace, skip_bootstrap=True))
 
 
 @contextmanager
 def interruptible(agent: Agent) -> Iterator[None]:
-    """Ctrl-C breaks off what the agent does; the conversation stays whole. A second one leaves.
+    """Let Ctrl-C cancel what the agent does; the conversation stays valid.
 
     Raises:
-        KeyboardInterrupt: There was a second one.
+        KeyboardInterrupt: Ctrl-C was pressed a second time.
     """
     agent.cancel.clear()
-    heard = leaving = False
+    was_pressed = is_leaving = False
 
     def interrupt(*_: object) -> None:
-        nonlocal heard, leaving
-        if heard or agent.cancel.is_set():
-            leaving = True
+        nonlocal was_pressed, is_leaving
+        if was_pressed or agent.cancel.is_set():
+            is_leaving = True
             raise KeyboardInterrupt
-        heard = True
+        was_pressed = True
         agent.cancel.set()
 
     before = signal.signal(signal.SIGINT, interrupt)
@@ -145,10 +144,55 @@ def interruptible(agent: Agent) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if leaving:  # a tool took it for the first
+    if is_leaving:  # a tool may have handled it
         raise KeyboardInterrupt
 
 
-def close(agent: Agent) -> None:
-    """Let go of everything."""
-    agent.close()
+# --- the keyboard ----------------------------------------------------------------------
+
+
+def drop_input(descriptor: int) -> None:
+    """Drop what was typed or pasted so far, until nothing comes in for a moment. Without a terminal do nothing."""
+    try:
+        import termios  # noqa: PLC0415 - not every system has it
+    except ImportError:
+        return
+    for _ in range(MAX_DROP_ROUNDS if os.isatty(descriptor) else 0):
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+        if not select.select([descriptor], [], [], QUIET_SECONDS)[0]:
+            return
+
+
+@contextmanager
+def hide_input() -> Iterator[None]:
+    """Keep what is typed, also Ctrl-C, for the next prompt, without showing it."""
+    with _terminal_without("ECHO", "ICANON", "ISIG"):
+        yield
+
+
+@contextmanager
+def allow_interrupts() -> Iterator[None]:
+    """Let Ctrl-C interrupt at once, and keep everything else for the next prompt."""
+    with _terminal_without("ECHO", "ICANON"):
+        yield
+
+
+@contextmanager
+def _terminal_without(*flags: str) -> Iterator[None]:
+    """Turn some local modes of the terminal off, and the others on."""
+    try:
+        import termios  # noqa: PLC0415 - not every system has it
+    except ImportError:
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    changed = termios.tcgetattr(sys.stdin)
+    for flag in ("ECHO", "ICANON", "ISIG"):
+        changed[3] |= getattr(termios, flag)
+    for flag in flags:
+        changed[3] &= ~getattr(termios, flag)
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, changed)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)

@@ -1,4 +1,4 @@
-"""`holdfast chat`: an agent that can work for weeks in one conversation."""
+"""`holdfast chat`: an agent in the terminal, or for scripts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.agent import Options, close, interruptible, open_agent
-from holdfast.cli.keys import silent
+from holdfast.cli.agent import Options, hide_input, interruptible, open_agent
 
-if TYPE_CHECKING:  # what takes time to load is loaded while the user types
-    from holdfast.agent.commands import Done
-    from holdfast.agent.loop import Agent, Turn
+if TYPE_CHECKING:  # imported later: the first screen does not wait for it
+    from holdfast.agent.agent import Agent, Turn
 
 __all__ = ["chat"]
 
@@ -23,35 +21,36 @@ _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line 
 
 
 @click.command()
-@click.option("--model", help="Who answers: anthropic/NAME, openai/NAME, ollama/NAME, URL#NAME, scripted:FILE, echo.")
-@click.option("--session", default="main", show_default=True, help="Which conversation to go on with.")
-@click.option("--agent", default="main", show_default=True, help="Whose memory.")
+@click.option("--model", help="The model: anthropic/NAME, openai/NAME, ollama/NAME, URL#NAME, scripted:FILE, echo.")
+@click.option("--session", default="main", show_default=True, help="The conversation to continue.")
+@click.option("--agent", default="main", show_default=True, help="The agent whose memory is used.")
+@click.option("--project", help="The project of the memory; default: the folder in which the conversation began.")
 @click.option("--workspace", type=click.Path(path_type=Path, file_okay=False), help="The agent's folder.")
-@click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="Where memory and sessions rest.")
+@click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The folder of memory and sessions.")
 @click.option("--context-tokens", type=click.IntRange(min=2_000), help="The size of the window.")
 @click.option("--yes", is_flag=True, help="Run commands and write files without asking.")
 @click.option("--init", is_flag=True, help="Write the workspace's files (AGENTS.md, ...) where they are missing.")
-@click.option("--plain", is_flag=True, help="No colours, no cursor: for pipes.")
-@click.option("-p", "--print", "said", help="Say this, print the answer, and leave; stdin is added to it.")
+@click.option("--plain", is_flag=True, help="Plain text without colours, for pipes.")
+@click.option("-p", "--print", "text", help="Send this, print the answer, and leave; stdin is added to it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def chat(*, plain: bool, said: str | None, as_json: bool, **options: Any) -> None:
+def chat(*, plain: bool, text: str | None, as_json: bool, **options: Any) -> None:
     """Talk to an agent that forgets nothing."""
     given = Options(**options)
-    if said is not None or as_json:
-        _once(given, said or "", as_json=as_json)
+    if text is not None or as_json:
+        _run_once(given, text or "", as_json=as_json)
         return
     if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        _lines(given)
+        _run_lines(given)
         return
-    with silent():
-        _welcome()
+    with hide_input():
+        _show_welcome()
         from holdfast.cli.terminal import converse  # noqa: PLC0415 - the first screen does not wait for it
 
         converse(given)
 
 
-def _welcome() -> None:
-    """The first screen, before anything that takes its time."""
+def _show_welcome() -> None:
+    """Show the first screen, before anything that takes time."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     words = _WELCOME if len(_WELCOME) < os.get_terminal_size().columns else _WELCOME.partition(" · Alt")[0]
     click.echo(words if plain else f"\x1b[2m{words}\x1b[0m", color=True)
@@ -62,10 +61,10 @@ def _welcome() -> None:
 
 
 class Plain:
-    """A view for pipes: the answer on stdout, everything else on stderr."""
+    """A view for pipes: the answer goes to stdout, everything else to stderr."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        from holdfast.cli.output import printable  # noqa: PLC0415 - a terminal's first screen does not wait for it
+        from holdfast.cli.output import printable  # noqa: PLC0415 - the first screen does not wait for it
 
         self._printable = printable
         self._quiet = quiet
@@ -78,21 +77,21 @@ class Plain:
             self._written = True
 
     def call(self, call: Any) -> None:
-        """Name the tool that runs."""
+        """Show the name of the tool."""
         self.notice(f"[{call.name}]")
 
     def result(self, result: Any) -> None:
-        """Say only what went wrong."""
+        """Show only errors."""
         if result.is_error:
             self.notice(f"[{result.text[:200]}]")
 
     def notice(self, text: str) -> None:
-        """Say something about the conversation."""
+        """Show a message of the agent itself."""
         self.end()
         click.echo(self._printable(text), err=True)
 
     def working(self, what: str) -> None:
-        """Nobody watches."""
+        """Show nothing."""
 
     def end(self) -> None:
         """End the line of a reply."""
@@ -101,12 +100,12 @@ class Plain:
         self._written = False
 
 
-def _once(options: Options, said: str, *, as_json: bool) -> None:
-    """One question, one answer."""
+def _run_once(options: Options, message: str, *, as_json: bool) -> None:
+    """Send one message and print the answer."""
     piped = "" if sys.stdin.isatty() else sys.stdin.read()
-    text = "\n\n".join(part for part in (said, piped.strip()) if part)
+    text = "\n\n".join(part for part in (message, piped.strip()) if part)
     if not text:
-        raise click.UsageError("Nothing was said: give -p TEXT, or pipe something in.")
+        raise click.UsageError("There is no message: give -p TEXT, or pipe text in.")
     view = Plain(quiet=as_json)
     agent = open_agent(options, view=view)
     try:
@@ -116,7 +115,7 @@ def _once(options: Options, said: str, *, as_json: bool) -> None:
             _print_turn(agent, turn)
     finally:
         view.end()
-        close(agent)
+        agent.close()
     if turn.interrupted:
         raise KeyboardInterrupt
 
@@ -128,7 +127,7 @@ def _print_turn(agent: Agent, turn: Turn) -> None:
     emit_json(
         {
             "text": turn.text,
-            "session": agent.session,
+            "session": agent.session.id,
             "model": agent.model.name,
             "steps": turn.steps,
             "usage": asdict(turn.usage),
@@ -139,47 +138,42 @@ def _print_turn(agent: Agent, turn: Turn) -> None:
     )
 
 
-def _lines(options: Options) -> None:
-    """Each line that comes in is said; each answer goes out."""
+def _run_lines(options: Options) -> None:
+    """Send each line of stdin, and print each answer."""
     view = Plain()
     agent = open_agent(options, view=view)
     failed = False
     try:
         for line in sys.stdin:
-            said = line.strip()
-            if said == "/exit":
+            text = line.strip()
+            if text == "/exit":
                 break
-            if said:
-                failed |= not _said(agent, view, said)
+            if text:
+                failed |= not _handle_line(agent, view, text)
     finally:
-        close(agent)
+        agent.close()
     if failed:
         raise click.exceptions.Exit(1)
 
 
-def _print_done(view: Plain, done: Done) -> None:
-    if done.report is not None:
-        from holdfast.cli.console import open_console  # noqa: PLC0415 - as above
-        from holdfast.cli.context import print_window  # noqa: PLC0415 - only for this
-
-        print_window(open_console(), done.report)
-    if done.text:
-        view.text(done.text)
-
-
-def _said(agent: Agent, view: Plain, line: str) -> bool:
-    """Do or say a line, and tell whether that went well."""
-    from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded when it is needed
+def _handle_line(agent: Agent, view: Plain, line: str) -> bool:
+    """Run a command or a turn, and return whether it succeeded."""
+    from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - as above
     from holdfast.errors import HoldfastError  # noqa: PLC0415 - as above
 
     with interruptible(agent):
         try:
-            if is_command(line, triggers=agent.settings.session.reset_triggers):
-                _print_done(view, run(agent, line))
+            if not is_command(line, triggers=agent.settings.session.reset_triggers):
+                if agent.say(line).interrupted:
+                    view.notice("Interrupted. The conversation so far is kept.")
                 return True
-            turn = agent.say(line)
-            if turn.interrupted:
-                view.notice("Broken off. What was said so far is kept.")
+            done = run(agent, line)
+            if done.report is not None:
+                from holdfast.cli.console import open_console  # noqa: PLC0415 - as above
+                from holdfast.cli.context import print_window  # noqa: PLC0415 - as above
+
+                print_window(open_console(), done.report)
+            view.text(done.text)
         except HoldfastError as error:
             view.notice(str(error))
             return False

@@ -14,7 +14,7 @@ from holdfast.text import printable
 
 __all__ = ["SafeConsole", "open_console"]
 
-_UNBROKEN: Final = 400
+PIPE_WIDTH: Final = 400
 _BLANKS: Final = re.compile(r" +(?=\n)")
 
 
@@ -38,7 +38,7 @@ def open_console() -> SafeConsole:
     """
     if sys.stdout.isatty():
         return SafeConsole(markup=False, highlight=False, emoji=False)
-    return SafeConsole(markup=False, highlight=False, emoji=False, width=_UNBROKEN, file=cast("IO[str]", _Piped()))
+    return SafeConsole(markup=False, highlight=False, emoji=False, width=PIPE_WIDTH, file=cast("IO[str]", _Piped()))
 
 
 class _Piped:

@@ -18,7 +18,7 @@ from rich.text import Text as Styled
 
 from holdfast import __version__, transcripts
 from holdfast import settings as configuration
-from holdfast.agent.notes.qmd import missing
+from holdfast.agent.qmd import missing_command
 from holdfast.cli.console import open_console
 from holdfast.cli.output import as_json, emit_json, printable
 from holdfast.errors import HoldfastError
@@ -110,7 +110,7 @@ def _check_embedding(choice: Choice) -> Iterator[Finding]:
 
 def _check_notes(settings: configuration.Settings) -> Iterator[Finding]:
     if settings.memory.backend == "qmd":
-        reason = missing(settings)
+        reason = missing_command(settings)
         backend = f"{settings.memory.qmd.command}" if reason is None else f"our own index, {reason}"
         yield Finding("ok" if reason is None else "note", f"search of notes: {backend}")
 

@@ -247,7 +247,7 @@ def _plan_session(memory: Memory, whose: dict[str, Any]) -> _Plan:
 
 
 def _confirm(question: str) -> None:
-    from holdfast.cli.keys import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
 
     if sys.stdin.isatty():
         drop_input(sys.stdin.fileno())

@@ -1,85 +1,91 @@
-"""What a person sees of a conversation: answers as they come, a line for each tool, and how full the window is."""
+"""The screen of a conversation: Markdown as it arrives, a line for each tool call, and the status line."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
+from markdown_it import MarkdownIt
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.live import Live
+from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text as Styled
 
-from holdfast.agent.commands import Done
-from holdfast.agent.loop import Agent
+from holdfast.agent.agent import Agent
+from holdfast.agent.commands import CommandResult
 from holdfast.agent.tools import Action
 from holdfast.cli.console import SafeConsole
-from holdfast.cli.markdown import Blocks, Prose
 from holdfast.cli.output import human_tokens, printable
 from holdfast.messages import ToolCall, ToolResult
 
-__all__ = ["Screen", "shortened", "status_line"]
+__all__ = ["MarkdownBlocks", "SafeMarkdown", "Screen", "shorten", "status_line"]
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0
-_PATIENCE: Final = 1.0
-"""Seconds that something may take without being told how long it has been."""
-_LONGEST_ERROR: Final = 300
-_LONGEST_RESULT: Final = 2_000
+MIN_SHOWN_SECONDS: Final = 1.0
+"""Work that takes longer is shown with its duration."""
+MAX_ERROR_COLUMNS: Final = 300
+MAX_RESULT_CHARS: Final = 2_000
+MAX_TAIL_CHARS: Final = 4_000
+"""Characters of an unfinished block that are shown while it grows."""
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_THEME: Final = "ansi_dark"  # the terminal's own colours, on its own background
 
 
 class Screen:
-    """A view for people: answers as Markdown, block by block; tools in a line each; a wheel while there is nothing.
+    """A view for terminals: answers as Markdown, block by block; one line for each tool; a spinner meanwhile.
 
-    Everything is written above the block that grows and the wheel, in one write each, so that nothing flickers.
-    What is told before `open` waits for it: the screen still belongs to the prompt.
+    Everything is written above the growing block and the spinner, in one write each, so that nothing flickers.
+    Notices before `open` wait for it: the screen still belongs to the prompt.
     """
 
     def __init__(self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console or SafeConsole(highlight=False, markup=False, emoji=False)
         self._clock = clock
-        self._blocks = Blocks()
+        self._blocks = MarkdownBlocks()
         self._first = True
         self._live: Live | None = None
-        self._wheel = Spinner("dots", style="cyan")
+        self._spinner = Spinner("dots", style="cyan")
         self._working = _THINKING
         self._since = 0.0
         self._waiting: list[str] | None = []
-        self._calls = self._answered = 0
+        self._calls = self._results = 0
 
     def open(self) -> None:
         """Take over the screen."""
-        told, self._waiting = self._waiting or [], None
-        for text in told:
+        notices, self._waiting = self._waiting or [], None
+        for text in notices:
             self.notice(text)
 
-    # --- what is told --------------------------------------------------------------
-
     def begin(self) -> None:
-        """Something was asked: turn the wheel until there is something to show."""
+        """Start a turn: show the spinner until there is something to show."""
         self.open()
-        self._calls = self._answered = 0
+        self._calls = self._results = 0
         self.working("")
         self.resume()
 
     def resume(self) -> None:
-        """Turn the wheel again."""
+        """Show the spinner again."""
         if self._live is None and self.console.is_terminal:
             self._live = Live(
-                console=self.console, get_renderable=self._below, transient=True, refresh_per_second=_FRAMES
+                console=self.console, get_renderable=self._render_live, transient=True, refresh_per_second=_FRAMES
             )
             self._live.start()
 
     def text(self, piece: str) -> None:
-        """Show a piece of the reply: whole blocks for good, the one at hand while it grows."""
+        """Show a piece of the reply: finished blocks once, the last one while it grows."""
         for block in self._blocks.feed(piece):
             self._write(block)
 
     def end(self) -> None:
-        """Show what is left, and let go of the screen."""
+        """Show what is left, and release the screen."""
         rest = self._blocks.end()
         self._stop()
         if rest:
@@ -89,52 +95,54 @@ class Screen:
         self._first = True
 
     def call(self, call: ToolCall) -> None:
-        """Name the tool that runs, and what it is asked."""
+        """Show the tool that runs and its arguments."""
         if rest := self._blocks.end():
             self._write(rest)
-        if self._answered == self._calls:
-            self._calls = self._answered = 0
+        if self._results == self._calls:
+            self._calls = self._results = 0
         self._calls += 1
         line = Styled("▸ ", style="cyan").append(printable(call.name), style="bold cyan")
-        self._line(line.append(f" {_asked(call)}", style="dim"))
+        given = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
+        arguments = " ".join(printable(f"{key}={value}") for key, value in given.items()).replace("\n", " ")
+        self._line(line.append(f" {arguments}", style="dim"))
         self.working(f"{printable(call.name)[:40]} runs")
 
     def result(self, result: ToolResult) -> None:
-        """Show the beginning of an answer."""
+        """Show the beginning of a result."""
         name = f"{printable(result.name or '')}: " if self._calls > 1 else ""
-        text = name + " ".join(printable(result.text[:_LONGEST_RESULT]).split())
-        self._answered += 1
+        text = name + " ".join(printable(result.text[:MAX_RESULT_CHARS]).split())
+        self._results += 1
         if result.is_error:
-            shown = Styled(shortened(text, _LONGEST_ERROR), style="red")
+            shown = Styled(shorten(text, MAX_ERROR_COLUMNS), style="red")
             self.console.print(Padding(shown, (0, 0, 0, 2)))
         else:
             self._line(Styled(f"  {text}", style="dim"))
         self.working("")
 
     def notice(self, text: str) -> None:
-        """Say something about the conversation."""
+        """Show a message of the agent itself."""
         if self._waiting is not None:
             self._waiting.append(text)
             return
         self.console.print(Styled(printable(text), style="yellow"))
 
     def working(self, what: str) -> None:
-        """Tell what takes its time; nothing stands for the answer itself."""
+        """Show what takes time; an empty text means the answer itself."""
         if not self._working.startswith(what.partition(":")[0]) or not what:
             self._since = self._clock()
         self._working = what or _THINKING
 
-    def ask(self, action: Action) -> None:
-        """Show what may be done, and let go of the screen for the answer."""
+    def show_action(self, action: Action) -> None:
+        """Show an action to confirm, and release the screen for the answer."""
         self._stop()
         for number, line in enumerate(printable(action.text).split("\n")):
             mark = "" if action.kind == "write" else "$ " if number == 0 else "> "
             self.console.print(Styled(f"  {mark}{line}", style="bold"))
         if action.guarded:
-            self.console.print(Styled(f"  This is always asked for: {action.guarded}.", style="bold yellow"))
+            self.console.print(Styled(f"  This always needs your confirmation: {action.guarded}.", style="bold yellow"))
 
-    def show(self, done: Done) -> None:
-        """Show what came of a command."""
+    def show(self, done: CommandResult) -> None:
+        """Show the result of a command."""
         self.end()
         if done.report is not None:
             from holdfast.cli.context import print_window  # noqa: PLC0415 - only for this
@@ -152,55 +160,50 @@ class Screen:
             self._live = None
 
     def _write(self, block: str) -> None:
-        prose = Prose(block)
-        self.console.print(prose if self._first else Group(Styled(), prose))
+        markdown = SafeMarkdown(block)
+        self.console.print(markdown if self._first else Group(Styled(), markdown))
         self._first = False
 
     def _line(self, line: Styled) -> None:
         line.truncate(self.console.width, overflow="ellipsis")
         self.console.print(line, no_wrap=True)
 
-    def _below(self) -> RenderableType:
-        """What stands under all that is written: the block that grows, and the wheel."""
-        self._wheel.update(text=self._told())
+    def _render_live(self) -> RenderableType:
+        """Render what is below everything written: the growing block and the spinner."""
+        self._spinner.update(text=self._progress())
         tail = self._blocks.tail
         if not tail.strip():
-            return self._wheel
+            return self._spinner
         gap = () if self._first else (Styled(),)
-        return Group(*gap, Prose(tail, last=max(1, self.console.height - 4)), self._wheel)
+        return Group(*gap, SafeMarkdown(tail, last=max(1, self.console.height - 4)), self._spinner)
 
-    def _told(self) -> Styled:
-        lasted = self._clock() - self._since
-        seconds = f" · {lasted:.0f} s" if lasted >= _PATIENCE else ""
-        words = Styled(f"{self._working}{seconds} · Ctrl-C breaks off", style="dim", no_wrap=True)
+    def _progress(self) -> Styled:
+        seconds_passed = self._clock() - self._since
+        seconds = f" · {seconds_passed:.0f} s" if seconds_passed >= MIN_SHOWN_SECONDS else ""
+        words = Styled(f"{self._working}{seconds} · Ctrl-C interrupts", style="dim", no_wrap=True)
         words.truncate(max(1, self.console.width - 3), overflow="ellipsis")
         return words
 
 
-def _asked(call: ToolCall) -> str:
-    given: dict[str, Any] = {"arguments": call.arguments} if isinstance(call.arguments, str) else {**call.arguments}
-    return " ".join(printable(f"{key}={value}") for key, value in given.items()).replace("\n", " ")
-
-
-def shortened(text: str, most: int) -> str:
-    """A text in so many columns at most."""
+def shorten(text: str, most: int) -> str:
+    """Shorten a text to a number of columns."""
     return text if cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "…"
 
 
-# --- the line that tells all -----------------------------------------------------
+# --- the status line ---------------------------------------------------------------
 
 
 def status_line(agent: Agent, *, width: int) -> str:
-    """The conversation in one line: how full, how often compacted, what was recalled, what it cost; as fits."""
+    """Return the state in one line: fullness, compactions, recalled tokens, cost, model; as much as fits."""
     kept: list[str] = []
-    for part in _status(agent):
+    for part in _status_parts(agent):
         if cell_len(" · ".join([*kept, part])) <= width:
             kept.append(part)
     return " · ".join(kept)
 
 
-def _status(agent: Agent) -> Iterator[str]:
-    """What there is to tell, the most important first."""
+def _status_parts(agent: Agent) -> Iterator[str]:
+    """Yield the parts, the most important first."""
     entry, report = agent.opened.entry, agent.window.report if agent.window else None
     used = entry.total_tokens or (report.total_tokens if report else 0)
     recalled = sum(part.tokens for part in report.categories if part.name == "recall") if report else 0
@@ -213,3 +216,103 @@ def _status(agent: Agent) -> Iterator[str]:
     name = agent.opened.key.partition(":")[2]
     if name != "main:main":
         yield printable(name.removeprefix("main:"), one_line=True)
+
+
+# --- Markdown ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class MarkdownBlocks:
+    """Splits a text that arrives in pieces at blank lines outside of code.
+
+    Attributes:
+        fence: The opening fence of the current code block; empty outside of code.
+    """
+
+    fence: str = ""
+    _lines: list[str] = field(default_factory=list)
+    _line: list[str] = field(default_factory=list)
+
+    def feed(self, piece: str) -> Iterator[str]:
+        """Take a piece, and yield the blocks that are complete now."""
+        first, *others = piece.split("\n")
+        self._line.append(first)
+        for start in others:
+            line = "".join(self._line)
+            self._lines.append(line)
+            self._line = [start]
+            if self._is_end(line) and (block := self._take()):
+                yield block
+
+    def end(self) -> str:
+        """Return the rest: nothing follows."""
+        self._lines.append("".join(self._line))
+        self._line, self.fence = [], ""
+        return self._take()
+
+    @property
+    def tail(self) -> str:
+        """The end of the incomplete block, short enough to be drawn many times a second."""
+        last = "".join(self._line)[-MAX_TAIL_CHARS:]
+        lines, room = [last], MAX_TAIL_CHARS - len(last)
+        for line in reversed(self._lines):
+            room -= len(line) + 1
+            if room < 0:
+                lines.append(self.fence)
+                break
+            lines.append(line)
+        return "\n".join(reversed(lines))
+
+    def _is_end(self, line: str) -> bool:
+        """Whether a block ends with this line."""
+        fence = _FENCE.match(line)
+        if fence is None:
+            return not self.fence and not line.strip()
+        if not self.fence:
+            self.fence = fence[1]
+            return False
+        if fence[1].startswith(self.fence) and not line.strip().strip(self.fence[0]):
+            self.fence = ""
+            return True
+        return False
+
+    def _take(self) -> str:
+        text = "\n".join(self._lines).strip("\n")
+        self._lines.clear()
+        return text if text.strip() else ""
+
+
+class SafeMarkdown:
+    """Markdown without control characters: links are written out, and HTML is shown as text.
+
+    With `last`, only that many last lines are shown.
+    """
+
+    def __init__(self, text: str, *, last: int = 0) -> None:
+        self._markdown = _Markdown("", code_theme=_THEME, hyperlinks=False)
+        self._markdown.parsed = (
+            MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).parse(printable(text))
+        )
+        self._last = last
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._markdown, options, pad=False)
+        for line in _strip_blank_lines(lines)[-self._last :]:
+            # An HTML entity has become a character only now.
+            yield from (Segment(printable(part.text), part.style) for part in line)
+            yield Segment.line()
+
+
+def _strip_blank_lines(lines: Sequence[list[Segment]]) -> Sequence[list[Segment]]:
+    written = [number for number, line in enumerate(lines) if any(part.text.strip() for part in line)]
+    return lines[written[0] : written[-1] + 1] if written else ()
+
+
+class _Heading(Heading):
+    """A heading that is always aligned to the left."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _Heading}

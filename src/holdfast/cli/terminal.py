@@ -1,66 +1,85 @@
-"""A conversation in a terminal. The prompt comes first; everything else is loaded while the user types."""
+"""A conversation in a terminal. The prompt comes first; the agent is opened while the user types."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.agent import Options, close, interruptible, open_agent
-from holdfast.cli.keys import audible
+from holdfast.cli.agent import Options, allow_interrupts, drop_input, interruptible, open_agent
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:
-    from holdfast.cli.prompt import ask, called_off, prompt
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.history import FileHistory, History, ThreadedHistory
+    from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead, store_typeahead
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.keys import Keys
+    from prompt_toolkit.styles import Style
 except ImportError:
     raise MissingExtraError("chatting in a terminal", extra="chat") from None
 
 if TYPE_CHECKING:  # loaded while the user types
-    from prompt_toolkit import PromptSession
-
-    from holdfast.agent.loop import Agent
+    from holdfast.agent.agent import Agent
     from holdfast.agent.tools import Action
     from holdfast.cli.screen import Screen
 
-__all__ = ["converse"]
+__all__ = ["WORDS", "CommandCompleter", "MaskedHistory", "converse", "take_interrupt"]
 
 _QUESTIONS: Final = {"run": "  Run it?", "write": "  Write it?"}
 _ALWAYS: Final = " a = always in this conversation,"
 _OPENING: Final = "opening …"
+WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "/compact": (),
+    "/context": ("list", "detail", "json", "map"),
+    "/exit": (),
+    "/help": (),
+    "/memory": ("show", "add", "forget", "search"),
+    "/new": (),
+    "/pin": (),
+    "/reset": (),
+    "/status": (),
+    "/undo-trim": (),
+}
+"""The commands and their words, for completion. Importing the commands themselves would delay the prompt."""
+
+_STYLE: Final = Style.from_dict({"prompt": "ansicyan bold", "bottom-toolbar": "noreverse fg:ansibrightblack"})
 
 
 def converse(options: Options) -> None:
-    """Talk until the user leaves.
+    """Run the conversation until the user leaves.
 
     Raises:
-        HoldfastError: The conversation could not be opened; what was typed meanwhile is not waited for.
+        HoldfastError: The conversation could not be opened.
     """
     opening = _Opening(options)
-    session = prompt(opening.home, status=opening.status, started=opening.begin)
-    opening.on_error = lambda: _stop(session)
-    sys.stdout.write("\r\x1b[K")  # what stood here so far was no more than a picture of a prompt
+    session = _make_prompt(opening.home, status=opening.status, on_render=opening.begin)
+    opening.on_error = lambda: _leave_prompt(session)
+    sys.stdout.write("\r\x1b[K")  # the first screen shows only a picture of a prompt
     sys.stdout.flush()
     try:
-        while (line := _read(session, opening)) is not None:
-            if line.strip() and _heard(session, opening, line.strip()):
+        while (line := _read_line(session, opening)) is not None:
+            if line.strip() and _handle_line(session, opening, line.strip()):
                 break
     finally:
         if opening.agent is not None:
-            with audible():
-                close(opening.agent)
+            with allow_interrupts():
+                opening.agent.close()
 
 
 # --- opening ---------------------------------------------------------------------
 
 
 class _Opening(Thread):
-    """The agent, made ready while the user types."""
+    """Opens the agent in a thread while the user types."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(name="holdfast-opening", daemon=True)
@@ -73,7 +92,7 @@ class _Opening(Thread):
         self.on_error: Callable[[], None] = lambda: None
 
     def begin(self) -> None:
-        """Start, if that has not been done; a prompt that was not there yet when it failed is left."""
+        """Start the thread once; leave a prompt that was not drawn yet when opening failed."""
         if self.ident is None:
             self.start()
         elif self.error is not None:
@@ -90,21 +109,17 @@ class _Opening(Thread):
             self.on_error()
         finally:
             self._done.set()
-        if self.agent is not None:
-            self._look_at_notes(self.agent)
+        if self.agent is not None and self.agent.notes is not None:
+            try:
+                self.agent.notes.start()
+            except HoldfastError as error:
+                self.agent.view.notice(f"Notes cannot be searched: {error}")
 
-    def _look_at_notes(self, agent: Agent) -> None:
-        try:
-            if agent.notes is not None:
-                agent.notes.start()
-        except HoldfastError as error:
-            agent.view.notice(f"Notes cannot be searched: {error}")
-
-    def ready(self) -> tuple[Agent, Screen]:
-        """The agent and its screen, waited for; Ctrl-C leaves while they are."""
+    def wait(self) -> tuple[Agent, Screen]:
+        """Wait for the agent and its screen; Ctrl-C leaves."""
         if not self._done.is_set():
             self.begin()
-            with audible():
+            with allow_interrupts():
                 self._done.wait()
         if self.error is not None:
             raise self.error
@@ -113,7 +128,7 @@ class _Opening(Thread):
         return self.agent, self.screen
 
     def home(self) -> Path:
-        """Where memory and sessions rest."""
+        """Return the folder of memory and sessions."""
         from holdfast.memory.home import check_links, default_path  # noqa: PLC0415 - as above
 
         home = (self._options.home or default_path()).expanduser()
@@ -121,7 +136,7 @@ class _Opening(Thread):
         return home
 
     def status(self) -> str:
-        """The line below the prompt."""
+        """Return the line below the prompt."""
         if self.agent is None or not self._done.is_set():
             return _OPENING
         from holdfast.cli.screen import status_line  # noqa: PLC0415 - loaded by now
@@ -129,15 +144,15 @@ class _Opening(Thread):
         return status_line(self.agent, width=os.get_terminal_size().columns - 1)
 
     def _confirm(self, action: Action) -> bool:
-        """Ask the user before a command runs or a file is written, unless that is allowed and not guarded."""
-        agent, screen = self.ready()
-        allowed = (agent.session, action.kind)
+        """Ask the user whether an action is allowed, unless this kind is allowed and it is not guarded."""
+        agent, screen = self.wait()
+        allowed = (agent.session.id, action.kind)
         if not action.guarded and (self._options.yes or allowed in self._allowed):
             return True
-        screen.ask(action)
+        screen.show_action(action)
         always = "" if action.guarded else _ALWAYS
         try:
-            answer = ask(f"{_QUESTIONS[action.kind]} y = yes,{always} n = no, then Enter: ", "yan" if always else "yn")
+            answer = _ask(f"{_QUESTIONS[action.kind]} y = yes,{always} n = no, then Enter: ", "yan" if always else "yn")
         except KeyboardInterrupt:
             agent.cancel.set()
             return False
@@ -150,8 +165,8 @@ class _Opening(Thread):
 # --- the conversation ------------------------------------------------------------
 
 
-def _stop(session: PromptSession[str]) -> None:
-    """Leave the prompt from another thread, if it is there."""
+def _leave_prompt(session: PromptSession[str]) -> None:
+    """Leave the prompt from another thread."""
     loop = session.app.loop
 
     def leave() -> None:
@@ -163,8 +178,8 @@ def _stop(session: PromptSession[str]) -> None:
             loop.call_soon_threadsafe(leave)
 
 
-def _read(session: PromptSession[str], opening: _Opening) -> str | None:
-    """What the user types next; None to leave. Ctrl-C takes back what was typed; where nothing was, it leaves."""
+def _read_line(session: PromptSession[str], opening: _Opening) -> str | None:
+    """Read a line; None to leave. Ctrl-C clears the line; on an empty line, pressed twice, it leaves."""
     for is_last in (False, True):
         try:
             line = session.prompt()
@@ -182,27 +197,143 @@ def _read(session: PromptSession[str], opening: _Opening) -> str | None:
     return None
 
 
-def _heard(session: PromptSession[str], opening: _Opening, line: str) -> bool:
-    """Do or say a line, and tell whether the conversation is over."""
-    agent, screen = opening.ready()
+def _handle_line(session: PromptSession[str], opening: _Opening, line: str) -> bool:
+    """Run a command or a turn; return whether the user leaves."""
+    agent, screen = opening.wait()
     from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded by now
 
-    with interruptible(agent), audible():
-        if called_off(session):  # before it could be heard
+    with interruptible(agent), allow_interrupts():
+        if take_interrupt(session):  # pressed before the handler was there
             agent.cancel.set()
         screen.begin()
         try:
             if is_command(line, triggers=agent.settings.session.reset_triggers):
                 done = run(agent, line)
                 screen.show(done)
-                return done.over
+                return done.is_exit
             turn = agent.say(line)
             screen.end()
             if turn.interrupted:
-                screen.notice("Broken off. What was said so far is kept.")
+                screen.notice("Interrupted. The conversation so far is kept.")
         except HoldfastError as error:
             screen.end()
             screen.notice(str(error))
         finally:
             screen.end()
     return False
+
+
+# --- the prompt --------------------------------------------------------------------------
+
+
+def _make_prompt(
+    home: Callable[[], Path], *, status: Callable[[], str], on_render: Callable[[], None]
+) -> PromptSession[str]:
+    """Make the prompt. `on_render` is called each time it was drawn; `status` returns the line below it."""
+    session: PromptSession[str] = PromptSession(
+        [("class:prompt", "› ")],
+        history=ThreadedHistory(MaskedHistory(home)),
+        completer=CommandCompleter(),
+        complete_while_typing=False,
+        multiline=True,
+        prompt_continuation="  ",
+        bottom_toolbar=status,
+        key_bindings=_make_key_bindings(),
+        style=_STYLE,
+        refresh_interval=0.5,
+        reserve_space_for_menu=5,
+    )
+    session.app.after_render += lambda _: on_render()
+    return session
+
+
+def take_interrupt(session: PromptSession[str]) -> bool:
+    """Remove Ctrl-C from what was typed since the prompt was left, and return whether it was pressed."""
+    source = session.app.input
+    typed = [*get_typeahead(source), *source.read_keys()]
+    kept = [press for press in typed if press.key != Keys.ControlC]
+    store_typeahead(source, kept)
+    return len(kept) < len(typed)
+
+
+def _ask(question: str, answers: str) -> str:
+    """Ask for one of some letters. What was typed before the question is dropped.
+
+    Any other answer asks again; the end of the input means `n`.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
+    session: PromptSession[str] = PromptSession(question, style=_STYLE)
+    while True:
+        clear_typeahead(session.app.input)
+        drop_input(session.app.input.fileno())
+        try:
+            answer = session.prompt().strip(" ").lower()
+        except EOFError:
+            return "n"
+        if answer in set(answers):
+            return answer
+
+
+def _make_key_bindings() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: Any) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None  # Enter chooses the word in the menu
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+class CommandCompleter(Completer):
+    """Completes slash commands and the words that may follow them."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+        """Return the possible words."""
+        name, space, rest = document.text_before_cursor.partition(" ")
+        if not name.startswith("/") or " " in rest or "\n" in name + rest:
+            return ()
+        if space:
+            return _complete(rest, WORDS.get(name, ()), end=" ")
+        return _complete(name.lower(), (f"{word} " if words else word for word, words in WORDS.items()))
+
+
+def _complete(typed: str, words: Iterable[str], *, end: str = "") -> Iterable[Completion]:
+    """Return the words with this prefix."""
+    return [Completion(word + end, start_position=-len(typed)) for word in words if word.startswith(typed)]
+
+
+class MaskedHistory(History):
+    """What was typed before, in a private file, with secrets masked."""
+
+    def __init__(self, home: Callable[[], Path]) -> None:
+        super().__init__()
+        self._home = home
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Load the lines, newest first; none if the file cannot be read."""
+        with suppress(OSError, ValueError, HoldfastError):
+            yield from FileHistory(str(self._file())).load_history_strings()
+
+    def store_string(self, string: str) -> None:
+        """Store a line; errors are ignored."""
+        from holdfast.redact import redact  # noqa: PLC0415 - loaded when it is needed
+
+        with suppress(OSError, HoldfastError):
+            FileHistory(str(self._file())).store_string(redact(string))
+
+    def _file(self) -> Path:
+        home = self._home()
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = home / "chat_history"
+        file.touch(mode=0o600)
+        return file

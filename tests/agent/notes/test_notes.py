@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from embed_models import static_folder
-from holdfast.agent.notes import Found, Notes
-from holdfast.agent.notes.chunks import Chunk
-from holdfast.agent.notes.index import snippet
-from holdfast.agent.notes.sources import Source
+from holdfast.agent.note_files import Chunk, Source
+from holdfast.agent.note_index import make_snippet
+from holdfast.agent.notes import NoteResults, Notes
 from holdfast.errors import EmbeddingError, StorageError
 from holdfast.search.embed import Choice, Purpose, RemoteEmbedder, Space
 from holdfast.search.embed.base import Floats
@@ -66,7 +65,7 @@ class World:
                 embedder = embedders.get(asked.provider)
                 return Choice(embedder=embedder, reasons=(f"{asked.provider}: not here",))
 
-            notes.vectors.choose = choose
+            notes.embedders.choose = choose
         return notes
 
     def write(self, name: str, text: str, *, age: int = 60_000) -> None:
@@ -94,7 +93,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.notes.close()
 
 
-def paths(found: Found) -> list[str]:
+def paths(found: NoteResults) -> list[str]:
     """Where the hits are."""
     return [hit.path for hit in found.hits]
 
@@ -139,7 +138,7 @@ class TestWords:
         (hit,) = world.notes.search("zebra code").hits
         assert "4711" in hit.snippet
         assert len(hit.snippet) <= 700
-        assert snippet("short", "x") == "short"
+        assert make_snippet("short", "x") == "short"
 
 
 class TestUpToDate:
@@ -236,7 +235,7 @@ class TestDamage:
         world.notes.file.write_bytes(b"no database at all" * 100)
         found = world.notes.search("deploy")
         assert paths(found) == ["memory/2026-02-09.md"]
-        assert "made anew" in found.warnings[0]
+        assert "built again" in found.warnings[0]
 
     def test_a_place_that_cannot_be_used(self, world: World) -> None:
         """Without a disk the index is in memory, and says so."""
@@ -271,7 +270,7 @@ class TestDamage:
         before = table.rows()
         source = Source(name="memory/2026-02-09.md", path=world.root, kind="memory", mtime=1, size=1)
         with pytest.raises(UnicodeEncodeError):
-            table.put(source, [Chunk(start=1, end=1, text="half \ud800", digest="d")])
+            table.replace_chunks(source, [Chunk(start=1, end=1, text="half \ud800", digest="d")])
         assert table.rows() == before
 
 
@@ -298,8 +297,8 @@ class TestMeaning:
         choices = {"local": Choice(embedder=Pets(), reasons=()), "ollama": Choice(embedder=remote, reasons=())}
         for name, choice in choices.items():
             notes = world.open()
-            notes.vectors.choose = lambda _: choice  # noqa: B023 - used before the next one
-            assert notes.vectors.provider == name
+            notes.embedders.choose = lambda _: choice  # noqa: B023 - used before the next one
+            assert notes.embedders.provider == name
             notes.close()
 
     def test_other_words_find_a_note(self, tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.notes import excerpt
-from holdfast.agent.notes.answer import read_rows
-from holdfast.agent.notes.command import CommandError
+from holdfast.agent.qmd import parse_rows
+from holdfast.agent.shell import CommandError
 from holdfast.errors import InputError
 from qmd_command import KEY, MINUTE, World, background, places
 
@@ -88,10 +87,10 @@ class TestAnswers:
         """`memory_get` reads what lies under the further paths, by its mask, and nothing else."""
         world.write("docs/a.txt", "giraffe")
         world.write("docs/b.py", "giraffe")
-        settings = world.settings(paths=[{"path": "docs", "pattern": "**/*.{txt,rst}"}])
-        assert excerpt("docs/a.txt", root=world.root, settings=settings).text == "giraffe"
+        notes = world.open(paths=[{"path": "docs", "pattern": "**/*.{txt,rst}"}])
+        assert notes.read("docs/a.txt").text == "giraffe"
         with pytest.raises(InputError, match="is not a note"):
-            excerpt("docs/b.py", root=world.root, settings=settings)
+            notes.read("docs/b.py")
 
     def test_two_spellings(self, world: World) -> None:
         """`memory.md` beside `MEMORY.md` is a collection of its own, though QMD may write both in small letters."""
@@ -175,9 +174,9 @@ class TestAnswers:
     def test_no_results_in_words(self, world: World) -> None:
         """A sentence that nothing was found is an empty answer; another sentence is a failure."""
         assert world.open().search("quantum").hits == ()
-        assert read_rows("No results found above minimum score threshold.\n") == []
+        assert parse_rows("No results found above minimum score threshold.\n") == []
         with pytest.raises(CommandError, match="JSON"):
-            read_rows('{"no": "list"}')
+            parse_rows('{"no": "list"}')
 
 
 class TestQuestions:
@@ -243,7 +242,7 @@ class TestFreshness:
         notes = world.open()
         notes.search("zebra")
         world.write("memory.md", "- the zebra")
-        assert notes.search("zebra").warnings == (f"QMD has not looked at {world.root} yet",)
+        assert notes.search("zebra").warnings == (f"QMD has not indexed {world.root} yet",)
         world.now += 15_000
         found = notes.search("zebra")
         assert (places(found), found.warnings) == ([("memory.md", 1, 1)], ())
@@ -271,7 +270,7 @@ class TestFreshness:
             assert notes.qmd is not None
             assert not notes.qmd.failure
         notes.close()
-        assert "status -9" in background(notes).failure
+        assert "was cancelled" in background(notes).failure
         world.now += MINUTE
         notes.poll()
-        assert "called off" in background(notes).failure
+        assert "was cancelled" in background(notes).failure

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from holdfast.agent.notes import Found, Notes, excerpt
-from holdfast.agent.notes.qmd import missing
-from holdfast.agent.tools.notes import note_tools
+from holdfast.agent.notes import NoteResults, Notes
+from holdfast.agent.qmd import missing_command
+from holdfast.agent.tools.memory import note_tools
 from holdfast.cli import holdfast
 from holdfast.settings import Settings
 from qmd_command import KEY, MINUTE, NOW, World, background
@@ -31,7 +31,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def reason(found: Found) -> str:
+def reason(found: NoteResults) -> str:
     """Why our own index was searched; it is told twice, for people and for programs."""
     assert [hit.path for hit in found.hits] == ["MEMORY.md"]
     assert found.provider == "none"
@@ -66,10 +66,10 @@ class TestFailures:
         [
             ({"status": 3, "stderr": "warming up\nno model\n"}, "qmd search` failed with status 3: no model"),
             ({"status": 3, "print": f"key {KEY}"}, "failed with status 3: key "),
-            ({"status": 3}, "failed with status 3: and said nothing"),
-            ({"print": "oops"}, "the answer is not the JSON that was asked for"),
+            ({"status": 3}, "failed with status 3: no output"),
+            ({"print": "oops"}, "the answer is not valid JSON"),
             ({"print": '[{"score": 1}]'}, "missing required field `file`"),
-            ({"print": ""}, "the answer is not the JSON that was asked for"),
+            ({"print": ""}, "the answer is not valid JSON"),
             ({"sleep": 60}, "qmd search` took longer than"),
         ],
     )
@@ -118,7 +118,7 @@ class TestFailures:
 
     def test_registering_that_hangs(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """A command that does not come back while collections are registered is ended, with the reason."""
-        monkeypatch.setattr("holdfast.agent.notes.qmd.REGISTERING", 0.2)
+        monkeypatch.setattr("holdfast.agent.qmd.REGISTER_SECONDS", 0.2)
         world.order(collection={"sleep": 60})
         assert "qmd collection` took longer than 0.2 s" in reason(world.open().search("deploy"))
 
@@ -140,7 +140,7 @@ class TestFailures:
             shown = CliRunner().invoke(holdfast, ["doctor", "--home", os.fspath(world.folder)]).stdout
             assert "search of notes: " in shown
             assert told in shown
-        assert missing(Settings()) is None
+        assert missing_command(Settings()) is None
 
 
 class TestSessions:
@@ -160,9 +160,7 @@ class TestSessions:
         assert stat.S_IMODE(export.stat().st_mode) == 0o600
         (hit,) = found.hits
         assert (hit.path, hit.start, hit.end, hit.kind) == ("sessions/s.jsonl", 3, 3, "sessions")
-        folder = world.home / "sessions"
-        read = excerpt(hit.path, root=world.root, settings=notes.settings, sessions=folder, start=hit.start)
-        assert read.text == "Assistant: the zebra code is 4711"
+        assert notes.read(hit.path, start=hit.start).text == "Assistant: the zebra code is 4711"
 
     def test_retention(self, world: World) -> None:
         """Sessions that are older than so many days are not exported, nor those that are gone; other files stay."""

@@ -44,7 +44,7 @@ class World:
 
     def box(self, **changes: Any) -> Toolbox:
         given = {"bounds": Bounds(root=self.folder / "ws"), "notes": self.notes, "confirm": self.confirm}
-        return agent_tools(self.engine, session="s1", **{**given, **changes})
+        return agent_tools(self.engine.session("s1"), **{**given, **changes})
 
     def use(self, name: str, **arguments: Any) -> ToolResult:
         number = len(self.asked)
@@ -166,7 +166,7 @@ class TestArchive:
 
     def test_a_number_that_is_not_there(self, world: World) -> None:
         """The error says which numbers to use."""
-        assert "the archive holds no message 99" in world.use("archive_get", id=99).text
+        assert "the archive has no message 99" in world.use("archive_get", id=99).text
 
     def test_another_agents_archive_is_out_of_sight(self, world: World) -> None:
         """A number of another agent's message is as good as none."""

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from holdfast.agent.tools import Answer, Arguments, Offer, Toolbox, offer
+from holdfast.agent.tools import Answer, Arguments, Toolbox, ToolFunction, make_tool
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall, ToolResult
 
@@ -15,9 +15,11 @@ class Nothing(Arguments, frozen=True):
     """No arguments."""
 
 
-def tool(name: str, do: Callable[[Event], str], *, together: bool = False, ends: int = 0) -> Offer:
+def tool(name: str, do: Callable[[Event], str], *, is_parallel: bool = False, ends: int = 0) -> ToolFunction:
     """A tool without arguments."""
-    return offer(name, "", Nothing, lambda _, cancel: Answer(text=do(cancel), head=ends, tail=ends), together=together)
+    return make_tool(
+        name, "", Nothing, lambda _, cancel: Answer(text=do(cancel), head=ends, tail=ends), is_parallel=is_parallel
+    )
 
 
 def call(name: str, number: int = 1) -> ToolCall:
@@ -32,20 +34,20 @@ def fail(_cancel: Event) -> str:
 
 def test_a_call_is_answered() -> None:
     """The result names its call and its tool."""
-    result = Toolbox(offers=(tool("one", lambda _: "text"),)).run(call("one"))
+    result = Toolbox(functions=(tool("one", lambda _: "text"),)).run(call("one"))
     assert (result.call_id, result.name, result.text, result.is_error) == ("c1", "one", "text", False)
 
 
 def test_a_tool_that_fails_answers_with_an_error() -> None:
     """What is raised becomes an error result; without words, its kind is named."""
-    result = Toolbox(offers=(tool("one", fail),)).run(call("one"))
+    result = Toolbox(functions=(tool("one", fail),)).run(call("one"))
     assert result.is_error
     assert result.text == "one failed: ZeroDivisionError"
 
 
 def test_a_tool_that_does_not_exist() -> None:
     """The answer names those that do."""
-    box = Toolbox(offers=(tool("one", fail), tool("two", fail)))
+    box = Toolbox(functions=(tool("one", fail), tool("two", fail)))
     assert box.run(call("three")).text == "there is no tool 'three': there are one, two"
     assert Toolbox().run(call("three")).text.endswith("there are none")
     assert [each.name for each in box.tools()] == ["one", "two"]
@@ -64,7 +66,7 @@ class TestLongAnswers:
             kept.append((asked.id, text))
             return 57
 
-        box = Toolbox(offers=(tool("one", lambda _: self.TEXT, ends=100),), keep=keep)
+        box = Toolbox(functions=(tool("one", lambda _: self.TEXT, ends=100),), archive=keep)
         shown = box.run(call("one")).text
         assert (
             shown
@@ -74,7 +76,7 @@ class TestLongAnswers:
 
     def test_without_an_archive_the_rest_is_said_to_be_cut(self) -> None:
         """Nothing pretends to be whole."""
-        shown = Toolbox(offers=(tool("one", lambda _: self.TEXT, ends=100),)).run(call("one")).text
+        shown = Toolbox(functions=(tool("one", lambda _: self.TEXT, ends=100),)).run(call("one")).text
         assert "[... 1,300 characters cut ...]" in shown
 
     def test_an_archive_in_trouble_costs_no_result(self) -> None:
@@ -83,13 +85,13 @@ class TestLongAnswers:
         def keep(_call: ToolCall, _text: str) -> int:
             raise StorageError("the disk is full", path="memory")
 
-        shown = Toolbox(offers=(tool("one", lambda _: self.TEXT, ends=100),), keep=keep).run(call("one"))
+        shown = Toolbox(functions=(tool("one", lambda _: self.TEXT, ends=100),), archive=keep).run(call("one"))
         assert not shown.is_error
         assert "the archive could not take them: memory: the disk is full" in shown.text
 
     def test_a_short_answer_is_shown_whole(self) -> None:
         """Up to both ends together nothing is cut."""
-        assert Toolbox(offers=(tool("one", lambda _: "x" * 200, ends=100),)).run(call("one")).text == "x" * 200
+        assert Toolbox(functions=(tool("one", lambda _: "x" * 200, ends=100),)).run(call("one")).text == "x" * 200
 
 
 class TestTogether:
@@ -98,7 +100,7 @@ class TestTogether:
     def test_calls_that_change_nothing_run_at_the_same_time(self) -> None:
         """Two that wait for each other both finish."""
         barrier = threading.Barrier(2, timeout=60)
-        box = Toolbox(offers=(tool("wait", lambda _: str(barrier.wait() >= 0), together=True),))
+        box = Toolbox(functions=(tool("wait", lambda _: str(barrier.wait() >= 0), is_parallel=True),))
         results = box.run_all([call("wait", 1), call("wait", 2)])
         assert [(result.call_id, result.text) for result in results] == [("c1", "True"), ("c2", "True")]
 
@@ -115,7 +117,7 @@ class TestTogether:
             log.append("change")
             return ""
 
-        box = Toolbox(offers=(tool("look", slow, together=True), tool("change", change)))
+        box = Toolbox(functions=(tool("look", slow, is_parallel=True), tool("change", change)))
         told: list[str] = []
         names = ["look", "look", "change", "change", "look"]
         calls = [call(name, number) for number, name in enumerate(names)]
@@ -137,7 +139,7 @@ class TestTogether:
             ran.append("x")
             return ""
 
-        box = Toolbox(offers=(tool("stop", stop), tool("more", more)))
+        box = Toolbox(functions=(tool("stop", stop), tool("more", more)))
         results = box.run_all([call("stop", 1), call("more", 2), call("none", 3)], cancel=cancel)
         assert [result.is_error for result in results] == [False, True, True]
         assert "called this off" in results[1].text
@@ -151,7 +153,7 @@ class TestTogether:
         def interrupted(_cancel: Event) -> str:
             raise KeyboardInterrupt
 
-        box = Toolbox(offers=(tool("one", interrupted, together=count > 1), tool("two", lambda _: "ran")))
+        box = Toolbox(functions=(tool("one", interrupted, is_parallel=count > 1), tool("two", lambda _: "ran")))
         calls = [*(call("one", number) for number in range(count)), call("two", 9)]
         results: list[ToolResult] = box.run_all(calls, cancel=cancel)
         assert cancel.is_set()

@@ -1,4 +1,4 @@
-"""The agent's tools: files, a shell, notes, long-term memories and the archive, in one box."""
+"""The tools of the agent: files, a shell, notes, long-term memories and the archive."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from typing import Final
 from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Notes
 from holdfast.agent.paths import Bounds
-from holdfast.agent.tools.archive import archive_tool, keeper
-from holdfast.agent.tools.bash import bash_tool
-from holdfast.agent.tools.files import append_only, file_tools
-from holdfast.agent.tools.memories import memory_tools
-from holdfast.agent.tools.notes import note_tools
-from holdfast.agent.tools.offer import Action, Answer, Arguments, Confirm, Offer, offer
-from holdfast.agent.tools.toolbox import Keep, Toolbox, called_off
-from holdfast.engine import Engine
+from holdfast.agent.tools.memory import archive_text, archive_tools, memory_tools, note_tools
+from holdfast.agent.tools.toolbox import Action, Answer, Arguments, Confirm, Toolbox, ToolFunction, make_tool
+from holdfast.agent.tools.workspace import append_tools, bash_tool, file_tools
 from holdfast.models.base import Tool
 from holdfast.recovery import definition
+from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.tokens import count_json
 
@@ -25,71 +21,70 @@ __all__ = [
     "Answer",
     "Arguments",
     "Confirm",
-    "Keep",
-    "Offer",
+    "ToolFunction",
     "Toolbox",
     "agent_tools",
-    "called_off",
     "flush_tools",
-    "offer",
+    "make_tool",
     "tool_tokens",
 ]
 
-_FAMILIES: Final = frozenset({"memory-core", "memory-lancedb"})
+_MEMORY_SLOTS: Final = frozenset({"memory-core", "memory-lancedb"})
 """The memory slots that come with tools."""
 
 
 def agent_tools(
-    engine: Engine,
+    session: Session,
     *,
     bounds: Bounds,
-    session: str,
     notes: Notes | None = None,
     confirm: Confirm | None = None,
     memories: Memories | None = None,
-    agent: str = "main",
 ) -> Toolbox:
-    """Everything that the settings let an agent do.
+    """Make all tools that the settings allow.
 
     Args:
-        engine: Its memory.
-        bounds: Where it may read and write.
-        session: The conversation that it is in.
+        session: The conversation.
+        bounds: Where the agent may read and write.
         notes: The notes that it may search.
-        confirm: Asks the user before a command runs or a file is written; without it neither can be done.
-        memories: Its long-term memories; those in its memory unless given.
-        agent: Whose memory it is.
+        confirm: Asks the user before a command runs or a file is written; without it neither is possible.
+        memories: Its long-term memories; by default those in the engine's memory.
     """
-    offers = (
-        *_workspace_tools(bounds, engine.settings, confirm),
-        *_memory_tools(engine.settings, notes, memories or Memories(engine, agent)),
-        archive_tool(engine, session=session, agent=agent),
+    settings = session.engine.settings
+    known = memories or Memories(session.engine, session.scope.agent)
+    functions = (
+        *_workspace_tools(bounds, settings, confirm),
+        *_memory_tools(session, settings, notes, known),
+        *archive_tools(session),
     )
-    return Toolbox(offers=offers, keep=keeper(engine, session=session, agent=agent))
+    return Toolbox(functions=functions, archive=archive_text(session))
 
 
-def _workspace_tools(bounds: Bounds, settings: Settings, confirm: Confirm | None) -> tuple[Offer, ...]:
+def _workspace_tools(bounds: Bounds, settings: Settings, confirm: Confirm | None) -> tuple[ToolFunction, ...]:
     access = settings.workspace.access
     files = () if access == "none" else file_tools(bounds, confirm=confirm)
-    may_run = confirm is not None and access == "rw" and bounds.writable
-    return (*files, bash_tool(bounds.root, confirm=confirm)) if confirm and may_run else files
+    if confirm is None or access != "rw" or not bounds.writable:
+        return files
+    return (*files, bash_tool(bounds.root, confirm=confirm))
 
 
-def _memory_tools(settings: Settings, notes: Notes | None, memories: Memories) -> tuple[Offer, ...]:
-    if settings.slots.memory not in _FAMILIES:
+def _memory_tools(
+    session: Session, settings: Settings, notes: Notes | None, memories: Memories
+) -> tuple[ToolFunction, ...]:
+    if settings.slots.memory not in _MEMORY_SLOTS:
         return ()
-    searched = notes is not None and settings.memory_search.enabled and settings.workspace.access != "none"
+    can_search = settings.memory_search.enabled and settings.workspace.access != "none"
     return (
-        *(note_tools(notes, memories) if notes is not None and searched else ()),
-        *(memory_tools(memories) if settings.long_term.enabled else ()),
+        *(note_tools(notes, session) if notes is not None and can_search else ()),
+        *(memory_tools(memories, session) if settings.long_term.enabled else ()),
     )
 
 
 def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
-    """What an agent may do in the turn before a compaction: read, and add to the day's note."""
-    return Toolbox(offers=append_only(bounds, note, mask=mask))
+    """Make the tools of the turn before a compaction: read files, and append to the note of the day."""
+    return Toolbox(functions=append_tools(bounds, note, mask=mask))
 
 
 def tool_tokens(tool: Tool) -> int:
-    """What a tool takes of every request."""
+    """Count the tokens of a tool's definition."""
     return count_json(definition(tool))

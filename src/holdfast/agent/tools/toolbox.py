@@ -1,27 +1,42 @@
-"""The tools of an agent in one box: what the model is told, and what happens when it calls."""
+"""Tools: what the model is told about them, and how their calls are answered."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
-from typing import Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from holdfast.agent.tools.offer import Answer, Offer
-from holdfast.errors import HoldfastError
+import msgspec
+
+from holdfast.errors import HoldfastError, InputError
 from holdfast.messages import Text, ToolCall, ToolResult
 from holdfast.models.base import Tool
 from holdfast.text import clip
 
-__all__ = ["Keep", "Toolbox", "called_off"]
+__all__ = [
+    "Action",
+    "Answer",
+    "ArchiveText",
+    "Arguments",
+    "Confirm",
+    "ToolFunction",
+    "Toolbox",
+    "cancelled_result",
+    "make_schema",
+    "make_tool",
+]
 
-Keep: TypeAlias = Callable[[ToolCall, str], int]
-"""Archives the whole text of a result that the model is shown a part of, and gives its number."""
+A = TypeVar("A", bound="Arguments")
 
-_THREADS: Final = 8
-_FAULTS: Final = (
+ArchiveText: TypeAlias = Callable[[ToolCall, str], int]
+"""Archives the whole text of a result that the model sees a part of, and returns its number."""
+
+MAX_THREADS: Final = 8
+_NULL: Final = {"type": "null"}
+_TOOL_ERRORS: Final = (
     HoldfastError,
     OSError,
     ValueError,
@@ -31,7 +46,101 @@ _FAULTS: Final = (
     ArithmeticError,
     sqlite3.Error,
 )
-"""What goes wrong in a tool ends the call, never the conversation."""
+"""Errors that end a tool call, but never the conversation."""
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The arguments of a tool. The types and descriptions of the fields are its schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a tool.
+
+    Attributes:
+        text: The whole text.
+        is_error: Whether the call failed; the text then says what to do.
+        head: How many characters of the beginning of a long text the model sees; 0 for all of it.
+        tail: How many of the end.
+    """
+
+    text: str
+    is_error: bool = False
+    head: int = 0
+    tail: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What a tool is about to do, for the user to allow.
+
+    Attributes:
+        kind: Whether a command runs or a file is written.
+        text: What will be done, in lines that can be shown.
+        guarded: Why it needs a confirmation even if the user has allowed this kind; empty if it does not.
+    """
+
+    kind: Literal["run", "write"]
+    text: str
+    guarded: str = ""
+
+
+Confirm: TypeAlias = Callable[[Action], bool]
+"""Asks the user whether an action is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFunction:
+    """A tool and the function behind it.
+
+    Attributes:
+        tool: What the model is told.
+        run: The function. It gets the arguments as the model sent them, and an event that is set to cancel the call.
+        is_parallel: Whether calls may run at the same time as others, because they change nothing.
+    """
+
+    tool: Tool
+    run: Callable[[Mapping[str, Any] | str, Event], Answer]
+    is_parallel: bool = False
+
+
+def make_tool(
+    name: str, description: str, kind: type[A], do: Callable[[A, Event], Answer], *, is_parallel: bool = False
+) -> ToolFunction:
+    """Make a tool of a function. Arguments that do not fit the schema never reach the function."""
+    tool = Tool(name=name, description=description, parameters=make_schema(kind))
+    return ToolFunction(
+        tool=tool, run=lambda given, cancel: do(_parse(given, kind, name), cancel), is_parallel=is_parallel
+    )
+
+
+def make_schema(kind: type[Arguments]) -> dict[str, Any]:
+    """Make the JSON schema of arguments, in a plain form that every provider accepts."""
+    _, parts = msgspec.json.schema_components([kind], ref_template="{name}")
+    whole: dict[str, Any] = parts[kind.__name__]
+    fields = {name: _remove_null(field) for name, field in whole["properties"].items()}
+    return {"type": "object", "properties": fields, "required": whole["required"]}
+
+
+def _remove_null(field: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove the null type of an optional field."""
+    kinds = [kind for kind in field.get("anyOf", ()) if kind != _NULL]
+    known = {key: value for key, value in field.items() if key != "anyOf" and (key, value) != ("default", None)}
+    return {**kinds[0], **known} if len(kinds) == 1 else dict(field)
+
+
+def _parse(given: Mapping[str, Any] | str, kind: type[A], name: str) -> A:
+    if not isinstance(given, str):
+        try:
+            return msgspec.convert(dict(given), kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{name}: {error}; it takes {_list_fields(kind)}") from error
+    raise InputError(f"the arguments of {name} are not a JSON object: send one with {_list_fields(kind)}")
+
+
+def _list_fields(kind: type[Arguments]) -> str:
+    schema = make_schema(kind)
+    return ", ".join(f"`{name}`" if name in schema["required"] else f"`{name}`?" for name in schema["properties"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,31 +148,31 @@ class Toolbox:
     """Some tools.
 
     Attributes:
-        offers: The tools, in the order in which the model is told of them.
-        keep: Archives what is too long to be shown; without it, the rest of a long result is gone.
+        functions: The tools, in the order in which the model sees them.
+        archive: Archives texts that are too long to be shown; without it, the rest of a long result is lost.
     """
 
-    offers: tuple[Offer, ...] = ()
-    keep: Keep | None = None
+    functions: tuple[ToolFunction, ...] = ()
+    archive: ArchiveText | None = None
 
     def tools(self) -> tuple[Tool, ...]:
-        """What the model is told."""
-        return tuple(offer.tool for offer in self.offers)
+        """Return what the model is told."""
+        return tuple(function.tool for function in self.functions)
 
     def run(self, call: ToolCall, *, cancel: Event | None = None) -> ToolResult:
         """Answer a call. A tool that fails, or does not exist, answers with an error that says what to do."""
         stop = cancel or Event()
         if stop.is_set():
-            return called_off(call)
-        offer = self._find(call.name)
-        if offer is None:
+            return cancelled_result(call)
+        function = self._find(call.name)
+        if function is None:
             names = ", ".join(tool.name for tool in self.tools()) or "none"
-            return _result(call, f"there is no tool {call.name!r}: there are {names}", is_error=True)
+            return _make_result(call, f"there is no tool {call.name!r}: there are {names}", is_error=True)
         try:
-            answer = offer.run(call.arguments, stop)
-            return _result(call, self._shown(call, answer), is_error=answer.is_error)
-        except _FAULTS as error:
-            return _result(call, f"{call.name} failed: {str(error) or type(error).__name__}", is_error=True)
+            answer = function.run(call.arguments, stop)
+            return _make_result(call, self._shorten(call, answer), is_error=answer.is_error)
+        except _TOOL_ERRORS as error:
+            return _make_result(call, f"{call.name} failed: {str(error) or type(error).__name__}", is_error=True)
 
     def run_all(
         self,
@@ -75,12 +184,12 @@ class Toolbox:
         """Answer the calls of one reply, each exactly once, in their order.
 
         Neighbours that change nothing run at the same time. Once `cancel` is set, or Ctrl-C is pressed (which sets
-        it), what has not run yet is answered as called off: the conversation stays whole. `on_result` is told of
+        it), the remaining calls are answered as cancelled, so that every call has a result. `on_result` is called with
         each answer in order.
         """
         stop = cancel or Event()
         results: list[ToolResult] = []
-        for group in self._groups(calls):
+        for group in self._group(calls):
             for result in self._run_group(group, stop):
                 results.append(result)
                 if on_result is not None:
@@ -91,61 +200,55 @@ class Toolbox:
         try:
             if len(group) == 1:
                 return [self.run(group[0], cancel=stop)]
-            return self._run_together(group, stop)
+            with ThreadPoolExecutor(min(MAX_THREADS, len(group)), thread_name_prefix="tool") as pool:
+                running = [pool.submit(self.run, call, cancel=stop) for call in group]
+                try:
+                    return [each.result() for each in running]
+                except KeyboardInterrupt:
+                    stop.set()  # before leaving the pool, which waits for its threads
+                    raise
         except KeyboardInterrupt:
             stop.set()
-            return [called_off(call) for call in group]
+            return [cancelled_result(call) for call in group]
 
-    def _run_together(self, group: Sequence[ToolCall], stop: Event) -> list[ToolResult]:
-        with ThreadPoolExecutor(min(_THREADS, len(group)), thread_name_prefix="tool") as pool:
-            running = [pool.submit(self.run, call, cancel=stop) for call in group]
-            try:
-                return [each.result() for each in running]
-            except KeyboardInterrupt:
-                stop.set()  # here already: leaving waits for those that run
-                raise
-
-    def _groups(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
-        """Calls that may run at the same time, and the others one by one."""
+    def _group(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
+        """Group calls that may run at the same time; the others are alone in their group."""
         group: list[ToolCall] = []
         for call in calls:
-            offer = self._find(call.name)
-            together = offer is not None and offer.together
-            if group and not together:
+            function = self._find(call.name)
+            is_parallel = function is not None and function.is_parallel
+            if group and not is_parallel:
                 yield group
                 group = []
-            if together:
+            if is_parallel:
                 group.append(call)
             else:
                 yield [call]
         if group:
             yield group
 
-    def _find(self, name: str) -> Offer | None:
-        return next((offer for offer in self.offers if offer.tool.name == name), None)
+    def _find(self, name: str) -> ToolFunction | None:
+        return next((function for function in self.functions if function.tool.name == name), None)
 
-    def _shown(self, call: ToolCall, answer: Answer) -> str:
-        """What the model sees of an answer; of a long one the ends, and how to get at the rest."""
+    def _shorten(self, call: ToolCall, answer: Answer) -> str:
+        """Return what the model sees of an answer; of a long one both ends, and how to get the rest."""
         left = len(answer.text) - answer.head - answer.tail
         if not answer.head or left <= 0:
             return answer.text
-        marker = f"\n[... {left:,} characters {self._rest(call, answer.text)} ...]\n"
+        rest = "cut"
+        if self.archive is not None:
+            try:
+                rest = f'left out: archive_get {{"id": {self.archive(call, answer.text)}}} shows all of it'
+            except HoldfastError as error:  # a failing archive never costs a result
+                rest = f"cut, and the archive could not take them: {error}"
+        marker = f"\n[... {left:,} characters {rest} ...]\n"
         return clip(answer.text, head=answer.head, tail=answer.tail, marker=marker)
 
-    def _rest(self, call: ToolCall, text: str) -> str:
-        """Keep the whole of a text, and say where it is. An archive in trouble never costs a result."""
-        if self.keep is None:
-            return "cut"
-        try:
-            return f'left out: archive_get {{"id": {self.keep(call, text)}}} shows all of it'
-        except HoldfastError as error:
-            return f"cut, and the archive could not take them: {error}"
+
+def cancelled_result(call: ToolCall) -> ToolResult:
+    """Make the result of a call that the user cancelled."""
+    return _make_result(call, "The user called this off. Ask before you try it again.", is_error=True)
 
 
-def called_off(call: ToolCall) -> ToolResult:
-    """The answer to a call that was not run, or not to its end, because the user called it off."""
-    return _result(call, "The user called this off. Ask before you try it again.", is_error=True)
-
-
-def _result(call: ToolCall, text: str, *, is_error: bool) -> ToolResult:
+def _make_result(call: ToolCall, text: str, *, is_error: bool) -> ToolResult:
     return ToolResult(call_id=call.id, name=call.name, content=(Text(text=text),), is_error=is_error)

@@ -9,14 +9,14 @@ import pytest
 
 from holdfast.agent.paths import Bounds
 from holdfast.agent.tools import Action, Toolbox, flush_tools
-from holdfast.agent.tools.files import MOST_BYTES, MOST_LINES, file_tools, page
+from holdfast.agent.tools.workspace import MAX_READ_BYTES, MAX_READ_LINES, file_tools, read_page
 from holdfast.messages import ToolCall, ToolResult
 
 
 @pytest.fixture
 def box(tmp_path: Path) -> Toolbox:
     """The tools over an empty workspace."""
-    return Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=lambda _: True))
+    return Toolbox(functions=file_tools(Bounds(root=tmp_path), confirm=lambda _: True))
 
 
 @dataclass
@@ -83,14 +83,14 @@ class TestRead:
         """Of a line longer than a page the beginning is shown, and that it is cut; what follows can be reached."""
         (tmp_path / "a").write_text("x" * 200_000 + "\nnext\n", "utf-8")
         shown = use(box, "read", path="a").text
-        assert shown.startswith("x" * MOST_BYTES + "\n\n[lines 1-1")
+        assert shown.startswith("x" * MAX_READ_BYTES + "\n\n[lines 1-1")
         assert "cut -c" in shown
         assert use(box, "read", path="a", offset=2).text == "next\n"
 
     def test_no_more_than_a_page_is_held(self) -> None:
         """Lines and bytes are both limited, whatever is asked for."""
-        found = page(BytesIO(b"\n" * 10_000), offset=1, limit=9_000)
-        assert (found.last, found.more) == (MOST_LINES, True)
+        found = read_page(BytesIO(b"\n" * 10_000), offset=1, limit=9_000)
+        assert (found.last, found.has_more) == (MAX_READ_LINES, True)
 
     def test_what_is_not_text_is_refused(self, box: Toolbox, tmp_path: Path) -> None:
         """A binary file is not shown; bytes that are no UTF-8 are, as far as they can be."""
@@ -149,9 +149,9 @@ class TestEdit:
     @pytest.mark.parametrize(
         ("old", "new", "fix"),
         [
-            ("x", "y", "stands 2 times"),
-            ("aa", "y", "stands 2 times"),
-            ("none", "y", "does not stand"),
+            ("x", "y", "occurs 2 times"),
+            ("aa", "y", "occurs 2 times"),
+            ("none", "y", "does not occur"),
             ("", "y", "is empty"),
             ("x", "x", "the same"),
         ],
@@ -167,7 +167,7 @@ class TestEdit:
     def test_files_that_cannot_be_edited(self, box: Toolbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A missing file is named as such, and one that is too large for memory is left alone."""
         assert "no such file" in fails(box, "edit", path="a", oldText="x", newText="y")
-        monkeypatch.setattr("holdfast.agent.tools.files.LARGEST_EDIT", 10)
+        monkeypatch.setattr("holdfast.agent.tools.workspace.MAX_EDIT_BYTES", 10)
         (tmp_path / "a").write_text("x" * 11, "utf-8")
         assert "too large" in fails(box, "edit", path="a", oldText="x", newText="y")
 
@@ -214,7 +214,7 @@ class TestAsking:
     def test_the_user_sees_what_would_change(self, tmp_path: Path) -> None:
         """The place, and every line that is written or replaced; of very many, the first and how many more."""
         user = User(says=True)
-        box = Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=user))
+        box = Toolbox(functions=file_tools(Bounds(root=tmp_path), confirm=user))
         use(box, "write", path="计划.md", content="one\n二\n")
         use(box, "edit", path="计划.md", oldText="二", newText="two\nthree")
         use(box, "write", path="long", content="x\n" * 100)
@@ -228,7 +228,7 @@ class TestAsking:
         """The file stays as it is, and the model is told; a change that cannot be made is not even asked for."""
         (tmp_path / "a").write_text("old")
         user = User(says=False)
-        box = Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=user))
+        box = Toolbox(functions=file_tools(Bounds(root=tmp_path), confirm=user))
         assert "was not allowed" in fails(box, "write", path="a", content="new")
         assert "was not allowed" in fails(box, "edit", path="a", oldText="old", newText="new")
         assert "was not allowed" in fails(box, "write", path="b", content="new")
@@ -272,7 +272,7 @@ class TestAsking:
         (tmp_path / "linked").symlink_to("real/.git")
         user = User(says=False)
         bounds = Bounds(root=tmp_path, guarded=(tmp_path / "own",))
-        box = Toolbox(offers=file_tools(bounds, confirm=user))
+        box = Toolbox(functions=file_tools(bounds, confirm=user))
         use(box, "write", path=path, content="x")
         assert reason in user.asked[0].guarded
 
@@ -280,7 +280,7 @@ class TestAsking:
     def test_other_places_are_not(self, path: str, tmp_path: Path) -> None:
         """A user who allowed writing is not asked about these again."""
         user = User(says=True)
-        box = Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=user))
+        box = Toolbox(functions=file_tools(Bounds(root=tmp_path), confirm=user))
         use(box, "write", path=path, content="x")
         assert user.asked[0].guarded == ""
 
@@ -294,6 +294,6 @@ class TestAsking:
             (tmp_path / "notes").symlink_to(".git")
             return True
 
-        box = Toolbox(offers=file_tools(Bounds(root=tmp_path), confirm=swap))
+        box = Toolbox(functions=file_tools(Bounds(root=tmp_path), confirm=swap))
         assert "another place" in fails(box, "write", path="notes/config", content="x")
         assert list((tmp_path / ".git").iterdir()) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.agent.days import daily_note, local_time, today
+from holdfast.agent.workspace import local_time
 from holdfast.errors import SettingsError
 
 NOW = 1_770_768_000_000
@@ -15,8 +15,7 @@ NOW = 1_770_768_000_000
 )
 def test_a_day_is_the_users(timezone: str, date: str) -> None:
     """The same moment lies in different days for different users."""
-    assert today(NOW, timezone=timezone) == date
-    assert daily_note(NOW, timezone=timezone) == f"memory/{date}.md"
+    assert f"{local_time(NOW, timezone=timezone):%Y-%m-%d}" == date
 
 
 def test_without_a_time_zone_the_machine_decides() -> None:
@@ -28,5 +27,5 @@ def test_without_a_time_zone_the_machine_decides() -> None:
 def test_an_unknown_time_zone_is_named(timezone: str) -> None:
     """A time zone that does not exist is a settings error with the key and an example."""
     with pytest.raises(SettingsError, match="Europe/Berlin") as caught:
-        today(NOW, timezone=timezone)
+        local_time(NOW, timezone=timezone)
     assert caught.value.key == "agent.timezone"

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from holdfast.agent.tools import Answer, Arguments, offer
-from holdfast.agent.tools.offer import schema
+from holdfast.agent.tools import Answer, Arguments, make_tool
+from holdfast.agent.tools.toolbox import make_schema
 from holdfast.errors import InputError
 
 
@@ -20,12 +20,12 @@ class Asked(Arguments, frozen=True):
     either: int | str | None = None
 
 
-OFFER = offer("look", "Looks.", Asked, lambda asked, _: Answer(text=f"{asked.path} {asked.max_lines} {asked.kind}"))
+OFFER = make_tool("look", "Looks.", Asked, lambda asked, _: Answer(text=f"{asked.path} {asked.max_lines} {asked.kind}"))
 
 
 def test_the_schema_is_plain_json_schema() -> None:
     """Names are camelCase, options lose their null, nothing refers elsewhere."""
-    assert schema(Asked) == {
+    assert make_schema(Asked) == {
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "Where."},

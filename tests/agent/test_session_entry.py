@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from holdfast.agent.entry import SessionEntry, is_due
+from holdfast.agent.sessions import SessionEntry, reset_reason
 from holdfast.messages import Usage
 from holdfast.settings import Session, SessionReset, Settings
 
@@ -45,7 +45,7 @@ class TestJson:
         data = {"sessionId": "s", "updatedAt": 5, "compactionCount": 2, "thinkingLevel": "low", "skills": {"a": [1]}}
         entry = SessionEntry.from_json(json.loads(json.dumps(data)))
         assert entry.to_json() == data
-        assert entry.spoken_to(9).to_json() == data | {"updatedAt": 9, "lastInteractionAt": 9}
+        assert entry.with_input(9).to_json() == data | {"updatedAt": 9, "lastInteractionAt": 9}
 
     @pytest.mark.parametrize("data", [None, 3, "x", [], {"sessionId": 4, "updatedAt": "now", "inputTokens": True}])
     def test_damage_counts_as_not_known(self, data: object) -> None:
@@ -60,45 +60,45 @@ class TestLife:
         """Tokens and cost are summed; the window is that of the last reply."""
         entry = SessionEntry(session_id="s")
         for usage in (Usage(input=10, output=5, cache_read=100), Usage(input=20, output=5, cache_write=7, total=140)):
-            entry = entry.replied(usage, now=NOW, model="m", provider="p", window=200_000, cost=0.25)
+            entry = entry.with_reply(usage, now=NOW, model="p/m", window=200_000, cost=0.25)
         assert (entry.input_tokens, entry.output_tokens, entry.cache_read, entry.cache_write) == (30, 10, 100, 7)
         assert (entry.total_tokens, entry.total_tokens_fresh, entry.context_tokens) == (140, True, 200_000)
         assert (entry.model, entry.model_provider, entry.estimated_cost_usd) == ("m", "p", 0.5)
-        silent = entry.replied(None, now=NOW, model="m", provider="p", window=200_000)
+        silent = entry.with_reply(None, now=NOW, model="p/m", window=200_000)
         assert (silent.total_tokens, silent.total_tokens_fresh) == (140, False)
 
     def test_one_flush_for_each_compaction(self) -> None:
         """A flush counts for its cycle; the next compaction opens another."""
         entry = SessionEntry(session_id="s")
         assert not entry.is_flushed
-        entry = entry.flushed(now=NOW, cycle=0)
+        entry = entry.with_flush(now=NOW, cycle=0)
         assert entry.is_flushed
-        entry = entry.compacted(21_000, now=NOW)
+        entry = entry.with_compaction(21_000, now=NOW)
         assert (entry.compaction_count, entry.total_tokens, entry.total_tokens_fresh) == (1, 21_000, True)
         assert not entry.is_flushed
 
     def test_a_flush_that_compacts_does_not_skip_the_next_cycle(self) -> None:
         """The count from before the turn is what is noted."""
-        entry = SessionEntry(session_id="s").compacted(1, now=NOW).flushed(now=NOW, cycle=0)
+        entry = SessionEntry(session_id="s").with_compaction(1, now=NOW).with_flush(now=NOW, cycle=0)
         assert not entry.is_flushed
 
     def test_failures_end_the_cycle_after_a_while(self) -> None:
         """After the third failure in a row the cycle goes on without notes; the next one starts to count anew."""
         entry = SessionEntry(session_id="s")
         for _ in range(2):
-            entry = entry.flush_failed("x" * 900, now=NOW, most=3)
+            entry = entry.with_failed_flush("x" * 900, now=NOW, most=3)
         assert not entry.is_flushed
         assert len(entry.memory_flush_last_failure_error) == 200
-        entry = entry.flush_failed("x", now=NOW, most=3)
+        entry = entry.with_failed_flush("x", now=NOW, most=3)
         assert entry.is_flushed
-        entry = entry.compacted(1, now=NOW)
+        entry = entry.with_compaction(1, now=NOW)
         assert not entry.is_flushed
         assert entry.memory_flush_failure_count == 0
 
     def test_a_new_conversation_keeps_the_model_only(self) -> None:
         """Counters begin anew; what the user chose stays."""
         old = SessionEntry(session_id="a", model="m", compaction_count=3, input_tokens=9, other={"label": "work"})
-        new = old.afresh(session_id="b", session_file="b.jsonl", now=NOW)
+        new = old.successor(session_id="b", session_file="b.jsonl", now=NOW)
         assert (new.session_id, new.model, new.compaction_count, new.input_tokens) == ("b", "m", 0, 0)
         assert (new.session_started_at, new.other) == (NOW, {"label": "work"})
 
@@ -120,27 +120,29 @@ class TestDue:
     )
     def test_daily(self, last: str, now: str, due: bool) -> None:  # noqa: FBT001 - a table
         """A day ends at four by the user's clock, whatever the night."""
-        assert is_due(SessionEntry(session_id="s", updated_at=at(last)), at(now), settings()) is due
+        assert reset_reason(SessionEntry(session_id="s", updated_at=at(last)), at(now), settings()) == (
+            "daily" if due else ""
+        )
 
     def test_idle(self) -> None:
         """A pause longer than the limit ends it; the limit itself does not; unset, it is an hour."""
         entry = SessionEntry(session_id="s", updated_at=NOW)
         for rules, minutes in (({"mode": "idle", "idle_minutes": 480}, 480), ({"mode": "idle"}, 60)):
-            assert not is_due(entry, NOW + minutes * 60_000, settings(**rules))
-            assert is_due(entry, NOW + minutes * 60_000 + 1, settings(**rules))
+            assert not reset_reason(entry, NOW + minutes * 60_000, settings(**rules))
+            assert reset_reason(entry, NOW + minutes * 60_000 + 1, settings(**rules))
 
     def test_whichever_comes_first(self) -> None:
         """With `daily`, a pause counts as well where one is set."""
         entry = SessionEntry(session_id="s", updated_at=at("2026-02-10T10:00"))
-        assert is_due(entry, at("2026-02-10T12:01"), settings(idle_minutes=120))
-        assert not is_due(entry, at("2026-02-10T12:01"), settings())
+        assert reset_reason(entry, at("2026-02-10T12:01"), settings(idle_minutes=120))
+        assert not reset_reason(entry, at("2026-02-10T12:01"), settings())
 
     def test_never(self) -> None:
         """A conversation may go on for years, and one that never began is not over."""
-        assert not is_due(SessionEntry(session_id="s", updated_at=1), NOW, settings(mode="never"))
-        assert not is_due(SessionEntry(), NOW, settings())
+        assert not reset_reason(SessionEntry(session_id="s", updated_at=1), NOW, settings(mode="never"))
+        assert not reset_reason(SessionEntry(), NOW, settings())
 
     def test_heartbeats_do_not_keep_it_awake(self) -> None:
         """What counts is when the user last said something."""
         entry = SessionEntry(session_id="s", updated_at=NOW, last_interaction_at=NOW - 7_200_000)
-        assert is_due(entry, NOW, settings(mode="idle", idle_minutes=60))
+        assert reset_reason(entry, NOW, settings(mode="idle", idle_minutes=60))

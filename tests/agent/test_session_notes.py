@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from desk import BASE, Desk, talker
-from holdfast.agent import session_file
+from holdfast.agent import session_notes
 from holdfast.agent.commands import run
 from holdfast.agent.notes import Notes
 from holdfast.agent.paths import Bounds
-from holdfast.agent.session_file import Ended, last_words, slug, write
+from holdfast.agent.session_notes import EndedSession, last_words, make_slug, write_session_note
 from holdfast.agent.sessions import Opened
 from holdfast.errors import StorageError
 from holdfast.messages import Message, Text, ToolCall
@@ -49,7 +49,7 @@ class TestNote:
         """Its name is the model's, its head tells which conversation it was, and its body what was said last."""
         agent = desk.agent(["It is 6543.", "`Staging Port`"])
         agent.say("Which port has staging?")
-        before = agent.session
+        before = agent.session.id
         assert "is kept in" in run(agent, "/new").text
         (name, text), *others = left(desk).items()
         assert not others
@@ -142,7 +142,7 @@ class TestOtherEnds:
         assert list(left(desk)) == ["2026-09-23-first-day.md"]
         assert agent.history == []
         again = desk.agent([])
-        assert again.session == agent.session
+        assert again.session.id == agent.session.id
         assert len(left(desk)) == 1
 
 
@@ -167,8 +167,8 @@ class TestTrouble:
 
     def test_no_name_is_waited_for_long(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         """A model that hangs is given up, after ten seconds."""
-        assert session_file.PATIENCE == 10
-        monkeypatch.setattr(session_file, "PATIENCE", 0.05)
+        assert session_notes.NAMING_SECONDS == 10
+        monkeypatch.setattr(session_notes, "NAMING_SECONDS", 0.05)
         agent = desk.agent(["Hello!", Hang()])
         agent.say("Hi.")
         agent.reset()
@@ -204,7 +204,7 @@ class TestTrouble:
         agent.say("Hi.")
         agent.reset()
         (notice,) = desk.view.notices
-        assert notice.startswith("No note of the last conversation was left")
+        assert notice.startswith("No note of the last conversation was written")
         assert agent.history == []
 
     def test_a_folder_that_leads_elsewhere_is_not_followed(self, desk: Desk) -> None:
@@ -221,8 +221,8 @@ class TestTrouble:
         """Whoever has none gets hour and minute."""
         agent = desk.agent(["Hello!"])
         agent.say("Hi.")
-        ended = Ended(key="k", file=agent.opened.session.file, source="s", time=desk.now)
-        path = write(ended, bounds=Bounds(root=agent.root), cancel=Event())
+        ended = EndedSession(key="k", file=agent.opened.transcript.file, source="s", time=desk.now)
+        path = write_session_note(ended, bounds=Bounds(root=agent.root), cancel=Event())
         assert path is not None
         assert path.name == "2026-09-21-1413.md"
 
@@ -231,11 +231,11 @@ class TestTrouble:
         agent = desk.agent(["Hello!"])
         agent.say("Hi.")
         (agent.root / "memory").write_text("in the way")
-        ended = Ended.of(Opened(key="k", session=agent.opened.session, entry=agent.opened.entry), time=1)
+        ended = EndedSession.of(Opened(key="k", transcript=agent.opened.transcript, entry=agent.opened.entry), time=1)
         assert ended is None
-        ended = Ended(key="k", file=agent.opened.session.file, source="s", time=1)
+        ended = EndedSession(key="k", file=agent.opened.transcript.file, source="s", time=1)
         with pytest.raises(StorageError):
-            write(ended, bounds=Bounds(root=agent.root))
+            write_session_note(ended, bounds=Bounds(root=agent.root))
 
 
 class TestWords:
@@ -262,13 +262,13 @@ class TestWords:
         """A block that comes back with a message is in no transcript, and the user is told."""
         desk = Desk(tmp_path)
         agent = desk.agent(["Noted.", "It is 6543.", "Yes."])
-        agent.engine.session(agent.session).remember("The zanzibar database listens on port 6543")
+        agent.session.remember("The zanzibar database listens on port 6543")
         agent.say("Which port does the zanzibar database listen on?")
         window = agent.window
         assert window is not None
         (block,) = (item.block.text for item in window.items if item.block)
         agent.say(f"{block}\n\nAnd now?")
-        assert "<recalled-context" not in agent.opened.session.file.read_text(encoding="utf-8")
+        assert "<recalled-context" not in agent.opened.transcript.file.read_text(encoding="utf-8")
         assert last_words(agent.history)[-2:] == ["user: And now?", "assistant: It is 6543."]
         assert any("Recalled text" in notice for notice in desk.view.notices)
 
@@ -293,4 +293,4 @@ class TestWords:
 )
 def test_names(text: str, name: str) -> None:
     """Words in any script, joined by hyphens, and nothing that leads anywhere."""
-    assert slug(text) == name
+    assert make_slug(text) == name

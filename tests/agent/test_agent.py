@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from desk import Desk, Watched, talker
-from holdfast.agent import loop
-from holdfast.agent.loop import Agent
+from holdfast.agent import agent as agent_module
+from holdfast.agent.agent import Agent
 from holdfast.context.verify import check
 from holdfast.errors import ModelBusyError, ModelError, StorageError
 from holdfast.formats import render
@@ -50,7 +50,7 @@ class TestTurn:
         assert turn.text == "".join(desk.view.texts) == "Hello to you!"
         assert (turn.steps, turn.interrupted) == (1, False)
         assert turn.usage.output > 0
-        transcript = read(agent.opened.session.file)
+        transcript = read(agent.opened.transcript.file)
         assert transcript.format == "pi"
         assert [message.text for message in transcript.messages] == ["Hello.", "Hello to you!"]
         assert agent.opened.entry.total_tokens > 0
@@ -68,8 +68,8 @@ class TestTurn:
 
     def test_a_model_that_never_ends_is_stopped(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         """After so many steps, a hundred, the user has the word again, and is told why."""
-        assert loop._MOST_STEPS == 100
-        monkeypatch.setattr(loop, "_MOST_STEPS", 7)
+        assert agent_module.MAX_STEPS == 100
+        monkeypatch.setattr(agent_module, "MAX_STEPS", 7)
         agent = desk.agent(lambda _: calling("read", path="none.txt"))
         assert agent.say("Go.").steps == 7
         assert desk.view.notices == ["Stopped after 7 steps. Say something to go on."]
@@ -95,7 +95,7 @@ class TestTurn:
         assert agent.say("psst").text == ""
         assert agent.say("Read HEARTBEAT.md.", heartbeat=True).text == ""
         assert "NO_REPLY" not in "".join(desk.view.texts)
-        assert [m.text for m in read(agent.opened.session.file).messages][1] == "NO_REPLY"
+        assert [m.text for m in read(agent.opened.transcript.file).messages][1] == "NO_REPLY"
 
     def test_a_model_that_fails_leaves_a_conversation_that_goes_on(self, desk: Desk) -> None:
         """What was said stays said; the next word finds an answer."""
@@ -140,7 +140,7 @@ class TestMemory:
             again = desk.agent(talker(lambda _: "Yes, the module is there. " * 40))
             assert "Talk about modules." in again.history[0].text
             again.say("Tell me more about module 3.")
-            again.engine.session(again.session, agent=again.agent).pin([1])  # an edit, and no compaction
+            again.session.pin([1])  # an edit, and no compaction
             again.engine.close()
 
     def test_trouble_with_it_is_told_and_blocks_nothing(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,18 +212,18 @@ class TestRoom:
         agent.say("What is the vault word?")
         assert "zanzibar" in prompts(agent)[-1].messages[-1].text
         assert any("Compacted" in notice for notice in desk.view.notices)
-        entries = [json.loads(line) for line in agent.opened.session.file.read_text().splitlines()]
+        entries = [json.loads(line) for line in agent.opened.transcript.file.read_text().splitlines()]
         compactions = [entry for entry in entries if entry["type"] == "compaction"]
         assert len(compactions) == agent.opened.entry.compaction_count
         assert all(entry["tokensBefore"] > entry["details"]["tokensAfter"] for entry in compactions)
-        assert "Pre-compaction" not in agent.opened.session.file.read_text()
+        assert "Pre-compaction" not in agent.opened.transcript.file.read_text()
 
     def test_trimming_spares_compactions(self, desk: Desk) -> None:
         """Where trimming keeps the windows that are sent below the threshold, nobody waits for a summary."""
         agent = desk.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
         for number in range(40):
             agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
-        reports = agent.engine.session(agent.session).timeline()
+        reports = agent.session.timeline()
         assert sum(change.kind == "trimmed" for turn in reports for change in turn.changes) >= 2
         assert max(turn.total_tokens for turn in reports) <= 12_000
         assert agent.opened.entry.compaction_count == 0
@@ -294,7 +294,7 @@ class TestReset:
         agent.say("Hello.")
         assert [m.text for m in prompts(agent)[1].messages[1:]] == ["Hello."]
         agent.engine.work()
-        assert any("6543" in fact.content for fact in agent.engine.session(old).facts())
+        assert any("6543" in fact.content for fact in old.facts())
 
     def test_what_ended_while_nothing_ran_is_learned_from_too(self, desk: Desk) -> None:
         """A conversation that is over when the next process begins leaves its facts, and the user is told."""
@@ -303,9 +303,9 @@ class TestReset:
         before.close()
         desk.now += 48 * 3_600_000
         agent = desk.agent([])
-        assert agent.session != before.session
+        assert agent.session.id != before.session.id
         agent.engine.work()
-        assert any("6543" in fact.content for fact in agent.engine.session(before.session).facts())
+        assert any("6543" in fact.content for fact in agent.session.facts())
         assert any("A new conversation begins (daily reset)" in told for told in desk.view.notices)
 
     def test_the_day_ends(self, desk: Desk) -> None:

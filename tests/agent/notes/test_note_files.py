@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from holdfast.agent.notes.sources import LARGEST, Source, memory_sources, read_lines, session_sources, talk_lines
+from holdfast.agent.note_files import MAX_NOTE_BYTES, Source, find_notes, find_sessions, read_lines, read_messages
 from sessions import answers, begin, calls, says
 
 TOKEN = "ghp_R7tKx2mQ9vLp4WzN8cYb3HdJ6fGsA1eUoT5i"
@@ -23,7 +23,7 @@ def write(path: Path, text: str = "note") -> Path:
 
 def names(root: Path, *extra: str) -> list[str]:
     """What is searched."""
-    return [source.name for source in memory_sources(root, extra)]
+    return [source.name for source in find_notes(root, extra)]
 
 
 class TestNotes:
@@ -68,13 +68,13 @@ class TestNotes:
         (root / "memory" / "link.md").symlink_to(tmp_path / "secret.md")
         (root / "MEMORY.md").symlink_to(tmp_path / "secret.md")
         with (root / "memory" / "giant.md").open("wb") as file:
-            file.truncate(LARGEST + 1)
+            file.truncate(MAX_NOTE_BYTES + 1)
         assert names(root) == []
 
     def test_secrets_are_masked_line_by_line(self, tmp_path: Path) -> None:
         """A key of many lines leaves as many, so that numbers stay true; unmasked it is all there."""
         text = f"first\n{PEM}\ntoken {TOKEN} here\nlast 最后"
-        (source,) = memory_sources(write(tmp_path / "MEMORY.md", text).parent)
+        (source,) = find_notes(write(tmp_path / "MEMORY.md", text).parent)
         lines = read_lines(source, mask=True)
         assert lines[-1] == (len(text.splitlines()), "last 最后")
         assert not any("MIIEp" in line or TOKEN in line for _, line in lines)
@@ -91,11 +91,11 @@ class TestSessions:
         session.append_message(calls("c1"))
         session.append_message(answers("c1"))
         session.append_message(says(f"Hetzner, token {TOKEN}", "assistant"))
-        lines = talk_lines(session.file, mask=True)
+        lines = read_messages(session.file, mask=True)
         assert [number for number, _ in lines] == [2, 5]
         assert lines[0][1] == "User: where do we deploy?"
         assert lines[1][1].startswith("Assistant: Hetzner, token [")
-        assert TOKEN in talk_lines(session.file, mask=False)[1][1]
+        assert TOKEN in read_messages(session.file, mask=False)[1][1]
 
     def test_which_files(self, tmp_path: Path) -> None:
         """Sessions and those that were reset; no copies, no deleted ones, no links, no store."""
@@ -109,20 +109,20 @@ class TestSessions:
         ):
             write(tmp_path / name, "{}")
         (tmp_path / "d.jsonl").symlink_to("a.jsonl")
-        found = [source.name for source in session_sources(tmp_path)]
+        found = [source.name for source in find_sessions(tmp_path)]
         assert found == ["sessions/a.jsonl", "sessions/b.jsonl.reset.2026-02-10T14-00-00.000Z"]
-        assert session_sources(tmp_path / "none") == []
+        assert find_sessions(tmp_path / "none") == []
 
     def test_half_characters_become_whole(self, tmp_path: Path) -> None:
         """JSON can carry half of a character; the index cannot."""
         session = begin(tmp_path)
         session.append_message(says("zebra x"))
         session.file.write_bytes(session.file.read_bytes().replace(b"zebra x", b"zebra \\ud83e x"))
-        assert talk_lines(session.file, mask=True) == [(2, "User: zebra \ufffd x")]
+        assert read_messages(session.file, mask=True) == [(2, "User: zebra \ufffd x")]
 
     def test_what_is_no_session_says_nothing(self, tmp_path: Path) -> None:
         """A file that cannot be read as a session has no lines."""
         path = write(tmp_path / "a.jsonl", "not json\n{}\n")
         source = Source(name="sessions/a.jsonl", path=path, kind="sessions", mtime=0, size=0)
         assert read_lines(source, mask=True) == []
-        assert talk_lines(tmp_path / "none.jsonl", mask=True) == []
+        assert read_messages(tmp_path / "none.jsonl", mask=True) == []

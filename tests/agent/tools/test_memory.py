@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.agent.notes import Notes
 from holdfast.agent.tools import Toolbox
-from holdfast.agent.tools.notes import citation, note_tools
+from holdfast.agent.tools.memory import cite, note_tools
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.settings import Embedding, Memory, MemorySearch, Settings
 from sessions import begin, says
@@ -19,7 +19,7 @@ WORDS = Settings(embedding=Embedding(provider="none"))
 
 def use(notes: Notes, name: str, **arguments: Any) -> ToolResult:
     """Call a tool."""
-    return Toolbox(offers=note_tools(notes)).run(ToolCall(id="c", name=name, arguments=arguments))
+    return Toolbox(functions=note_tools(notes)).run(ToolCall(id="c", name=name, arguments=arguments))
 
 
 def opened(folder: Path, settings: Settings = WORDS) -> Notes:
@@ -77,12 +77,12 @@ class TestSearch:
         """A damaged index is made anew, and the answer warns."""
         (tmp_path / "notes.db").write_bytes(b"damage" * 1000)
         with opened(tmp_path) as notes:
-            assert "made anew" in json.loads(use(notes, "memory_search", query="deploy").text)["warning"]
+            assert "built again" in json.loads(use(notes, "memory_search", query="deploy").text)["warning"]
 
     def test_where_something_stands(self) -> None:
         """One line is cited alone, several as a range."""
-        assert citation("a.md", 5, 5) == "a.md#L5"
-        assert citation("a.md", 5, 9) == "a.md#L5-L9"
+        assert cite("a.md", 5, 5) == "a.md#L5"
+        assert cite("a.md", 5, 9) == "a.md#L5-L9"
 
 
 class TestGet:
