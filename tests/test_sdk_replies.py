@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from holdfast import Engine
-from holdfast.formats import Incoming
+from holdfast.providers import Incoming
 from holdfast.settings import Embedding, Settings
 
 CONTENT: list[dict[str, Any]] = [

@@ -13,12 +13,12 @@ from holdfast.compactor import Compaction, Compactor
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.errors import HoldfastError, ModelCancelledError
-from holdfast.formats import Incoming
 from holdfast.learner import queue
 from holdfast.memory.archive import Ingested
 from holdfast.memory.memory import Memory
 from holdfast.memory.recall import Hit, Recall
 from holdfast.memory.request import request_of
+from holdfast.providers import Incoming
 from holdfast.report import ContextReport
 from holdfast.state import TURN, SessionState
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select

@@ -182,7 +182,7 @@ def test_kept_messages_lose_thinking_that_was_sealed() -> None:
     talk = [*conversation(5), user("go on"), reply("done", thought="a long thought " * 20)]
     made = planned(talk)
     last = made.kept[-1]
-    assert made.unthought == ((last.id, count_message(Message(role="assistant", parts=last.message.parts[1:]))),)
+    assert made.thinking_removed == ((last.id, count_message(Message(role="assistant", parts=last.message.parts[1:]))),)
     assert made.tokens_kept < sum(item.tokens for item in made.kept)
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast import formats
-from holdfast.context.pairing import MISSING, UNKNOWN, Repair, additions, repair
+from holdfast import providers
+from holdfast.context.pairing import MISSING, UNKNOWN, added_tokens, repair
 from holdfast.messages import Message, Text, Thinking, ToolCall, units
+from holdfast.providers import Repair
 from talk import answer, call, reply, results, user
 
 ASK, DONE = user("why"), reply("because")
@@ -59,7 +60,7 @@ class TestUntouched:
 
     def test_a_conversation_of_responses_items_is_in_order(self) -> None:
         """One item is one message there."""
-        read = formats.read(
+        read = providers.read(
             [
                 {"role": "user", "content": "why"},
                 {"type": "reasoning", "id": "rs_1", "summary": []},
@@ -229,6 +230,6 @@ class TestReport:
 
     def test_what_may_be_added_is_known_before(self) -> None:
         """A bound in tokens, by the calls that are open."""
-        one = additions(units([reply("", call("a"))]))
-        two = additions(units([reply("", call("a"), call("b")), results(answer("a"))]))
-        assert additions([]) < one == two
+        one = added_tokens(units([reply("", call("a"))]))
+        two = added_tokens(units([reply("", call("a"), call("b")), results(answer("a"))]))
+        assert added_tokens([]) < one == two

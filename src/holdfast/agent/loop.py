@@ -13,8 +13,8 @@ from holdfast.compaction.digest import digest
 from holdfast.errors import ModelCancelledError, ModelOverflowError
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Reply
-from holdfast.models.prices import cost
 from holdfast.models.retry import ANEW
+from holdfast.providers.models import cost
 from holdfast.recovery import Answer, Ask, ask
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_text

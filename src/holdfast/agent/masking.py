@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.formats.pi import PI
 from holdfast.memory.archive import mask
 from holdfast.messages import Message, RedactedThinking, Thinking
+from holdfast.providers.pi import PI
 from holdfast.transcripts.records import wire_messages
 
 __all__ = ["masked", "unmasked"]

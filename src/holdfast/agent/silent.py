@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.agent.tools import Toolbox
 from holdfast.compaction.flush import FlushPrompt
-from holdfast.context.finish import finish
+from holdfast.context.validate import validate
 from holdfast.errors import ModelRefusedError, StorageError
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.models.base import Model, Prompt
@@ -33,7 +33,7 @@ def write_notes(
     said = _prompted(window, prompt)
     results: list[ToolResult] = []
     for _ in range(_MOST_STEPS):
-        ready = finish(said, model.provider).messages
+        ready = validate(said, model.provider).messages
         asked = Prompt(messages=ready, tools=tools.tools(), max_tokens=_LONGEST)
         reply = model.ask(asked, timeout=_TIMEOUT, cancel=cancel)
         if not reply.message.calls:

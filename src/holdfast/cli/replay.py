@@ -20,9 +20,9 @@ from holdfast.cli.output import as_json, console, emit_json, human_tokens, print
 from holdfast.cli.plot import Point, chart, plural, point
 from holdfast.cli.trial import play, requests, settings_for
 from holdfast.context.budget import budget
-from holdfast.context.verify import PROVIDERS, check
 from holdfast.engine import Engine
 from holdfast.messages import Message
+from holdfast.providers import FORMATS, check
 from holdfast.settings import Settings
 from holdfast.window import Window
 
@@ -97,7 +97,7 @@ def run(
             progress(judge(window, done))
 
 
-def judge(window: Window | None, done: Replayed, *, providers: Sequence[str] = PROVIDERS) -> Point | None:
+def judge(window: Window | None, done: Replayed, *, providers: Sequence[str] = tuple(FORMATS)) -> Point | None:
     """Check one window against every provider's rules and the limit, and add it to the figures."""
     done.turns += 1
     if window is None:

@@ -70,7 +70,7 @@ class CompactionPlan:
         summary_tokens: The most that the summary may take, told.
         activity: Files, failures, commands and plans in what is summarised.
         oversized: The numbers of messages too large to be read by a summariser as they are, or to be kept as recent.
-        unthought: Kept messages that lose thinking bound to a history which is gone, and what they take then.
+        thinking_removed: Kept messages that lose thinking bound to a history which is gone, and what they take then.
     """
 
     outcome: Outcome
@@ -87,7 +87,7 @@ class CompactionPlan:
     summary_tokens: int = 0
     activity: Activity = field(default_factory=Activity)
     oversized: tuple[int, ...] = ()
-    unthought: tuple[tuple[int, int], ...] = ()
+    thinking_removed: tuple[tuple[int, int], ...] = ()
 
     @property
     def summarised(self) -> tuple[Item, ...]:
@@ -131,7 +131,7 @@ class CompactionPlan:
         asked = next((item.id for item in reversed(kept) if words(item.message) == self.request), 0)
         last = max(self.ids, default=0)
         return Edit(
-            change=Compacted(summary=told, unthought=self.unthought, asked=asked),
+            change=Compacted(summary=told, thinking_removed=self.thinking_removed, asked=asked),
             ids=self.ids,
             reason=reason,
             tokens_before=sum(item.tokens for item in self.summarised),
@@ -306,7 +306,7 @@ def _ready(
 ) -> CompactionPlan:
     gone = (*dropped, *history, *prefix)
     kept = _left(items, gone)
-    unthought = {item.id: cost for item in kept if (cost := _unthought(item, count)) is not None}
+    thinking_removed = {item.id: cost for item in kept if (cost := _tokens_without_thinking(item, count)) is not None}
     cost = sum(item.tokens for item in gone)
     replaced = cost + sum(item.tokens for item in items if item.kind == "summary")
     read, modified = frame.files(previous)
@@ -320,12 +320,12 @@ def _ready(
         previous=previous,
         request=_request(items),
         tokens_before=tokens(items),
-        tokens_kept=sum(unthought.get(item.id, item.tokens) if item.id else item.total for item in kept),
+        tokens_kept=sum(thinking_removed.get(item.id, item.tokens) if item.id else item.total for item in kept),
         replaced=replaced,
         summary_tokens=_summary_tokens(replaced, cap),
         activity=activity([item.message for item in gone]).after(read=read, modified=modified),
         oversized=_oversized(gone, kept, window=window, keep=keep),
-        unthought=tuple(unthought.items()),
+        thinking_removed=tuple(thinking_removed.items()),
     )
 
 
@@ -345,7 +345,7 @@ def _request(items: Sequence[Item]) -> str:
     return next((text for text in asked if text), "")
 
 
-def _unthought(item: Item, count: TokenCounter) -> int | None:
+def _tokens_without_thinking(item: Item, count: TokenCounter) -> int | None:
     """What a kept message takes without its sealed thinking; None where it has none."""
     left = without_thinking(item.message)
     if item.kind != "message" or not item.id or left is item.message:

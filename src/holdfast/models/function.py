@@ -8,10 +8,10 @@ from threading import Event, Thread
 from typing import Any, Final
 
 from holdfast.errors import ModelBusyError, ModelError, ModelRefusedError
-from holdfast.formats import render
 from holdfast.messages import Message, Text
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.deadline import Deadline, check_cancelled
+from holdfast.providers import render
 
 __all__ = ["FunctionModel"]
 

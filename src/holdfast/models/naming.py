@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
-from holdfast.context.windows import context_tokens
 from holdfast.errors import InputError, SettingsError
 from holdfast.models.base import Model
 from holdfast.models.echo import Echo
 from holdfast.models.function import FunctionModel
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Scripted
+from holdfast.providers.models import context_tokens
 from holdfast.settings import Settings
 
 __all__ = ["ENDPOINTS", "Endpoint", "as_model", "open_model"]

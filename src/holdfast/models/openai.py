@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from holdfast.formats import read, render_request
-from holdfast.formats.openai_chat import read_usage
-from holdfast.formats.wire import Json, encode_arguments
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.openai_client import OWN_URL, connected, is_strict
 from holdfast.models.vendor import VendorModel, replied
+from holdfast.providers import read, render_request
+from holdfast.providers.openai_chat import read_usage
+from holdfast.providers.wire import Json, encode_arguments
 
 __all__ = ["OpenAIModel", "request_body"]
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import MissingExtraError
-from holdfast.formats.wire import Json, kind_of
 from holdfast.models.vendor import Draft, Vendor, plain, tls
+from holdfast.providers.wire import Json, kind_of
 
 if TYPE_CHECKING:
     import openai

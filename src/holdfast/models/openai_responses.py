@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.formats import read, render_request
-from holdfast.formats.wire import Json, number
 from holdfast.messages import Message, Part, RedactedThinking, Text, Usage
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.openai_client import connected, is_strict
 from holdfast.models.vendor import VendorModel, replied
+from holdfast.providers import read, render_request
+from holdfast.providers.wire import Json, number
 
 __all__ = ["ResponsesModel", "request_body"]
 

@@ -13,7 +13,6 @@ from functools import cache
 from threading import Event
 from typing import Any, Final, Protocol
 
-from holdfast.context.windows import context_tokens
 from holdfast.errors import (
     FormatError,
     ModelBusyError,
@@ -22,12 +21,13 @@ from holdfast.errors import (
     ModelRefusedError,
     ModelTimeoutError,
 )
-from holdfast.formats.wire import Json
 from holdfast.messages import Message
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.call import stream
 from holdfast.models.deadline import Deadline
 from holdfast.models.failures import failure
+from holdfast.providers.models import context_tokens
+from holdfast.providers.wire import Json
 
 __all__ = ["Draft", "Vendor", "VendorModel", "ask", "plain", "replied", "tls"]
 

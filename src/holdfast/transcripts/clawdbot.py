@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from holdfast.formats import FORMATS
 from holdfast.messages import Message, Text, ToolCall, ToolResult
+from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item
 from holdfast.transcripts.head import Head
 from holdfast.transcripts.reader import About, Json, Reader, mapping, read_entries, text, timestamp
