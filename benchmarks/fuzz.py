@@ -16,18 +16,20 @@ from typing import Any, Final, TypeAlias
 
 from holdfast import providers
 from holdfast.context.budget import budget
-from holdfast.context.edits import messages_of
+from holdfast.context.edits import Item, messages_of
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, FormatError, InvalidWindowError, WindowTooSmallError
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import FORMATS, Incoming, check
+from holdfast.session import Session
 from holdfast.settings import Embedding, Pruning, Recall, Settings, SoftTrim, Trim
 from holdfast.tokens import count_messages
 
 __all__ = ["Conversation", "Fuzzed", "measure"]
 
 _Wire: TypeAlias = dict[str, Any]
+_START: Final = 1_750_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,36 +104,49 @@ def _has_true_thinking(messages: Sequence[Message], valid: ValidWindow) -> bool:
 
 
 def _run_session(random: Random) -> Fuzzed:
-    """Send a conversation that grows by a few messages at a time; sometimes append messages or compact before."""
+    """Send a conversation that grows by a few messages at a time; sometimes append, pin or compact between requests."""
     given, format_name = Conversation(random).write()
     if _chance(random, 0.5) and _is_readable(given, None):
         format_name = None  # each message is read by its own marks
-    size, total, stop = random.choice(_WINDOWS), Fuzzed(), 0
-    with TemporaryDirectory() as folder, Engine.open(folder, settings=_settings(random), background=False) as engine:
+    size, overhead = random.choice(_WINDOWS), random.choice([0, 0, 300])
+    total, stop, minutes = Fuzzed(), 0, count(step=random.choice([0, 1, 90]))
+    with (
+        TemporaryDirectory() as folder,
+        Engine.open(
+            folder, settings=_settings(random), background=False, clock=lambda: _START + next(minutes) * 60_000
+        ) as engine,
+    ):
+        session = engine.session("s")
         while stop < len(given):
             sent, stop = stop, stop + random.choice([1, 1, 2, 3, 6])
             if sent and _chance(random, 0.1):
-                engine.session("s").append(given[sent:stop], format=format_name)
+                session.append(given[sent:stop], format=format_name)
             if sent and _chance(random, 0.05):
                 with suppress(CompactionError):
-                    engine.session("s").compact(limit=size)
-            total += _assemble(engine, given[:stop], format_name, size)
+                    session.compact(limit=size)
+            result, items = _assemble(session, given[:stop], format=format_name, limit=size, overhead=overhead)
+            total += result
+            if items and _chance(random, 0.05):
+                session.pin([item.id for item in random.sample(items, 1) if item.id])
     return total
 
 
-def _assemble(engine: Engine, given: Sequence[Incoming], format_name: str | None, size: int) -> Fuzzed:
+def _assemble(
+    session: Session, given: Sequence[Incoming], *, format: str | None, limit: int, overhead: int
+) -> tuple[Fuzzed, Sequence[Item]]:
     """Assemble the window of one request for the provider of its format, and check it for all providers."""
-    limits = budget(engine.settings, window=size)
+    limits = budget(session.engine.settings, window=limit, overhead=overhead)
     try:
-        window = engine.session("s").assemble(given, format=format_name, limit=size)
+        window = session.assemble(given, format=format, limit=limit, overhead=overhead)
     except WindowTooSmallError:
-        return Fuzzed(refused=1)
+        return Fuzzed(refused=1), ()
     except InvalidWindowError as error:
-        return _refuse(error)
+        return _refuse(error), ()
     messages = messages_of(window.items)
     others = (_validate(messages, provider, limits.ceiling) for provider in FORMATS if provider != window.provider)
     own = _check(window.valid, messages, limits.ceiling)
-    return sum(others, own + Fuzzed(unmanaged=not any(item.id for item in window.items)))
+    is_unmanaged = not any(item.id for item in window.items)
+    return sum(others, own + Fuzzed(unmanaged=is_unmanaged)), window.items
 
 
 def _settings(random: Random) -> Settings:

@@ -82,7 +82,7 @@ class TestResults:
         repaired = repair([ASK, results(answer("ghost"), said="go on"), DONE])
         assert repaired.messages == (ASK, user("go on"), DONE)
         assert repaired.repairs == (
-            Repair(rule="orphan-result", where=1, what="dropped a result of call 'ghost', which is not there"),
+            Repair(rule="orphan-result", where=1, what="dropped a result of call 'ghost', which is missing"),
         )
 
     @pytest.mark.parametrize("apart", [[], [reply("so"), user("and")]], ids=["within a span", "across the transcript"])
@@ -225,7 +225,7 @@ class TestReport:
         """With the place in what was handed in."""
         repaired = repair([user(""), ASK, results(answer("x"))])
         assert [mended.where for mended in repaired.repairs] == [0, 2]
-        assert str(repaired.repairs[0]) == "message 0: dropped a message that says nothing (empty-message)"
+        assert str(repaired.repairs[0]) == "message 0: dropped a message without content (empty-message)"
         assert str(Repair(rule="joined", what="put together")) == "put together (joined)"
 
     def test_what_may_be_added_is_known_before(self) -> None:
