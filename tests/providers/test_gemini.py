@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.engine import Engine
 from holdfast.errors import FormatError
 from holdfast.messages import Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import read, read_request, render, render_request
+from holdfast.settings import Embedding, Settings
 
 CALLS: dict[str, Any] = {
     "role": "model",
@@ -106,6 +109,32 @@ class TestRender:
 
         assert render_request(read_request(body), "gemini") == body
         assert len(read_request({"system_instruction": body["systemInstruction"], "contents": "hi"})) == 2
+
+    def test_a_window_of_another_format_becomes_a_request(self, tmp_path: Path) -> None:
+        """With the system prompt in its field, calls and responses as parts; and back again."""
+        call = {"type": "tool_use", "id": "t1", "name": "ls", "input": {"path": "."}}
+        answer = {"type": "tool_result", "tool_use_id": "t1", "content": "a.py"}
+        messages: list[dict[str, Any]] = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "List the files."},
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [answer]},
+        ]
+        body = {
+            "systemInstruction": {"parts": [{"text": "Be brief."}]},
+            "contents": [
+                {"role": "user", "parts": [{"text": "List the files."}]},
+                {"role": "model", "parts": [{"functionCall": {"id": "t1", "name": "ls", "args": {"path": "."}}}]},
+                {
+                    "role": "user",
+                    "parts": [{"functionResponse": {"id": "t1", "name": "ls", "response": {"output": "a.py"}}}],
+                },
+            ],
+        }
+        with Engine.open(tmp_path, settings=Settings(embedding=Embedding(provider="none"))) as engine:
+            assert engine.session("a").assemble(messages).request("gemini") == body
+            back = engine.session("b").assemble(read_request(body)).request("anthropic")
+        assert back == {"system": "Be brief.", "messages": messages[1:]}
 
     def test_a_shortened_response_leaves_nothing_behind(self) -> None:
         """A text stays under its name; of fields, nothing is left but the note."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dis import get_instructions
+from importlib import import_module
+from inspect import isfunction
+from types import CodeType
 from typing import Any
 
 import pytest
 
 from holdfast.errors import FormatError
-from holdfast.providers import FORMATS, Violation, check
+from holdfast.providers import FORMATS, Format, Violation, check
 
 Wire = dict[str, Any]
 
@@ -33,6 +38,30 @@ class TestAll:
     def test_a_violation_says_where_and_what(self) -> None:
         """For people."""
         assert str(Violation("role", "messages[0]", "unknown role 'x'")) == "messages[0]: unknown role 'x' (role)"
+
+
+def functions_behind(function: Callable[..., Any]) -> set[str]:
+    """The names of all functions that a function of a provider uses, directly or not."""
+    module = function.__module__
+    known = {name: value for name, value in vars(import_module(module)).items() if isfunction(value)}
+    names: set[str] = set()
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        loads = {step.argval for step in get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+        new = known.keys() & loads - names
+        names |= new
+        codes += [known[name].__code__ for name in new if known[name].__module__ == module]
+    return names
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
+def test_rules_share_no_function_with_what_they_check(form: Format) -> None:
+    """So that a mistake in reading, shaping or rendering cannot hide itself."""
+    checked = functions_behind(form.read) | functions_behind(form.shape) | functions_behind(form.render)
+    assert functions_behind(form.check)
+    assert functions_behind(form.check).isdisjoint(checked)
 
 
 def use(call_id: str = "t1", **more: Any) -> Wire:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from holdfast.errors import FormatError
 from holdfast.messages import PLAIN, Message
-from holdfast.providers.anthropic import ANTHROPIC, has_hints, is_reply
+from holdfast.providers.anthropic import ANTHROPIC, has_hints
 from holdfast.providers.gemini import GEMINI
 from holdfast.providers.incoming import Incoming, normalise, read_plain
 from holdfast.providers.openai_chat import OPENAI_CHAT
@@ -103,8 +103,9 @@ def _format_of_message(data: Json) -> str:
     for name, format_ in FORMATS.items():
         if format_.is_own(data):
             return name
-    if "role" not in data or (kind_of(data) == "message" and not is_reply(data)):
-        return OPENAI_RESPONSES.name  # no other format has typed items
+    # Typed items are those of Responses, unless they are whole replies of Anthropic.
+    if "role" not in data or (kind_of(data) == "message" and {"model", "usage", "stop_reason"}.isdisjoint(data)):
+        return OPENAI_RESPONSES.name
     return PLAIN if all(data.get(key) is None for key in _CHAT_FIELDS) else OPENAI_CHAT.name
 
 

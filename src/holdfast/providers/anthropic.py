@@ -61,7 +61,7 @@ from holdfast.providers.wire import (
     wire_of,
 )
 
-__all__ = ["ANTHROPIC", "has_hints", "is_reply", "read_block", "read_usage"]
+__all__ = ["ANTHROPIC", "has_hints", "read_block", "read_usage"]
 
 NAME: Final = "anthropic"
 ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -177,11 +177,6 @@ def is_own(data: Json) -> bool:
     )
 
 
-def is_reply(data: Json) -> bool:
-    """Whether a typed message is a whole reply of Anthropic, not an item of another format."""
-    return not {"model", "usage", "stop_reason"}.isdisjoint(data)
-
-
 def has_hints(data: Json) -> bool:
     """Whether a message has something that Anthropic introduced, though other providers accept it too."""
     return any("cache_control" in block or kind_of(block) == "thinking" for block in blocks_of(data))
@@ -277,7 +272,7 @@ def render_system(messages: Sequence[Message]) -> str | list[Json]:
     return "\n\n".join(message.text for message in messages)
 
 
-# --- shape: parts ------------------------------------------------------------
+# --- shape -------------------------------------------------------------------
 
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
@@ -356,9 +351,6 @@ def _move_out_of_errors(message: Message) -> Message:
 
     new = change_parts(message, change)
     return replace(new, parts=(*new.parts, *moved)) if moved else message
-
-
-# --- shape: turns ------------------------------------------------------------
 
 
 def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
@@ -590,11 +582,10 @@ def _check_last(wire: Sequence[Wire]) -> Iterator[Violation]:
     if wire[-1].get("role") != "assistant":
         return
     content = wire[-1].get("content")
-    last = blocks(content)[-1:] if not isinstance(content, str) else [{"type": "text", "text": content}]
-    for block in last:
-        text = block.get("text")
-        if kind(block) == "text" and isinstance(text, str) and text != text.rstrip():
-            yield Violation("trailing-space", f"messages[{len(wire) - 1}]", "the last reply ends in white space")
+    last = blocks(content)[-1] if blocks(content) else {"type": "text", "text": content}
+    text = last.get("text")
+    if kind(last) == "text" and isinstance(text, str) and text != text.rstrip():
+        yield Violation("trailing-space", f"messages[{len(wire) - 1}]", "the last reply ends in white space")
 
 
 ANTHROPIC: Final = Format(

@@ -22,6 +22,7 @@ from holdfast.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    Usage,
 )
 from holdfast.providers.rules import Violation, Wire, blocks, quote
 from holdfast.providers.shaping import (
@@ -45,13 +46,14 @@ from holdfast.providers.wire import (
     expect_role,
     leading_system,
     limit_depth,
+    number,
     object_arguments,
     rebuild,
     spelling,
     wire_of,
 )
 
-__all__ = ["GEMINI"]
+__all__ = ["GEMINI", "read_usage"]
 
 NAME: Final = "gemini"
 _ROLES: Final[dict[str, Role]] = {"user": "user", "model": "assistant", "function": "tool", "system": "system"}
@@ -64,6 +66,12 @@ _FILE: Final = ("fileData", "file_data")
 _SIGNATURE: Final = ("thoughtSignature", "thought_signature")
 _MEDIA_TYPE: Final = ("mimeType", "mime_type")
 _URI: Final = ("fileUri", "file_uri")
+_USAGE: Final = (
+    ("promptTokenCount", "prompt_token_count"),
+    ("cachedContentTokenCount", "cached_content_token_count"),
+    ("candidatesTokenCount", "candidates_token_count"),
+    ("thoughtsTokenCount", "thoughts_token_count"),
+)
 
 
 # --- reading -----------------------------------------------------------------
@@ -176,6 +184,15 @@ def read_system(value: Any, where: str) -> tuple[Part, ...]:
     if isinstance(value, str):
         return (Text(text=value),)
     raise FormatError(f"expected a string, found {type(value).__name__}", where=where)
+
+
+def read_usage(data: Any) -> Usage | None:
+    """Read the usage metadata of a response; cached tokens are part of its prompt tokens."""
+    if not isinstance(data, Mapping):
+        return None
+    sent, cached, replied, thought = (number(data.get(spelling(data, names))) or 0 for names in _USAGE)
+    cached = min(cached, sent)
+    return Usage(input=sent - cached, output=replied + thought, cache_read=cached) if sent else None
 
 
 def is_own(data: Json) -> bool:

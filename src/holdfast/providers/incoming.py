@@ -9,6 +9,8 @@ from typing import Any, Final, Protocol, TypeAlias
 from holdfast.errors import FormatError
 from holdfast.messages import PLAIN, Message, Opaque, Part, Role, Text, Thinking
 from holdfast.providers.anthropic import ANTHROPIC, read_usage
+from holdfast.providers.gemini import GEMINI
+from holdfast.providers.gemini import read_usage as read_gemini_usage
 from holdfast.providers.wire import Json, expect, expect_object, expect_role, limit_depth, number, read_content
 
 __all__ = ["Incoming", "normalise", "read_plain"]
@@ -72,7 +74,10 @@ def _from_sdk(item: Any) -> Iterator[Any]:
     elif choices := getattr(item, "choices", None):
         yield _dump(choices[0].message)
     elif candidates := getattr(item, "candidates", None):
-        yield _dump(candidates[0].content)
+        data = _dump(item)
+        usage = read_gemini_usage(data.get("usageMetadata") or data.get("usage_metadata"))
+        model = data.get("modelVersion") or data.get("model_version")
+        yield replace(GEMINI.read(_dump(candidates[0].content), "messages"), usage=usage, model=model)
     elif getattr(item, "type", None) == "message" and hasattr(item, "stop_reason"):
         data = _dump(item)  # Anthropic takes back role and content alone
         message = ANTHROPIC.read({"role": data.get("role"), "content": data.get("content")}, "messages")
