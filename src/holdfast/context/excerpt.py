@@ -14,71 +14,14 @@ Span: TypeAlias = tuple[int, int]
 """A part of a text: start and stop."""
 
 _STATUS: Final = (
-    "exit code",
-    "exit status",
-    "exit_code",
-    "exited with",
-    "return code",
-    "returncode",
-    "code de sortie",
-    "código de salida",
-    "код завершения",
-    "код возврата",
-    "退出码",
-    "退出代码",
-    "退出状态",
-    "返回码",
-    "返回值",
-    "結束代碼",
-    "終了コード",
-    "종료 코드",
+    "exit code|exit status|exit_code|exited with|return code|returncode|code de sortie|código de salida|"
+    "код завершения|код возврата|退出码|退出代码|退出状态|返回码|返回值|結束代碼|終了コード|종료 코드"
 )
 _ERRORS: Final = (
-    "error",
-    "exception",
-    "traceback",
-    "failed",
-    "failure",
-    "fatal",
-    "panic",
-    "abort",
-    "denied",
-    "refused",
-    "timed out",
-    "no such file",
-    "not found",
-    "undefined",
-    "segmentation fault",
-    "killed",
-    "assert",
-    "erreur",
-    "échec",
-    "échoué",
-    "fehler",
-    "fehlgeschlagen",
-    "ausnahme",
-    "falló",
-    "excepción",
-    "falha",
-    "ошибка",
-    "исключение",
-    "не удалось",
-    "错误",
-    "失败",
-    "异常",
-    "崩溃",
-    "超时",
-    "拒绝",
-    "錯誤",
-    "失敗",
-    "異常",
-    "逾時",
-    "エラー",
-    "例外",
-    "タイムアウト",
-    "오류",
-    "실패",
-    "예외",
+    "error|exception|traceback|failed|failure|fatal|panic|abort|denied|refused|timed out|no such file|"
+    "not found|undefined|segmentation fault|killed|assert|erreur|échec|échoué|fehler|fehlgeschlagen|"
+    "ausnahme|falló|excepción|falha|ошибка|исключение|не удалось|"
+    "错误|失败|异常|崩溃|超时|拒绝|錯誤|失敗|異常|逾時|エラー|例外|タイムアウト|오류|실패|예외"
 )
 MAX_MATCHES: Final = 4
 """How many matches of one word are examined, from the beginning and from the end."""
@@ -131,8 +74,12 @@ def _find_lines(text: str, start: int, stop: int) -> list[Span]:
     lowered = text.lower()
     if len(lowered) != len(text):  # a few letters grow in lower case; then only lower-case words match
         lowered = text
-    statuses = sorted({line for word in _STATUS for line in _matching_lines(lowered, word, start, stop)}, reverse=True)
-    errors = sorted({line for word in _ERRORS for line in _matching_lines(lowered, word, start, stop)} - set(statuses))
+    statuses = sorted(
+        {line for word in _STATUS.split("|") for line in _matching_lines(lowered, word, start, stop)}, reverse=True
+    )
+    errors = sorted(
+        {line for word in _ERRORS.split("|") for line in _matching_lines(lowered, word, start, stop)} - set(statuses)
+    )
     inwards = [errors[-1 - place // 2] if place % 2 else errors[place // 2] for place in range(len(errors))]
     return [*statuses[:1], *inwards]
 

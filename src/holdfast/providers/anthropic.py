@@ -466,8 +466,7 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
 def _check_message(message: Wire, where: str) -> Iterator[Violation]:
     if message.get("role") not in ROLES:
         yield Violation("role", where, f"unknown role {quote(message.get('role'))}")
-    extra = REPLY_FIELDS.intersection(message)
-    if extra:
+    if extra := REPLY_FIELDS.intersection(message):
         yield Violation("reply-fields", where, f"{', '.join(sorted(extra))} cannot be sent back")
     content = message.get("content")
     if isinstance(content, str):
@@ -544,8 +543,7 @@ def _ids(message: Wire | None, block_kind: str, key: str) -> list[str]:
 
 def _check_calls(message: Wire, following: Wire | None, where: str) -> Iterator[Violation]:
     """Every call has its result in the next message."""
-    missing = set(_ids(message, "tool_use", "id")) - set(_ids(following, "tool_result", "tool_use_id"))
-    if missing:
+    if missing := set(_ids(message, "tool_use", "id")) - set(_ids(following, "tool_result", "tool_use_id")):
         yield Violation("unanswered-call", where, f"no result in the next message for {quote(sorted(missing))}")
 
 
