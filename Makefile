@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test fuzz check bench docs fix clean
+.PHONY: demo test fuzz check bench docs build fix clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -49,6 +49,13 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.settings > docs/settings.md
+
+# The files to publish: made, checked, and used from an empty environment.
+build: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python scripts/check_build.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* dist

@@ -16,6 +16,8 @@ from holdfast.settings import Agent, Embedding, Settings, Tokens
 from holdfast.tokens import count_messages, counter
 from talk import answer, call, reply, results, user
 
+pytestmark = pytest.mark.untraced  # long conversations run the same lines again
+
 LIMIT = 128_000
 
 

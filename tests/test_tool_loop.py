@@ -60,6 +60,7 @@ def assert_untouched(window: Window, sent: list[Wire], pruned: set[int], *, cut:
     assert all(any(is_same(wire, other) for other in left) for wire in pieces(given))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS.keys())
 def test_a_tool_loop_of_300_turns(talk: Talk, limit: int, engine: Engine) -> None:

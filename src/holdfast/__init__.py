@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from holdfast.aio import AsyncEngine, AsyncSession
     from holdfast.compactor import Compaction
     from holdfast.engine import Engine
     from holdfast.errors import (
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "AsyncEngine",
+    "AsyncSession",
     "Compaction",
     "CompactionError",
     "ConflictError",
@@ -109,6 +112,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "holdfast.aio": ("AsyncEngine", "AsyncSession"),
     "holdfast.compactor": ("Compaction",),
     "holdfast.engine": ("Engine",),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),

@@ -21,6 +21,8 @@ from holdfast.tokens import count_messages
 from shared_data import needs_shared
 from talk import items, plan
 
+pytestmark = pytest.mark.untraced  # long conversations run the same lines again
+
 LIMITS = (4_000, 8_000, 16_000, 32_000, 64_000)
 STOPS = 6
 BLOCK = '<recalled-context source="holdfast">\n\n<detail>\n[user] 证书\n</detail>\n\n</recalled-context>'

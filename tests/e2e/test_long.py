@@ -20,6 +20,8 @@ from holdfast.transcripts import read
 from scripted_provider import ScriptedProvider, Step
 from waiting import until
 
+pytestmark = pytest.mark.untraced  # long conversations run the same lines again
+
 TURNS = {"anthropic": 150, "openai_chat": 60}
 """How many turns; `HOLDFAST_E2E_TURNS` says otherwise, and for both."""
 WIRES = {

@@ -14,6 +14,8 @@ from holdfast.settings import load
 from line_archives import CHINESE, ENGLISH, OFF_TOPIC, Planted
 from shared_data import SHARED, needs_shared
 
+pytestmark = pytest.mark.untraced  # long conversations run the same lines again
+
 PROVIDERS = ("auto", "none")
 """The vectors that come with the extra `local`, and words alone."""
 

@@ -46,9 +46,8 @@ from holdfast.recovery import definition
 from holdfast.redact import redact_value
 from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
-from holdfast.transcripts.context import Context
-from holdfast.transcripts.forgetting import is_forgotten
-from holdfast.transcripts.records import messages_of
+from holdfast.transcripts.records import is_forgotten, messages_of
+from holdfast.transcripts.tree import Context
 from holdfast.window import Window
 
 __all__ = ["Talk"]

@@ -102,8 +102,8 @@ def budget(
     if reserve is None:
         wanted = max(compaction.reserve_tokens, compaction.reserve_tokens_floor)
         reserve = min(wanted, int(MAX_RESERVE_SHARE * size))  # 20,000 of 32,000 would leave little for messages
-    if not 0 <= reserve < size:
-        raise InputError(f"reserve={reserve:,}: give a number of tokens from 0 to less than the window ({size:,})")
+    if type(reserve) is not int or not 0 <= reserve < size:
+        raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
     share = int(settings.recall.max_window_share * size)
     return Budget(
         window=size,
@@ -120,8 +120,8 @@ def budget(
 
 def _window(agent: Agent, window: int | None, model: str | None, model_window: int | None) -> tuple[int, LimitSource]:
     if window is not None:
-        if window < 1:
-            raise InputError(f"limit={window}: give the tokens of the window, at least 1, or leave limit out")
+        if type(window) is not int or window < 1:
+            raise InputError(f"limit={window!r}: give the tokens of the window, at least 1, or leave limit out")
         return window, "argument"
     if agent.context_tokens is not None:
         return agent.context_tokens, "settings"

@@ -83,19 +83,19 @@ def detect(messages: Iterable[Mapping[str, Any]]) -> str:
     return _newest_format((_format_of_message(data), data) for data in reversed(listed))
 
 
-def format_of(messages: Sequence[Message]) -> str:
-    """Return the name of the format that messages were read from, as `detect` does."""
+def format_of(messages: Sequence[Message], *, default: str = OPENAI_CHAT.name) -> str:
+    """Return the name of the format that messages were read from, as `detect` does; `default` where none shows one."""
     origins = (message.origin for message in reversed(messages))
-    return _newest_format((origin.format, origin.data) for origin in origins if origin is not None)
+    return _newest_format(((origin.format, origin.data) for origin in origins if origin is not None), default=default)
 
 
-def _newest_format(candidates: Iterable[tuple[str, Json]]) -> str:
+def _newest_format(candidates: Iterable[tuple[str, Json]], *, default: str = OPENAI_CHAT.name) -> str:
     is_hinted = False
     for name, data in candidates:
         if name in FORMATS:
             return name
         is_hinted = is_hinted or has_hints(data)
-    return ANTHROPIC.name if is_hinted else OPENAI_CHAT.name
+    return ANTHROPIC.name if is_hinted else default
 
 
 def _format_of_message(data: Json) -> str:

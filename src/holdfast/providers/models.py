@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.messages import Usage
-from holdfast.settings.window import DEFAULT_CONTEXT_TOKENS
+from holdfast.settings.schema import DEFAULT_CONTEXT_TOKENS
 
 __all__ = ["WINDOWS", "Price", "context_tokens", "cost", "known_tokens", "price"]
 

@@ -6,14 +6,13 @@ import io
 
 from rich.console import Console
 
-from holdfast.cli.live import LivePlot
-from holdfast.cli.plot import Point, chart, point, sparkline
+from holdfast.cli.charts import LivePlot, Point, draw_chart, draw_sparkline, make_point
 from holdfast.report import Change, ContextReport
 
 
 def drawn(points: list[Point], *, ceiling: int = 1000, width: int = 40, height: int = 4, turns: int = 0) -> list[str]:
     """The lines of a chart."""
-    return chart(points, ceiling=ceiling, width=width, height=height, turns=turns).plain.splitlines()
+    return draw_chart(points, ceiling=ceiling, width=width, height=height, turns=turns).plain.splitlines()
 
 
 class TestChart:
@@ -54,12 +53,12 @@ class TestChart:
         report = ContextReport(
             session="s", turn=1, total_tokens=7, raw_max_tokens=9, percentage=1.0, categories=(), changes=edits
         )
-        assert point(report) == Point(tokens=7, cut=True, recalled=True)
+        assert make_point(report) == Point(tokens=7, cut=True, recalled=True)
 
 
 def test_a_sparkline_shows_the_highest_of_each_stretch() -> None:
     """One character for each."""
-    assert sparkline([0, 4, 8, 8], top=8, width=2) == "▄█"
+    assert draw_sparkline([0, 4, 8, 8], top=8, width=2) == "▄█"
 
 
 class TestLive:

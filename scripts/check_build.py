@@ -1,0 +1,81 @@
+"""Check the sdist and the wheel in dist/: contents, metadata, and the README's commands from an empty environment."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+REQUIRED = ("holdfast/__init__.py", "holdfast/py.typed", "holdfast/cli/__init__.py", "holdfast/prompts/")
+FORBIDDEN = re.compile(r"(^|/)(tests|benchmarks|\.venv|__pycache__)/|\.pyc$")
+
+
+def main() -> None:
+    """Check both files; exit with a message at the first problem."""
+    (wheel,) = DIST.glob("*.whl")
+    (sdist,) = DIST.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        metadata = Parser().parsestr(archive.read(next(name for name in names if name.endswith("/METADATA"))).decode())
+    for wanted in REQUIRED:
+        require(any(name.startswith(wanted) for name in names), f"{wheel.name} has no {wanted}")
+    extra = [name for name in names if FORBIDDEN.search(name)]
+    require(not extra, f"{wheel.name} has {extra[:3]}")
+    require(metadata["Requires-Python"] == ">=3.11", "Requires-Python is not >=3.11")
+    require("all" in metadata.get_all("Provides-Extra", []), "there is no extra `all`")
+    require(metadata["License-Expression"] == "MIT", "the licence is not MIT")
+    with tarfile.open(sdist) as source:
+        members = source.getnames()
+    for wanted in ("/src/holdfast/__init__.py", "/tests/conftest.py", "/benchmarks/__main__.py", "/LICENSE"):
+        require(any(name.endswith(wanted) for name in members), f"{sdist.name} has no {wanted}")
+    with tempfile.TemporaryDirectory() as folder:
+        run_commands(wheel, Path(folder))
+    print(f"{wheel.name} and {sdist.name} are fine.")
+
+
+def run_commands(wheel: Path, folder: Path) -> None:
+    """Install the wheel into an empty environment, and run the commands and the Python of the README there."""
+    venv.create(folder / "venv", with_pip=True)
+    programs = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
+    python = programs / "python"
+    call([str(python), "-m", "pip", "install", "--quiet", f"{wheel}[local,chat]"], folder)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for language, code in re.findall(r"```(sh|python)\n(.*?)```", readme, re.DOTALL):
+        if language == "python":
+            call([str(python), "-c", code], folder)
+            continue
+        for line in code.splitlines():
+            command = line.split("#")[0].strip()
+            if command.startswith("holdfast "):
+                call([str(python), "-m", "holdfast", *split(command)[1:]], folder)
+    call([str(programs / "holdfast"), "--version"], folder)
+
+
+def split(command: str) -> list[str]:
+    """Split a command line of the README into words."""
+    return [first or second for first, second in re.findall(r'"([^"]*)"|(\S+)', command)]
+
+
+def call(command: list[str], folder: Path) -> None:
+    """Run a command in a home of its own; exit where it fails."""
+    environment = {"HOME": str(folder), "HOLDFAST_HOME": str(folder / "memory"), "PATH": str(Path(command[0]).parent)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    require(done.returncode == 0, f"{' '.join(command[1:])[:200]}\n{done.stderr}")
+
+
+def require(condition: bool, problem: str) -> None:  # noqa: FBT001 - an assertion
+    """Exit with the problem unless the condition holds."""
+    if not condition:
+        sys.exit(f"check_build: {problem}")
+
+
+if __name__ == "__main__":
+    main()
