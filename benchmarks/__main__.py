@@ -264,13 +264,12 @@ def crash(*, kills: int, minutes: float, seed: int, as_json: bool) -> None:
 @bench.command()
 @click.option("--windows", type=click.IntRange(min=1), default=20_000, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--engine", is_flag=True, help="Let an engine assemble them, from empty sessions that grow.")
 @as_json
-def fuzz(*, windows: int, seed: int, engine: bool, as_json: bool) -> None:
-    """Trim random conversations and check every window against the rules of five providers."""
-    from benchmarks.fuzz import measure, measure_engine  # noqa: PLC0415 - as above
+def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
+    """Assemble random conversations and check every window against the rules of five providers."""
+    from benchmarks.fuzz import measure  # noqa: PLC0415 - as above
 
-    found = asdict((measure_engine if engine else measure)(windows=windows, seed=seed))
+    found = asdict(measure(windows=windows, seed=seed))
     if as_json:
         emit_json({**found, **machine()})
         return

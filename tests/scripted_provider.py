@@ -22,7 +22,7 @@ to a step. A step is one of
 
 Replies are streamed where the request says `"stream": true`, else sent as one JSON object. Nothing of a request is
 checked: `provider.requests` keeps path, headers and body of each, so that tests can hold them to the provider's rules
-with `holdfast.context.verify.check(body["messages"], "anthropic")`. When the script is over, the answer is a 500 that
+with `holdfast.providers.check(body["messages"], "anthropic")`. When the script is over, the answer is a 500 that
 says so.
 """
 

@@ -17,8 +17,8 @@ from holdfast.compact import Compaction
 from holdfast.compaction.summarise import Progress
 from holdfast.engine import Engine
 from holdfast.events import Hooks
-from holdfast.formats import Incoming
 from holdfast.models.base import Model
+from holdfast.providers import Incoming
 from holdfast.session import Session
 from holdfast.settings import Settings
 

@@ -13,12 +13,12 @@ from holdfast.compaction.summarise import Progress
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError
-from holdfast.formats import Incoming
 from holdfast.memory.archive import Ingested
 from holdfast.memory.learning import queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
+from holdfast.providers import Incoming
 from holdfast.report import ContextReport
 from holdfast.state import TURN, SessionState
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.verify import check
 from holdfast.errors import MissingExtraError, ModelBusyError, ModelError, ModelOverflowError, ModelRefusedError
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.openai import OpenAIModel, chat_body
 from holdfast.models.scripted import Said
+from holdfast.providers import check
 from scripted_provider import Cut, Events, Raw, ScriptedProvider, Step
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import FormatError, ModelError
-from holdfast.formats import FORMATS, render_request
 from holdfast.models import anthropic, openai
 from holdfast.models.client import Draft
 from holdfast.models.failures import error_from_response
-from holdfast.models.overflow import is_overflow, numbers
+from holdfast.providers import FORMATS, render_request
+from holdfast.providers.overflow import is_overflow, numbers
 
 WORDS = st.sampled_from(["a", "", " ", "{", '{"x": 1}', "改", "\ud83d", "tool_use", "stop", "end_turn", "text"])
 JUNK = st.recursive(

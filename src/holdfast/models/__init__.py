@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.context.windows import context_tokens
+from holdfast.providers.models import context_tokens
 
 if TYPE_CHECKING:
     from holdfast.models.anthropic import AnthropicModel

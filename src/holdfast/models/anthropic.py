@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
-from holdfast.formats import render_request
-from holdfast.formats.anthropic import read_block, read_usage
-from holdfast.formats.wire import Json, decode_arguments, kind_of, object_arguments
 from holdfast.messages import Message, Part, Text, ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.client import ProviderModel, Sdk, event_json, make_reply
+from holdfast.providers import render_request
+from holdfast.providers.anthropic import read_block, read_usage
+from holdfast.providers.wire import Json, decode_arguments, kind_of, object_arguments
 
 __all__ = ["AnthropicModel", "request_body"]
 

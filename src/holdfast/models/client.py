@@ -20,7 +20,6 @@ from threading import Event
 from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.calls import Deadline
-from holdfast.context.windows import context_tokens
 from holdfast.errors import (
     FormatError,
     ModelBusyError,
@@ -29,10 +28,11 @@ from holdfast.errors import (
     ModelRefusedError,
     ModelTimeoutError,
 )
-from holdfast.formats.wire import Json
 from holdfast.messages import Message
 from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.failures import error_from_response
+from holdfast.providers.models import context_tokens
+from holdfast.providers.wire import Json
 
 __all__ = ["Draft", "ProviderModel", "Sdk", "event_json", "make_reply", "stream"]
 

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelRefusedError
-from holdfast.models.overflow import is_overflow, numbers
+from holdfast.providers.overflow import is_overflow, numbers
 from holdfast.redact import redact
 from holdfast.text import head
 

@@ -11,13 +11,13 @@ from threading import Event
 from typing import Any, Final
 
 from holdfast.calls import Deadline, start_thread
-from holdfast.context.windows import context_tokens
 from holdfast.errors import InputError, ModelBusyError, ModelError, ModelRefusedError, SettingsError
-from holdfast.formats import render
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Echo, Scripted
+from holdfast.providers import render
+from holdfast.providers.models import context_tokens
 from holdfast.settings import Settings
 
 __all__ = ["ENDPOINTS", "Endpoint", "FunctionModel", "as_model", "open_model"]

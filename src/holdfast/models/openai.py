@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
-from holdfast.formats import read, render_request
-from holdfast.formats.openai_chat import read_usage
-from holdfast.formats.wire import Json, encode_arguments, kind_of, number
 from holdfast.messages import Message, Part, RedactedThinking, Text, Usage
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.client import Draft, ProviderModel, Sdk, event_json, make_reply
+from holdfast.providers import read, render_request
+from holdfast.providers.openai_chat import read_usage
+from holdfast.providers.wire import Json, encode_arguments, kind_of, number
 
 if TYPE_CHECKING:
     import openai

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final, TypeAlias
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import HoldfastError, InputError
 from holdfast.messages import (
     PLAIN,
@@ -61,7 +61,7 @@ _PARTS: Final[dict[str, type[Part]]] = {
     "opaque": Opaque,
 }
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
-_READABLE: Final = frozenset({*formats.FORMATS, PLAIN})
+_READABLE: Final = frozenset({*providers.FORMATS, PLAIN})
 _META: Final = ("id", "timestamp", "model", "stop", "name")
 _COMPRESS_FROM: Final = 200
 _PLAIN: Final = b"\0"
@@ -110,7 +110,7 @@ def from_json(data: Mapping[str, Any]) -> Message:
     meta: dict[str, Any] = {key: data.get(key) for key in _META}
     meta["usage"] = Usage(**data["usage"]) if "usage" in data else None
     if "wire" in data:
-        return replace(formats.read([data["wire"]], format=data["format"])[0], **meta)
+        return replace(providers.read([data["wire"]], format=data["format"])[0], **meta)
     if "parts" not in data:
         raise InputError("neither a wire form nor parts: this is not an archived message")
     return Message(role=data["role"], parts=tuple(_part_from_json(part) for part in data["parts"]), **meta)

@@ -23,10 +23,10 @@ from holdfast.errors import (
     ModelRefusedError,
     ModelTimeoutError,
 )
-from holdfast.formats import FORMATS
 from holdfast.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.scripted import Answer, Hang, Said
+from holdfast.providers import FORMATS
 
 __all__ = ["CHECKS", "Check", "Opener", "check_model"]
 

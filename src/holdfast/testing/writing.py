@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import ConflictError, InputError
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.store.base import Job, MessageRow, Record, Row, Select, Store, VectorRow
@@ -38,7 +38,7 @@ def everything_reads_back(open_store: Opener, folder: Path) -> None:
 
 
 def _same_origin(kept: Message, original: Message) -> None:
-    for name in formats.FORMATS:
+    for name in providers.FORMATS:
         assert kept.wire(name) == original.wire(name), f"the {name} form came back changed"
 
 
@@ -50,7 +50,7 @@ def _messages() -> list[Message]:
         {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls", "input": {"b": 1, "a": 1.0}}]},
     ]
-    edited = formats.read(wire, format="anthropic")[0]
+    edited = providers.read(wire, format="anthropic")[0]
     return [
         Message(role="system", parts=(Text(text="You are an agent."),)),
         Message(role="user", parts=(Text(text="改用蓝色 \ud83d half \0 nul 🦀"),), id="e-\udc00", timestamp=10**30),
@@ -64,7 +64,7 @@ def _messages() -> list[Message]:
         ),
         Message(role="tool", parts=(result, Opaque(kind="x", data={"deep": [{"er": None}]}))),
         Message(role="tool", parts=(ToolResult(call_id="c2", is_error=True, name="read"),)),
-        *formats.read(wire, format="anthropic"),
+        *providers.read(wire, format="anthropic"),
         replace(edited, parts=(*edited.parts, Text(text="added"))),
         Message(role="user", parts=()),
     ]
