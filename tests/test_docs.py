@@ -138,6 +138,18 @@ def test_the_readme_is_short_and_shows_code_early() -> None:
     assert any(line.startswith("```") for line in lines[:24])
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_works(shell: str) -> None:
+    """The line that the docs give for a shell prints a completion script."""
+    line = f"_HOLDFAST_COMPLETE={shell}_source holdfast"
+    assert line in (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    variable, command = line.split()
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **dict([variable.split("=")])}
+    done = subprocess.run([command], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "_holdfast_completion" in done.stdout
+
+
 def test_the_version_is_in_the_changelog() -> None:
     """The newest heading of the changelog is this version."""
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
