@@ -22,7 +22,7 @@ from holdfast.store import vmem
 from holdfast.store.base import Select
 from holdfast.store.check import check
 from holdfast.store.connection import connect
-from holdfast.store.files import FilesStore
+from holdfast.store.folder import FolderStore
 from holdfast.store.schema import MIGRATIONS, migrate
 from holdfast.store.upkeep import reindex
 from holdfast.testing.opening import opened
@@ -123,7 +123,7 @@ class Vmem(Trial):
 
     def missing(self) -> int:
         """How many messages and vectors are not there any more."""
-        with FilesStore(self.folder) as store:
+        with FolderStore(self.folder) as store:
             lost = len(self.kept.items() - messages(store).items())
         saved = vmem.read(self.folder / "vectors.bin")
         assert saved is None or saved.missing == 0
@@ -188,7 +188,7 @@ def _reindex(folder: Path, _: int, reports: Connection) -> None:
 
 
 def _vmem(folder: Path, kill: int, reports: Connection) -> None:
-    with FilesStore(folder) as store:
+    with FolderStore(folder) as store:
         for turn in range(10**9):
             text = f"killed {kill} {turn}"
             (number,) = store.add([says(text)])

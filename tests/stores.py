@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from holdfast.store.base import Scope, Store
-from holdfast.store.files import FilesStore, Limits
+from holdfast.store.folder import FolderStore
 from holdfast.store.sqlite import SqliteStore
 
 SCOPE = Scope(session="s")
@@ -16,4 +16,4 @@ def open_sqlite(folder: Path) -> Store:
 
 def open_files(folder: Path) -> Store:
     """The memory-context folder, all of it indexed however old it is."""
-    return FilesStore(folder, limits=Limits(eviction_days=0))
+    return FolderStore(folder)

@@ -15,6 +15,7 @@ from holdfast.engine import Engine
 from holdfast.errors import InputError, SettingsError, WindowTooSmallError
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Agent, Compaction, Embedding, Settings
+from holdfast.store.base import Record
 from waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
@@ -287,3 +288,90 @@ class TestOpen:
         """Is refused at once."""
         with pytest.raises(InputError, match="model"):
             Engine.open(tmp_path / "m", model=3)  # type: ignore[arg-type]  # that is the point
+
+
+class TestNewcomers:
+    """What somebody tries who has only read the documentation."""
+
+    @pytest.mark.parametrize("ids", [["3"], "1", 1, [True], [1.0]])
+    def test_ids_that_are_no_numbers_change_nothing(self, engine: Engine, ids: Any) -> None:
+        """The session works as before; nothing was recorded."""
+        session = engine.session("s")
+        session.assemble(HELLO)
+        for method in (session.pin, session.forget, session.get):
+            with pytest.raises(InputError, match="message numbers"):
+                method(ids)
+        assert session.edits() == ()
+        assert not session.assemble(HELLO).report.warnings
+
+    def test_an_edit_that_cannot_be_read_is_ignored_and_reported(self, engine: Engine) -> None:
+        """Windows keep their limit; the next report names the record."""
+        session = engine.session("s")
+        talk = [{"role": "user", "content": f"{number} " + "word " * 400} for number in range(40)]
+        session.assemble(talk, limit=8_000)
+        bad = {"change": {"kind": "pinned", "on": True}, "ids": ["3"], "reason": "", "tokens_before": 0}
+        engine.memory.store.add([Record(scope=session.scope, kind="edit", key="00000077", data=bad, time=1)])
+        window = session.assemble([*talk, *HELLO], limit=8_000)
+        assert window.report.total_tokens <= 8_000
+        assert any("edit 00000077" in warning for warning in window.report.warnings)
+        assert session.undo_trim() >= 0
+
+    @pytest.mark.parametrize("limit", ["16k", True, 1.5])
+    def test_a_limit_of_another_type_is_an_input_error(self, engine: Engine, limit: Any) -> None:
+        """As a number that is out of range is."""
+        with pytest.raises(InputError, match="limit="):
+            engine.session("s").assemble(HELLO, limit=limit)
+
+    @pytest.mark.parametrize("name", [5, "", None])
+    def test_a_session_has_a_name(self, engine: Engine, name: Any) -> None:
+        """Anything else is refused at once."""
+        with pytest.raises(InputError, match="session"):
+            engine.session(name)
+
+    def test_settings_are_settings(self, tmp_path: Path) -> None:
+        """A plain dict is refused with the way to give them."""
+        with pytest.raises(InputError, match="Settings"):
+            Engine.open(tmp_path, settings={"recall": {}})  # type: ignore[arg-type]
+
+    def test_a_claude_model_has_anthropics_requests(self, engine: Engine) -> None:
+        """Before any message shows a format, the name of the model decides."""
+        plain = [{"role": "system", "content": "Be brief."}, *HELLO]
+        window = engine.session("s").assemble(plain, model="claude-sonnet-4-5")
+        assert window.request()["system"] == "Be brief."
+        assert engine.session("t").assemble(plain, model="gpt-5").provider == "openai_chat"
+
+    def test_a_stored_session_is_compacted_by_another_process(self, engine: Engine) -> None:
+        """Also after something was forgotten: nothing is archived again, and the summary is in the next window."""
+        talk = [
+            message
+            for number in range(30)
+            for message in (
+                {"role": "user", "content": f"Question {number}: " + "words " * 900},
+                {"role": "assistant", "content": f"Answer {number}. " + "more " * 900},
+            )
+        ]
+        session = engine.session("s")
+        session.append(talk)
+        session.forget([2])
+        with Engine.open(engine.memory.home, settings=engine.settings, background=False) as other:
+            assert other.session("s").compact(limit=16_000).summary is not None
+            assert other.stats().messages == len(talk) - 1
+        left = [talk[0], *talk[2:]]
+        window = engine.session("s").assemble([*left, {"role": "user", "content": "Go on."}], limit=16_000)
+        assert any(item.kind == "summary" for item in window.items)
+        assert engine.stats().messages == len(talk)
+
+    @pytest.mark.parametrize(
+        ("fact", "question"),
+        [
+            ("The API listens on port 8443", "Which port does the API use?"),
+            ("The staging database listens on port 6543", "Which port does the staging database use?"),
+            ("预发数据库的端口是6543", "预发数据库用哪个端口?"),
+        ],
+    )
+    def test_the_first_fact_is_found_in_other_words(self, engine: Engine, fact: str, question: str) -> None:
+        """With one fact in memory, a word that it lacks does not outweigh the others."""
+        engine.session("s").remember(fact)
+        assert [hit.fact.content for hit in engine.session("t").recall(question).facts] == [fact]
+        assert not engine.session("t").recall("How do whales breathe? 鲸鱼如何呼吸?").block
+        assert not engine.session("t").recall("ok").block

@@ -304,15 +304,16 @@ drop_privileges()
 home, target, question = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 seen = {}
 with Engine.open(home, settings=Settings(embedding=Embedding(provider="none"))) as engine:
-    seen["search"] = [hit.text for hit in engine.search(question, session="s")]
-    seen["recall"] = engine.recall(question, session="s").block
-    seen["get"] = engine.get([2], session="s")[0].message.text
-    seen["facts"] = [fact.content for fact in engine.facts(session="s")]
-    window = engine.assemble([{"role": "user", "content": question}], session="s", limit=40_000)
+    session = engine.session("s")
+    seen["search"] = [hit.text for hit in session.search(question)]
+    seen["recall"] = session.recall(question).block
+    seen["get"] = session.get([2])[0].message.text
+    seen["facts"] = [fact.content for fact in session.facts()]
+    window = session.assemble([{"role": "user", "content": question}], limit=40_000)
     seen["window"], seen["warnings"] = str(window.render()), list(window.report.warnings)
     for name, write in {
-        "ingest": lambda: engine.ingest([{"role": "user", "content": "more"}], session="s"),
-        "forget": lambda: engine.forget(session="s", ids=[1]),
+        "ingest": lambda: session.append([{"role": "user", "content": "more"}]),
+        "forget": lambda: session.forget(ids=[1]),
     }.items():
         try:
             write()

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
 from holdfast import settings as configuration
-from holdfast.errors import HoldfastError, ModelError
+from holdfast.errors import HoldfastError, InputError, ModelError
 from holdfast.events import Hooks
 from holdfast.learner import learn
 from holdfast.memory.memory import Memory, Stats
@@ -99,6 +99,8 @@ class Engine:
             StorageError: The memory cannot be opened.
         """
         warnings: tuple[str, ...] = ()
+        if settings is not None and not isinstance(settings, Settings):
+            raise InputError(f"settings={settings!r}: give Settings(...), or leave it out to read the settings files")
         if settings is None:
             loaded = configuration.load(files=configuration.default_files())
             settings, warnings = loaded.settings, loaded.warnings
@@ -146,7 +148,12 @@ class Engine:
             tenant: Whose memory it is, where several users share one store.
             project: The project that the session belongs to.
             agent: The agent that it belongs to. Facts are shared by all sessions of one agent and project.
+
+        Raises:
+            InputError: The id is not a name.
         """
+        if type(id) is not str or not id:
+            raise InputError(f"session({id!r}): give a name, such as session('support-42')")
         scope = Scope(tenant=tenant, project=project, agent=agent, session=id)
         with self._lock:
             found = self._sessions.get(scope) or Session(self, scope)

@@ -12,7 +12,7 @@ from holdfast.compaction.summarise import Progress
 from holdfast.compactor import Compaction, Compactor
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
-from holdfast.errors import HoldfastError, ModelCancelledError
+from holdfast.errors import HoldfastError, InputError, ModelCancelledError
 from holdfast.formats import Incoming
 from holdfast.learner import queue
 from holdfast.memory.archive import Ingested
@@ -86,7 +86,7 @@ class Session:
             reserve: Tokens kept for the reply; by default as the settings say, and at most a quarter of the window.
             model: The model that the request goes to.
             provider: The provider whose rules the window must keep; by default the format of the newest message that
-                shows one, else `openai_chat`.
+                shows one, else `anthropic` for a Claude model, else `openai_chat`.
             tools: The tool definitions of the request, to be counted. Where one is `archive_get`, pruned results
                 name it.
             overhead: Tokens of anything else in the request.
@@ -102,6 +102,7 @@ class Session:
             limits=self._limits(limit, reserve, model=model, overhead=beside),
             now=self._memory.clock(),
             facts=facts,
+            provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
             archive_tool=next((name for name in map(_tool_name, tools) if name.endswith(ARCHIVE_TOOL)), ""),
         )
         with self.lock:
@@ -166,7 +167,7 @@ class Session:
         """Replace the older history by a summary. Nothing is lost: the archive keeps every message.
 
         Args:
-            messages: The conversation so far; by default that of the last request.
+            messages: The conversation so far; by default that of the last request, else the archived messages.
             format: The format of the messages, as for `assemble`.
             limit: The context window of the model; by default that of the settings or of the model.
             reserve: Tokens kept for the reply; by default as the settings say, and at most a quarter of the window.
@@ -256,6 +257,7 @@ class Session:
 
     def get(self, ids: Sequence[int], *, across: bool = True, around: int = 0) -> list[MessageRow]:
         """Get archived messages by number, with `around` neighbours on each side."""
+        _require_numbers(ids)
         return self._memory.get(ids, scope=self.scope, across=across, around=around)
 
     def remember(
@@ -283,6 +285,8 @@ class Session:
 
     def forget(self, ids: Sequence[int] | None = None) -> int:
         """Forget messages for good, with everything derived from them; without `ids` the whole session."""
+        if ids is not None:
+            _require_numbers(ids)
         with self.lock:
             forgotten = self._memory.forget(scope=self.scope, ids=ids)
             self.state = SessionState(self.scope, self.engine.memory, self.engine.count)
@@ -302,6 +306,7 @@ class Session:
 
     def pin(self, ids: Sequence[int], *, pinned: bool = True) -> int:
         """Keep messages in every window from now on, or no longer; those that were removed come back."""
+        _require_numbers(ids)
         known = self._memory.pin(ids, scope=self.scope, pinned=pinned)
         with self.lock:
             self._edit(Pinned(on=pinned), self.state.with_pairs(ids))
@@ -325,6 +330,8 @@ class Session:
     def _update(self, messages: Sequence[Incoming] | None, *, format: str | None) -> None:
         if messages is not None:
             self.state.update(messages, format=format)
+        else:
+            self.state.restore()
         self.state.load()
 
     def _limits(self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
@@ -337,6 +344,11 @@ class Session:
             overhead=overhead,
             reserve=reserve,
         )
+
+
+def _require_numbers(ids: Sequence[int]) -> None:
+    if isinstance(ids, str | int) or not all(type(number) is int for number in ids):
+        raise InputError(f"ids={ids!r}: give a list of message numbers, such as [3, 4]")
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:

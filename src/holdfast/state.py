@@ -17,7 +17,7 @@ from holdfast.context import edits as editing
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
 from holdfast.context.settled import Settled
-from holdfast.errors import ConflictError
+from holdfast.errors import ConflictError, FormatError
 from holdfast.formats import Incoming
 from holdfast.memory import archive
 from holdfast.memory.archive import Ingested, Key
@@ -25,7 +25,7 @@ from holdfast.memory.memory import Memory
 from holdfast.memory.noise import unwrap
 from holdfast.memory.request import question
 from holdfast.messages import Message, units
-from holdfast.store.base import Record, Row, Scope, Select
+from holdfast.store.base import MessageRow, Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
 __all__ = ["MAX_TRIES", "TURN", "SessionState"]
@@ -149,7 +149,7 @@ class SessionState:
         read = self._read(new, format)
         fresh = [message for message in read if message is not None]
         numbers, keys = self._archive(fresh, before=self._keys)
-        self._note_ends(read)
+        self._note_ends(read, start=len(self._keys))
         self.given += new
         self._keys += keys
         self._log = []
@@ -157,6 +157,18 @@ class SessionState:
         if appended:
             self.calibrate(fresh)
         self.sent_tokens = 0  # a later report is about a request that is not known yet
+
+    def restore(self) -> None:
+        """Take the archived messages for the history, where no request has brought one yet."""
+        if self.given or self.history:
+            return
+        rows: list[MessageRow] = self.memory.store.fetch(Select(kind="message", scope=self.scope))
+        rows = [row for row in rows if row.message.role != "system"]
+        messages = [row.message for row in rows]
+        self.given = list(messages)
+        self._keys = [Key(row.message.digest, row.nonce) for row in rows]
+        self._note_ends(messages, start=0)
+        self.history = _items(messages, [row.id for row in rows], self.count)
 
     def calibrate(self, new: Iterable[Message]) -> None:
         """Compare what the provider reported for the last request with what was estimated; `new` came after it."""
@@ -225,9 +237,9 @@ class SessionState:
             marks=memory.marks,
         )
 
-    def _note_ends(self, own: Sequence[Message | None]) -> None:
+    def _note_ends(self, own: Sequence[Message | None], *, start: int) -> None:
         """Remember how much of the history there is after each message that was handed in."""
-        end = len(self._keys)
+        end = start
         for message in own:
             end += message is not None
             self._ends.append(end)
@@ -242,10 +254,9 @@ class SessionState:
         """The system prompt and the history, archived and counted; without what was forgotten."""
         return [*self.system, *_unforgotten(self.history)]
 
-    @property
-    def provider(self) -> str:
-        """Whose form the newest message with a mark of one came in."""
-        return formats.format_of([item.message for item in self.history])
+    def provider(self, *, default: str) -> str:
+        """Name the format of the newest message that shows one."""
+        return formats.format_of([item.message for item in self.history], default=default)
 
     def question(self, *, most: int) -> tuple[str, ...]:
         """What the user asks, newest last: the newest message, and those before it while they say too little."""
@@ -353,9 +364,15 @@ class SessionState:
         """Read the edits that are not known yet."""
         select = Select(kind="record", scope=self.scope, name=_EDIT, after=self._last_record)
         records = self.memory.store.fetch(select)
-        fresh = [editing.from_json(record.data) for record in records]
         self._last_record = records[-1].id if records else self._last_record
-        return fresh
+        edits: list[Edit] = []
+        for record in records:
+            try:
+                edits.append(editing.from_json(record.data))
+            except FormatError as error:
+                self._unreadable += 1
+                self.notes.append(f"edit {record.key} of the session is ignored: {error}")
+        return edits
 
     def record(self, edits: Sequence[Edit], *, time: int, beside: Sequence[Row] = ()) -> None:
         """Record new edits, durably, before a window made with them is sent; with rows that belong to them.

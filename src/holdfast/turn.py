@@ -59,7 +59,7 @@ class Turn:
         now: When it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
         archive_tool: The name of the tool that shows archived messages, where the model has one.
-        provider: The provider whose rules the window must keep.
+        provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
         milliseconds: How long each step took.
         warnings: What failed and was skipped.
         recall: What memory returned.
@@ -69,7 +69,7 @@ class Turn:
     now: int
     facts: Sequence[FactRow] = ()
     archive_tool: str = ""
-    provider: str = ""
+    provider: str = "openai_chat"
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
@@ -109,13 +109,13 @@ def assemble(
     new: tuple[Edit, ...] = ()
     if turn.warnings:
         items = state.read_unmanaged(messages, format=format)
-        provider = provider or formats.format_of(messages_of(items))
+        provider = provider or formats.format_of(messages_of(items), default=turn.provider)
         valid = finish(messages_of(items), provider)
     else:
         turn.limits = state.limits = replace(turn.limits, scale=state.token_scale)
         with turn.step("compact"):
             session.compact_if_due()
-        provider = turn.provider = provider or state.provider
+        provider = turn.provider = provider or state.provider(default=turn.provider)
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
             reasoned = formats.reasoned(messages_of(state.history)) if provider == "openai_responses" else {}

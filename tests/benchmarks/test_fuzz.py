@@ -8,9 +8,9 @@ from benchmarks.fuzz import Fuzzed, measure, measure_engine
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_window_is_invalid_and_none_is_over_its_limit(seed: int) -> None:
-    """20,000 of them in all, for five providers, from five formats."""
+    """10,000 of them in all, for five providers, from five formats."""
     found = measure(windows=5_000, seed=seed)
     assert found.windows >= 5_000
     assert (found.invalid, found.over_limit) == (0, 0)

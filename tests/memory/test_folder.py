@@ -16,12 +16,12 @@ from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed import Choice, HashEmbedder, StaticEmbedder
 from holdfast.settings import Settings
+from holdfast.store import vmem
 from holdfast.store.base import FactRow, MessageRow, Scope, Select
-from holdfast.store.files import FilesStore, Limits
+from holdfast.store.folder import FolderStore
 from holdfast.store.sqlite import SqliteStore
 
 SCOPE = Scope(project="atlas", session="s1")
-ALL = Limits(eviction_days=0)
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 SAID = [
     Message(role="user", parts=(Text(text="We deploy to Frankfurt on Tuesdays."),), timestamp=1000, id="e1"),
@@ -77,7 +77,7 @@ def test_there_and_back(memory: Memory, tmp_path: Path) -> None:
     assert folder.save(memory.store, [SCOPE], written, embedder=memory.embedder) == 9
     assert folder.claims(written)
     assert sorted(path.name for path in written.iterdir()) == [
-        "holdfast.jsonl",
+        "holdfast-folder.db",
         "knowledge.jsonl",
         "segments.jsonl",
         "vectors.bin",
@@ -102,6 +102,9 @@ def test_the_plugin_can_read_it(memory: Memory, tmp_path: Path) -> None:
     assert {"id", "sessionId", "timestamp", "role", "content", "tokens", "metadata"} <= lines[0].keys()
     assert lines[0]["content"] == "We deploy to Frankfurt on Tuesdays."
     assert {line["role"] for line in lines} == {"user", "assistant"}
+    saved = vmem.read(tmp_path / "folder" / "vectors.bin")
+    assert saved is not None
+    assert set(saved.rows) == {line["id"] for line in lines}
     data = (tmp_path / "folder" / "vectors.bin").read_bytes()
     assert struct.unpack("<4I", data[:16]) == (0x4D454D56, 1, 384, struct.unpack("<4I", data[:16])[3])
     known = [json.loads(line) for line in (tmp_path / "folder" / "knowledge.jsonl").read_text("utf-8").splitlines()]
@@ -112,7 +115,7 @@ def test_it_works_in_place(memory: Memory, tmp_path: Path) -> None:
     """The folder opens as a store, and finds by words and by vectors."""
     embedder = StaticEmbedder.from_folder(static_folder(tmp_path / "model"))
     folder.save(memory.store, [SCOPE], tmp_path / "folder", embedder=embedder)
-    with FilesStore(tmp_path / "folder", limits=ALL) as files:
+    with FolderStore(tmp_path / "folder") as files:
         assert rows(files, SCOPE) == rows(memory.store, SCOPE)
         assert files.scopes() == [SCOPE, Scope(project="atlas", session="s2")]
 

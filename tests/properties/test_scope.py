@@ -14,7 +14,7 @@ from holdfast.messages import Message, Text
 from holdfast.search.embed import Choice, HashEmbedder
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
-from holdfast.store.files import FilesStore, Limits
+from holdfast.store.folder import FolderStore
 from holdfast.store.sqlite import SqliteStore
 
 scopes = st.builds(
@@ -56,7 +56,7 @@ def test_no_read_crosses(owners: list[Scope], reader: Scope, across: bool) -> No
             scored = memory.scores(("harbour owner",), scope=reader)
             assert set(scored) <= {said[n] for n, owner in enumerate(owners) if owner == reader}
             folder.save(memory.store, [reader], Path(home) / "out")
-        with FilesStore(Path(home) / "out", limits=Limits(eviction_days=0)) as files:
+        with FolderStore(Path(home) / "out") as files:
             assert all(sees(reader, owner, across=True) for owner in files.scopes())
 
 

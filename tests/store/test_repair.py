@@ -13,8 +13,7 @@ from holdfast.errors import StorageError
 from holdfast.memory import archive
 from holdfast.store.base import Job, Record, Scope, Select
 from holdfast.store.check import check
-from holdfast.store.repair import repair
-from holdfast.store.salvage import rows
+from holdfast.store.repair import recover_rows, repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import HERE, asks, fact, found, says, texts, vectors, word
 
@@ -235,6 +234,6 @@ def test_long_rows_and_every_type_of_value_are_read(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO gone(value) VALUES (?)", [("deleted" * 100,)] * 200)
         connection.execute("DROP TABLE gone")
         connection.commit()
-    found = {number: row[1] for number, row in rows(path) if number is not None and row[0] is None and len(row) == 2}
+    found = {number: row[1] if row else None for number, row in recover_rows(path)}
     assert [found[number] for number in range(1, len(values) + 1)] == values
     assert "deleted" * 100 not in found.values()

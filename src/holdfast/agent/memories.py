@@ -110,7 +110,7 @@ class Memories:
         if file.resolve() == usual.store.path.resolve():
             return usual
         return Memory(
-            store=open_home(file, settings=usual.settings),
+            store=open_home(file),
             settings=usual.settings,
             choice=usual.choice,
             clock=usual.clock,

@@ -100,14 +100,12 @@ def _stored(home: Path | None, whose: dict[str, Any], *, model_name: str | None,
     memory = open_memory(home)
     with Engine(memory, model=_model(model_name, memory.settings)) as engine:
         scope = session_scope(memory, **whose)
-        rows = memory.store.fetch(Select(kind="message", scope=scope))
-        if not rows:
+        if not memory.store.fetch(Select(kind="message", scope=scope, limit=1)):
             raise InputError(f"no message of session {whose['session']} is archived; `holdfast import` archives files")
-        messages = [row.message for row in rows]
 
         def run(**how: Any) -> Compaction:
             session = engine.session(scope.session, project=scope.project, agent=scope.agent)
-            return session.compact(messages, limit=limit, **how)
+            return session.compact(limit=limit, **how)
 
         yield run
 

@@ -22,6 +22,7 @@ from holdfast.agent.notes.qmd import missing
 from holdfast.cli.output import as_json, console, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
+from holdfast.memory.home import database_file
 from holdfast.memory.marks import open_marks
 from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
@@ -110,21 +111,21 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
     if not file.exists():
         yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
         return
-    if file.is_dir():
-        yield from _folder(file)
-        return
+    database = database_file(file)
     try:
-        if mend:
-            # Recalled text that a call handed on must not be found; the key that it is known by is in the store.
-            mended = repair(file, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
-            yield Finding("ok", mended.summary)
-        health = check(file)
+        if database.exists():
+            if mend:
+                # Recalled text that a call handed on must not be found; the key that it is known by is in the store.
+                mended = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
+                yield Finding("ok", mended.summary)
+            health = check(database)
+            yield from _health(database, health)
+            for note in (*health.notes, *_missing(database, choice, sound=health.sound)):
+                yield Finding("note", note)
+        if file.is_dir():
+            yield from _folder(file)
     except HoldfastError as error:
         yield Finding("wrong", str(error))
-        return
-    yield from _health(file, health)
-    for note in (*health.notes, *_missing(file, choice, sound=health.sound)):
-        yield Finding("note", note)
 
 
 def _health(file: Path, health: Health) -> Iterator[Finding]:

@@ -196,6 +196,7 @@ def remember(
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
+    from holdfast.memory.home import database_file  # noqa: PLC0415 - only for this
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
 
     if not ids and whose["session"] is None:
@@ -211,7 +212,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         if ids:
             numbers, chosen = _named(ids, list(facts))
             what, words = f"{len(numbers)} messages and {len(chosen)} facts", [facts[name] for name in chosen]
-        copies = damaged_copies(memory.store.path)
+        copies = damaged_copies(database_file(memory.store.path))
         if not yes:
             _confirm(what, copies=bool(copies))
         gone = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 from holdfast.cli.opening import open_memory, opens_memory, owners, store_of
 from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
 from holdfast.errors import StorageError
+from holdfast.memory.home import database_file
 from holdfast.memory.memory import Memory
 from holdfast.store import upkeep
 from holdfast.store.base import Scope
@@ -34,7 +34,8 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
 
     done = [0]
     with open_memory(home) as memory, Progress(1) as progress:
-        number = _reindex(memory, lambda *at: _advance(progress, done, *at))
+        file = database_file(memory.store.path)
+        number = upkeep.reindex(file, progress=lambda *at: _advance(progress, done, *at))
         embedded = _embed(memory, progress) if vectors else 0
         missing = memory.missing()
     if as_json:
@@ -43,13 +44,6 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     echo(f"{number:,} passages indexed, {embedded:,} embedded.")
     for note in missing:
         echo(f"note: {note}", err=True)
-
-
-def _reindex(memory: Memory, progress: Callable[[int, int], None]) -> int:
-    """Build the index anew; that of a folder is built whenever it is opened."""
-    if memory.store.path.is_dir():
-        return memory.store.counts()["passages"]
-    return upkeep.reindex(memory.store.path, progress=progress)
 
 
 _STEP = 1024
@@ -76,7 +70,7 @@ def _advance(progress: Progress, done: list[int], stop: int, total: int) -> None
 @as_json
 def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
     """Copy the store to the new file TARGET. Nobody has to stop writing."""
-    upkeep.backup(store_of(home), target)
+    upkeep.backup(database_file(store_of(home)), target)
     if as_json:
         emit_json({"path": str(target), "bytes": target.stat().st_size})
     else:
@@ -88,7 +82,7 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
 @as_json
 def vacuum(*, home: Path | None, as_json: bool) -> None:
     """Give back the room that forgotten rows took."""
-    before, after = upkeep.vacuum(store_of(home))
+    before, after = upkeep.vacuum(database_file(store_of(home)))
     if as_json:
         emit_json({"before": before, "after": after})
     else:

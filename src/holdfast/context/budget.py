@@ -98,8 +98,8 @@ def budget(
     """
     size, source = _window(settings.agent, window, model, model_window)
     kept = _reserve(settings.compaction, size) if reserve is None else reserve
-    if not 0 <= kept < size:
-        raise InputError(f"reserve={kept:,}: give a number of tokens from 0 to less than the window ({size:,})")
+    if type(kept) is not int or not 0 <= kept < size:
+        raise InputError(f"reserve={kept!r}: give a number of tokens from 0 to less than the window ({size:,})")
     share = int(settings.recall.max_window_share * size)
     return Budget(
         window=size,
@@ -116,8 +116,8 @@ def budget(
 
 def _window(agent: Agent, window: int | None, model: str | None, model_window: int | None) -> tuple[int, LimitSource]:
     if window is not None:
-        if window < 1:
-            raise InputError(f"limit={window}: give the tokens of the window, at least 1, or leave limit out")
+        if type(window) is not int or window < 1:
+            raise InputError(f"limit={window!r}: give the tokens of the window, at least 1, or leave limit out")
         return window, "argument"
     if agent.context_tokens is not None:
         return agent.context_tokens, "settings"

@@ -60,19 +60,19 @@ def detect(messages: Iterable[Mapping[str, Any]]) -> str:
     return _newest((_format_of(data), data) for data in reversed(listed))
 
 
-def format_of(messages: Sequence[Message]) -> str:
-    """Name the format that messages were read from, as `detect` does."""
+def format_of(messages: Sequence[Message], *, default: str = _DEFAULT) -> str:
+    """Name the format that messages were read from, as `detect` does; the default where none shows one."""
     origins = (message.origin for message in reversed(messages))
-    return _newest((origin.format, origin.data) for origin in origins if origin is not None)
+    return _newest(((origin.format, origin.data) for origin in origins if origin is not None), default=default)
 
 
-def _newest(found: Iterable[tuple[str, Json]]) -> str:
+def _newest(found: Iterable[tuple[str, Json]], *, default: str = _DEFAULT) -> str:
     hinted = False
     for name, data in found:
         if name in FORMATS:
             return name
         hinted = hinted or hints(data)
-    return ANTHROPIC.name if hinted else _DEFAULT
+    return ANTHROPIC.name if hinted else default
 
 
 def _format_of(data: Json) -> str:

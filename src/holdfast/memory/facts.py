@@ -24,6 +24,8 @@ LONG_TERM: Final = "memory"
 _MOST_TERMS_FOR_ALL: Final = 2
 _MOST_TERMS_FOR_HALF: Final = 8
 _SHARES: Final = (0.5, 0.34, 0.2)
+MIN_FACTS: Final = 100
+"""Words are weighed as among so many facts at least: with one fact, a word that it lacks would outweigh all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,7 @@ def _shares(rows: Sequence[FactRow], asked: set[str]) -> list[float]:
     """How much of what is asked each fact holds, rare terms counting for more."""
     said = [set(terms(f"{row.content} {row.context} {row.subject}")) for row in rows]
     frequency = Counter(term for words in said for term in words)
-    weights = {term: _rarity(frequency[term], len(rows)) for term in asked}
+    weights = {term: _rarity(frequency[term], max(len(rows), MIN_FACTS)) for term in asked}
     total = sum(weights.values()) or 1.0
     return [sum(weights[term] for term in asked & words) / total for words in said]
 

@@ -1,7 +1,7 @@
-"""Memory as a memory-context folder, and out of one: `segments.jsonl`, `knowledge.jsonl`, `vectors.bin`.
+"""Export memory to a memory-context folder, and import one: `segments.jsonl`, `knowledge.jsonl`, `vectors.bin`.
 
-The folder is written as `holdfast.store.files` writes it, so the plugin can read it, and what the plugin has no
-place for stands in `holdfast.jsonl`. A folder that is read is not changed in any way.
+The plugin can read an exported folder; what it has no place for is in `holdfast-folder.db`. Importing a folder does not
+change it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from holdfast.errors import StorageError
 from holdfast.memory.archive import mask, passages_of
@@ -20,13 +22,13 @@ from holdfast.memory.marks import Marks, open_marks
 from holdfast.memory.noise import unwrap
 from holdfast.memory.transfer import is_known, pages, resting_on
 from holdfast.redact import redact
-from holdfast.search.embed.base import Embedder
-from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store, VectorRow
-from holdfast.store.files import FilesStore, Limits
+from holdfast.search.columns import Floats
+from holdfast.search.embed.base import Embedder, unit
+from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
+from holdfast.store.folder import FolderStore
 
 __all__ = ["Taken", "claims", "load", "save"]
 
-_ALL: Final = Limits(max_segments=2**62, eviction_days=0)
 _BATCH: Final = 500
 _FOREIGN: Final = "segment:"
 """What the nonce of a segment begins with that the plugin wrote."""
@@ -58,7 +60,7 @@ def save(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError("is there already: name a new folder", path=folder)
     count, marks = 0, open_marks(store)
-    with FilesStore(folder, limits=_ALL) as files:
+    with FolderStore(folder) as files:
         for scope in scopes:
             numbers: dict[int, int] = {}
             for rows in _batches(pages(store, scope)):
@@ -68,16 +70,20 @@ def save(
             known = store.fetch(Select(kind="fact", scope=scope, across=True))
             files.add([resting_on(fact, numbers) for fact in known])
             count += len(numbers) + len(known)
-            if embedder is not None:
-                files.add(_vectors(files, scope, embedder))
+        if embedder is not None:
+            _write_vectors(files, embedder)
     return count
 
 
-def _vectors(files: FilesStore, scope: Scope, embedder: Embedder) -> list[VectorRow]:
-    """All vectors of an agent, to be written at once: the file they go to is written anew each time."""
-    passages = files.fetch(Select(kind="passage", scope=scope, across=True))
-    parts = (passages[start : start + _BATCH] for start in range(0, len(passages), _BATCH))
-    return [row for part in parts for row in vector_rows(part, embedder)]
+def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
+    """Embed every passage; the plugin gets one vector for each segment, the mean of its windows."""
+    means: dict[int, Floats] = {}
+    while passages := files.without_vectors(embedder.space, limit=_BATCH):
+        rows = vector_rows(passages, embedder)
+        files.add(rows)
+        for passage, row in zip(passages, rows, strict=True):
+            means[passage.message] = means.get(passage.message, 0) + row.vectors.sum(axis=0, dtype=np.float32)
+    files.write_vectors({number: unit(mean[None])[0] for number, mean in means.items()}, embedder.space)
 
 
 def _batches(rows: Iterable[MessageRow]) -> Iterator[list[MessageRow]]:
@@ -108,7 +114,7 @@ def load(
     What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this project and agent,
     as far as its session does not say it already. Secrets are masked, and recalled blocks stay out.
     """
-    with FilesStore(folder, limits=_ALL, readonly=True) as files:
+    with FolderStore(folder, readonly=True) as files:
         agents = sorted({replace(scope, session="") for scope in files.scopes()})
         count, marks = 0, open_marks(store)
         numbers: dict[int, int] = {}

@@ -18,10 +18,9 @@ from holdfast.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from holdfast.search.embed.base import Space
 
-__all__ = ["STORE_NAME", "Home", "check_links", "default_path", "is_folder", "open_home", "store_file"]
+__all__ = ["STORE_NAME", "Home", "check_links", "database_file", "default_path", "is_folder", "open_home", "store_file"]
 
 STORE_NAME: Final = "holdfast.db"
-_ALL: Final = 2**62
 
 
 class Home(Store, Protocol):
@@ -110,14 +109,19 @@ def check_links(place: Path) -> None:
             )
 
 
-def open_home(path: Path, *, settings: Settings) -> Home:
-    """Open what `store_file` found. Of a folder all is indexed, unless the settings bound it."""
+def database_file(path: Path) -> Path:
+    """Return the SQLite file of what `store_file` returned: that of a folder is beside the plugin's files."""
+    if not is_folder(path):
+        return path
+    from holdfast.store.folder import DATABASE  # noqa: PLC0415 - most memories are one SQLite file
+
+    return path / DATABASE
+
+
+def open_home(path: Path) -> Home:
+    """Open what `store_file` returned."""
     if not is_folder(path):
         return SqliteStore(path)
-    from holdfast.store.files import Limits  # noqa: PLC0415 - most memories are one SQLite file
     from holdfast.store.folder import FolderStore  # noqa: PLC0415 - as above
 
-    asked = settings.archive
-    return FolderStore(
-        path, limits=Limits(max_segments=asked.max_segments or _ALL, eviction_days=asked.eviction_days or 0)
-    )
+    return FolderStore(path)

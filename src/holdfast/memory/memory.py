@@ -88,7 +88,7 @@ class Memory:
         milliseconds.
         """
         known = settings if settings is not None else Settings()
-        return cls(store=open_home(store_file(path, settings=known), settings=known), settings=known, clock=clock)
+        return cls(store=open_home(store_file(path, settings=known)), settings=known, clock=clock)
 
     def close(self) -> None:
         """Let go of the store."""

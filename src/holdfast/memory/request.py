@@ -103,7 +103,7 @@ def request_of(
     """A request as the settings want it.
 
     `cap` and `across` are theirs unless given. One that nobody asked for by name is `automatic`: it has a
-    deadline, and too short a question gets no block.
+    deadline.
     """
     recall = settings.recall
     return Request(
@@ -115,7 +115,7 @@ def request_of(
         in_window=in_window,
         knowledge_share=recall.knowledge_share,
         max_facts=recall.max_facts,
-        min_chars=recall.min_query_chars if automatic else 0,
+        min_chars=recall.min_query_chars,
         neighbours=recall.neighbours,
         order=order_of(settings),
         bounds=bounds_of(settings),

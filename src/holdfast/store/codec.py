@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from holdfast import formats
 from holdfast.errors import HoldfastError, InputError
@@ -30,10 +30,10 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
-from holdfast.store.salvage import Value
 
 __all__ = [
     "DAMAGE",
+    "Value",
     "add_checksum",
     "bytes_text",
     "decode_message",
@@ -47,6 +47,9 @@ __all__ = [
     "unpack_text",
     "words",
 ]
+
+Value: TypeAlias = int | float | str | bytes | None
+"""What SQLite keeps in a column."""
 
 _PARTS: Final[dict[str, type[Part]]] = {
     "text": Text,

@@ -1,82 +1,597 @@
-"""A memory-context folder as the home of a memory: a files store that also knows how much it holds."""
+"""A memory-context folder as a store: the plugin's files in place, and a SQLite store beside them.
+
+    segments.jsonl       messages of users and assistants      shared with the plugin
+    knowledge.jsonl      facts                                 shared with the plugin
+    vectors.bin          vectors of the segments               the plugin's; read and written only to forget
+    holdfast-folder.db   every row, and the index              ours
+
+Lines that the plugin appended are copied into the database before every call. Rows that are added here go into the
+database first, then to the end of the plugin's files.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+import json
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from holdfast.search.columns import Floats
-from holdfast.search.embed.base import Space
-from holdfast.store.base import Gap, Job, PassageText, Scope
-from holdfast.store.files import FilesStore
+from holdfast.errors import StorageError
+from holdfast.store import vmem
+from holdfast.store.base import (
+    Evidence,
+    FactRow,
+    Gap,
+    Job,
+    MessageRow,
+    PassageText,
+    Question,
+    Record,
+    Row,
+    Scope,
+    Select,
+)
+from holdfast.store.codec import DAMAGE, from_json
+from holdfast.store.connection import connect_readonly, explained
+from holdfast.store.cutting import cut
+from holdfast.store.segments import (
+    OWN,
+    Unusable,
+    content_key,
+    content_of,
+    fact_digest,
+    fact_line,
+    findable_of,
+    message_of,
+    read_fact,
+    scope_from_json,
+    scope_of,
+    scope_to_json,
+    segment_line,
+    segment_problem,
+)
+from holdfast.store.sqlite import SqliteStore
+from holdfast.transcripts import journal
+from holdfast.transcripts.lines import Line, parse_line
 
-__all__ = ["FolderStore"]
+if TYPE_CHECKING:
+    from holdfast.search.columns import Floats
+    from holdfast.search.embed.base import Space
+
+__all__ = ["DATABASE", "KNOWLEDGE", "SEGMENTS", "VECTORS", "FolderStore", "Problem"]
+
+SEGMENTS: Final = "segments.jsonl"
+KNOWLEDGE: Final = "knowledge.jsonl"
+VECTORS: Final = "vectors.bin"
+DATABASE: Final = "holdfast-folder.db"
+JOURNAL: Final = "holdfast.jsonl"
+"""Where version 0.1 kept messages that are not segments. It is read once, into a new database."""
+
+_FILES: Final = (SEGMENTS, KNOWLEDGE)
+_OWNER: Final = Scope(tenant="", project="", agent="folder", session="")
+"""The scope of this module's own records; no reader has it."""
+_FOREIGN: Final = "segment:"
+"""Prefix of the nonce of a message that the plugin wrote."""
+_FOREVER: Final = 2**63 - 1
+_BATCH: Final = 500
+
+ContentKey = tuple[Scope, str, str]
 
 
-class FolderStore(FilesStore):
-    """A files store with what a memory asks of its store beside the five things that every store can do."""
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that cannot be used, and why. It stays in its file."""
 
-    @property
-    def path(self) -> Path:
-        """Where it lies."""
-        return self.folder
+    file: str
+    line: int
+    reason: str
 
-    @property
-    def readonly(self) -> bool:
-        """Whether it cannot be written."""
-        return not self._writable
+
+@dataclass(slots=True)
+class _State:
+    """What the database knows of the files, kept as a record in it.
+
+    Attributes:
+        read: By file, its device and inode, and how many bytes of it are in the database.
+        unwritten: By file, lines of rows in the database that may not have reached the file yet.
+        is_forgetting: Rows were removed from the database, and the files may still hold them.
+    """
+
+    read: dict[str, list[int]] = field(default_factory=dict)
+    unwritten: dict[str, list[str]] = field(default_factory=dict)
+    is_forgetting: bool = False
+
+    def record(self) -> Record:
+        """Return the state as a record."""
+        data = {"read": self.read, "unwritten": self.unwritten, "is_forgetting": self.is_forgetting}
+        return Record(scope=_OWNER, kind="state", key="", data=data)
+
+    def offset(self, name: str, identity: Sequence[int]) -> int:
+        """Return how many bytes of a file were read; 0 where another file has taken its place."""
+        device, inode, offset = self.read.get(name, (0, 0, 0))
+        return offset if [device, inode] == list(identity[:2]) and offset <= identity[2] else 0
+
+
+class FolderStore:
+    """A store in a memory-context folder. Safe to use from several threads and processes.
+
+    Opened `readonly`, or where the folder cannot be written, nothing in it is changed: the database is then a temporary
+    copy.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        readonly: bool = False,
+    ) -> None:
+        self.path = Path(folder)
+        self._clock, self._new_id = clock, new_id
+        self._lock = threading.Lock()
+        self._stamps: tuple[tuple[int, ...], ...] | None = None
+        self._contents: set[ContentKey] = set()
+        self._contents_read: tuple[int, int, int] = (0, 0, 0)
+        self.readonly = readonly or not self._create_missing()
+        with ExitStack() as opened:
+            database = self.path / DATABASE
+            if self.readonly:
+                copy = Path(opened.enter_context(TemporaryDirectory(prefix="holdfast-"))) / DATABASE
+                if database.exists():
+                    _copy_database(database, copy)
+                database = copy
+            self._store = opened.enter_context(SqliteStore(database))
+            self._closing = opened.pop_all()
+        try:
+            self._synced()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._closing.close()
+
+    # --- reading ---------------------------------------------------------------------
+
+    def fetch(self, select: Select, /) -> list[Any]:
+        """Read rows of one kind that the reader may see, oldest first."""
+        store = self._synced()
+        rows = store.fetch(select)
+        everyone = replace(Scope(), session=select.scope.session)
+        if select.kind == "fact" and not select.across and select.scope == everyone != Scope():
+            rows = [*store.fetch(replace(select, scope=Scope())), *rows]  # the plugin's facts have no session
+        return rows
+
+    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
+        """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
+        return self._synced().find(scope, digests)
+
+    def match(self, question: Question, /) -> Evidence:
+        """Return the evidence of every visible passage."""
+        return self._synced().match(question)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """None: lines that cannot be read are `problems`, and belong to nobody."""
-        return ()
+        """The damaged rows that reading has left out so far."""
+        return self._store.gaps
 
     def counts(self) -> dict[str, int]:
-        """How many messages, passages, sessions and facts there are, and how many bytes they take."""
-        with self._current():
-            state = self._state
-            scopes = {entry.scope for entry in state.messages.values()} | {fact.scope for fact in state.facts.values()}
-            return {
-                "messages": len(state.messages),
-                "passages": len(self._indexed().kept()),
-                "sessions": len(scopes),
-                "facts": len({(fact.scope, fact.id) for fact in state.facts.values()}),
-                "bytes": sum(file.stat().st_size for file in self.folder.iterdir() if file.is_file()),
-            }
+        """Count messages, passages, sessions and facts, and the bytes of all files."""
+        counts = self._synced().counts()
+        return counts | {"bytes": sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())}
+
+    def scopes(self) -> list[Scope]:
+        """List the scopes that have messages or facts."""
+        return self._synced().scopes()
 
     def sessions(self) -> dict[Scope, int]:
-        """How many messages each session has; the session with the newest message comes first."""
-        with self._current():
-            newest_first = sorted(self._state.messages.values(), key=lambda entry: -entry.number)
-            return dict(Counter(entry.scope for entry in newest_first))
+        """Count the messages of each session; the session with the newest message comes first."""
+        return self._synced().sessions()
 
     def embedded(self, space: Space) -> int:
-        """How many passages have vectors in this space."""
-        with self._current():
-            return len(self._indexed().kept()) - len(self._without(space))
+        """Count the passages that have vectors in this space."""
+        return self._synced().embedded(space)
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
-        """Passages that have no vectors in this space yet, oldest first, whosever they are."""
-        with self._current():
-            return [self._passage(number) for number in self._without(space)[:limit]]
-
-    def _without(self, space: Space) -> list[int]:
-        _, rows = self._vectors(space)
-        return [number for number in self._indexed().kept() if not self._has_vectors(number, rows)]
-
-    def _has_vectors(self, number: int, rows: Mapping[str, Floats]) -> bool:
-        """Tell whether each window of a passage has a vector, or its message has only one for all of it."""
-        index = self._indexed()
-        message, _ = index.places[number]
-        name, windows = self._state.messages[message].name, index.windows(message)
-        if len(windows) == 1 or not any(f"{name}#{place}" in rows for place in range(len(windows))):
-            return name in rows
-        own = index.inner.columns.window_range(number)
-        return all(f"{name}#{window - windows.start}" in rows for window in own)
+        """Read passages of any scope that have no vectors in this space yet, oldest first."""
+        return self._synced().without_vectors(space, limit=limit)
 
     def waiting(self, name: str, *, limit: int) -> list[Job]:
-        """Jobs of this kind, oldest first, whosever they are."""
-        with self._current():
-            jobs = [job for _, job in sorted(self._state.jobs.items()) if job.kind == name]
-            return jobs[:limit]
+        """Read jobs of this kind and any scope, oldest first."""
+        return self._synced().waiting(name, limit=limit)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The lines of both files that cannot be used."""
+        problems: list[Problem] = []
+        for name in _FILES:
+            lines, rest = self._read_lines(name)
+            facts: dict[str, FactRow] = {}
+            reasons = ((line.number, _line_problem(name, line, facts)) for line in lines)
+            problems += [Problem(name, number, reason) for number, reason in reasons if reason]
+            if rest:
+                problems.append(Problem(name, len(lines) + 1, "the last line has no end: a write was cut short"))
+        return tuple(problems)
+
+    # --- writing ---------------------------------------------------------------------
+
+    def add(self, rows: Sequence[Row], /) -> list[int]:
+        """Store rows, all or none, durable when this returns."""
+        with self._writing() as state:
+            known = self._known_numbers(rows)
+            new = [row for place, row in enumerate(rows) if place not in known]
+            contents, state.unwritten = self._lines_for(new)
+            has_lines = any(state.unwritten.values())
+            numbers = iter(self._store.add([*new, state.record()] if has_lines else new))
+            self._contents |= contents
+            if has_lines:
+                self._catch_up(state)
+            return [known[place] if place in known else next(numbers) for place in range(len(rows))]
+
+    def write_vectors(self, vectors: Mapping[int, Floats], space: Space) -> None:
+        """Write a new `vectors.bin` with the vectors of segments, by the number of their message."""
+        rows: dict[str, Floats] = {}
+        lines, _ = self._read_lines(SEGMENTS)
+        for data in map(_segment, lines):
+            row = None if data is None else _segment_row(data)
+            if data is not None and row is not None:
+                known = self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {})
+                if (vector := vectors.get(known.get(row.nonce, 0))) is not None:
+                    rows[data["id"]] = vector
+        vmem.write(self.path / VECTORS, rows, dimension=space.dimension)
+
+    def _known_numbers(self, rows: Sequence[Row]) -> dict[int, int]:
+        """Return the numbers of new messages that the database has already, by place; 0 for forgotten ones.
+
+        The plugin's segments have no nonce that others know: they stand for any message of the same words.
+        """
+        digests: dict[Scope, list[str]] = defaultdict(list)
+        for row in rows:
+            if isinstance(row, MessageRow) and not row.id:
+                digests[row.scope].append(row.message.digest)
+        stored = {scope: self._store.find(scope, some) for scope, some in digests.items()}
+        forgotten = self._forgotten() if any(stored.values()) else {}
+        known: dict[int, int] = {}
+        for place, row in enumerate(rows):
+            if not isinstance(row, MessageRow) or row.id:
+                continue
+            numbers = stored[row.scope].get(row.message.digest, {})
+            foreign = [number for nonce, number in numbers.items() if nonce.startswith(_FOREIGN)]
+            if row.nonce in numbers:
+                known[place] = numbers[row.nonce]
+            elif any(foreign):
+                known[place] = max(foreign)
+            elif foreign and (row.message.timestamp or 0) <= forgotten.get(
+                _key(row.scope, row.message.digest), _FOREVER
+            ):
+                known[place] = 0
+        return known
+
+    def _lines_for(self, rows: Sequence[Row]) -> tuple[set[ContentKey], dict[str, list[str]]]:
+        """Return the lines that new rows add to each file, and the content keys of the segments among them."""
+        keys: set[ContentKey] = set()
+        lines: dict[str, list[str]] = {name: [] for name in _FILES}
+        forgotten = self._forgotten() if any(isinstance(row, FactRow) for row in rows) else {}
+        for row in rows:
+            if isinstance(row, MessageRow) and not row.id and (content := content_of(row)):
+                key = content_key(row.scope, row.message.role, content)
+                if key not in self._contents and key not in keys:
+                    keys.add(key)
+                    own = {"scope": scope_to_json(row.scope), "digest": row.message.digest, "nonce": row.nonce}
+                    line = segment_line(row, content, name=self._new_id(), now=self._clock(), own=own)
+                    lines[SEGMENTS].append(_encode(line))
+            elif isinstance(row, FactRow) and _key(row.scope, fact_digest(row.id)) not in forgotten:
+                scope = None if row.scope == Scope() else {"scope": scope_to_json(row.scope)}
+                lines[KNOWLEDGE].append(_encode(fact_line(row, own=scope)))
+        return keys, lines
+
+    def remove(self, select: Select, /) -> int:
+        """Forget messages and facts for good, from every file; delete records and jobs."""
+        with self._writing() as state:
+            if select.kind not in {"message", "fact"}:
+                return self._store.remove(select)
+            state.is_forgetting = True
+            self._store.add([*map(self._forgotten_record, self._store.fetch(select)), state.record()])
+            try:
+                return self._store.remove(select)
+            finally:
+                self._rewrite_files(state)
+
+    def _forgotten_record(self, row: MessageRow | FactRow) -> Record:
+        """Return the record that keeps the plugin's copies of a row out: until now those of words, always a fact's."""
+        if isinstance(row, MessageRow):
+            key, until = _key(row.scope, row.message.digest), self._clock()
+        else:
+            key, until = _key(row.scope, fact_digest(row.id)), _FOREVER
+        return Record(scope=_OWNER, kind="forgotten", key=key, data={"until": until})
+
+    def _forgotten(self) -> dict[str, int]:
+        """Return until when the words and facts of each key are forgotten."""
+        records: list[Record] = self._store.fetch(Select(kind="record", scope=_OWNER, name="forgotten"))
+        return {record.key: record.data["until"] for record in records}
+
+    def _rewrite_files(self, state: _State) -> None:
+        """Write every file without the lines and vectors of what was forgotten."""
+        forgotten = self._forgotten()
+        names: set[str] = set()
+        for name in _FILES:
+            complete, rest = self._read_lines(name)
+            lines = [*complete, parse_line(rest, 0)] if rest else complete
+            offset = state.offset(name, self._identity(name))
+            gone = {line.number for line in lines if self._is_forgotten_line(name, line, forgotten)}
+            if not gone:
+                continue
+            names |= {str((line.data or {}).get("id")) for line in lines if line.number in gone}
+            before, place = 0, 0
+            for line in lines:
+                place += len(line.raw)
+                before += len(line.raw) if place <= offset and line.number not in gone else 0
+            journal.replace(self.path / name, [line.raw for line in lines if line.number not in gone])
+            state.read[name] = [*self._identity(name)[:2], before]
+        for path in self.path.glob("*.bin"):
+            _remove_vectors(path, names)
+        state.is_forgetting = False
+        self._contents, self._contents_read = set(), (0, 0, 0)
+        self._catch_up(state)
+
+    def _is_forgotten_line(self, name: str, line: Line, forgotten: Mapping[str, int]) -> bool:
+        if name == KNOWLEDGE:
+            data = line.data or {}
+            return _key(scope_of(data, ""), fact_digest(str(data.get("id")))) in forgotten
+        segment = _segment(line)
+        row = None if segment is None else _segment_row(segment)
+        if row is None:
+            return False
+        if row.nonce.startswith(_FOREIGN):
+            return _is_forgotten(row, forgotten)
+        return self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {}).get(row.nonce) == 0
+
+    # --- keeping up with the files -----------------------------------------------------
+
+    def _create_missing(self) -> bool:
+        """Create the folder and its first file where they are missing. Return whether the folder can be written."""
+        path = self.path / SEGMENTS
+        if not path.exists():
+            try:
+                journal.create(path, [])
+            except StorageError:
+                if not self.path.is_dir():
+                    raise
+        return os.access(self.path, os.W_OK) and os.access(path, os.W_OK)
+
+    def _identity(self, name: str) -> tuple[int, int, int]:
+        """Return device, inode and size of a file; zeros where there is none."""
+        try:
+            status = (self.path / name).stat()
+        except OSError:
+            return (0, 0, 0)
+        return (status.st_dev, status.st_ino, status.st_size)
+
+    def _synced(self) -> SqliteStore:
+        """Return the database after copying the lines that were appended to the files since the last call."""
+        if tuple(map(self._identity, _FILES)) != self._stamps:
+            with self._locked():
+                self._catch_up(self._load_state())
+        return self._store
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            if self.readonly:
+                yield
+                return
+            self._create_missing()
+            with journal.locked(self.path / SEGMENTS):
+                yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[_State]:
+        """Keep others from writing, with everything read that they wrote."""
+        if self.readonly:
+            raise StorageError("the folder is read-only: make it writable or choose another place", path=self.path)
+        with self._locked():
+            state = self._load_state()
+            self._catch_up(state)
+            yield state
+
+    def _load_state(self) -> _State:
+        records: list[Record] = self._store.fetch(Select(kind="record", scope=_OWNER, name="state"))
+        if records:
+            return _State(**records[0].data)
+        self._import_journal()
+        return _State()
+
+    def _catch_up(self, state: _State) -> None:
+        """Append lines that a crash left unwritten, then copy lines that other programs appended."""
+        changed = any(state.unwritten.values())
+        for name, read in ((SEGMENTS, self._segment_rows), (KNOWLEDGE, self._fact_rows)):
+            identity = self._identity(name)
+            offset = state.offset(name, identity)
+            if name == SEGMENTS:
+                self._read_contents(identity, offset)
+            lines, _ = self._read_lines(name, offset)
+            written = {line.raw for line in lines}
+            own = dict.fromkeys(line.encode() for line in state.unwritten.get(name, ()))
+            if not self.readonly and (missing := [line for line in own if line not in written]):
+                _append(self.path / name, missing)
+                lines, _ = self._read_lines(name, offset)
+            rows = read([line for line in lines if line.raw not in own])
+            numbers = self._add(rows)
+            state.is_forgetting |= 0 in numbers  # lines of rows that are forgotten here
+            if lines:
+                state.read[name] = [*self._identity(name)[:2], offset + sum(len(line.raw) for line in lines)]
+                changed = True
+        if changed:
+            state.unwritten = {}
+            self._store.add([state.record()])
+        self._contents_read = (*self._identity(SEGMENTS)[:2], state.read.get(SEGMENTS, [0, 0, 0])[2])
+        self._stamps = tuple(map(self._identity, _FILES))
+        if state.is_forgetting and not self.readonly:
+            self._rewrite_files(state)
+
+    def _read_lines(self, name: str, offset: int = 0, stop: int | None = None) -> tuple[list[Line], bytes]:
+        """Return the complete lines of a part of a file, and what follows them without a line end."""
+        path = self.path / name
+        with journal.storage(path):
+            if not path.exists():
+                return [], b""
+            with path.open("rb") as file:
+                file.seek(offset)
+                data = file.read() if stop is None else file.read(stop - offset)
+        *raws, rest = data.split(b"\n")
+        return [parse_line(raw + b"\n", number) for number, raw in enumerate(raws, start=1)], rest
+
+    def _read_contents(self, identity: Sequence[int], stop: int) -> None:
+        """Learn the content keys of the segments before a place, which are in the database."""
+        device, inode, start = self._contents_read
+        if [device, inode] != list(identity[:2]) or start > stop:
+            self._contents, start = set(), 0
+        if start < stop:
+            lines, _ = self._read_lines(SEGMENTS, start, stop)
+            self._contents |= {_content_key(data) for data in map(_segment, lines) if data is not None}
+
+    def _segment_rows(self, lines: Sequence[Line]) -> list[Row]:
+        """Return the messages of lines, without the plugin's copies of what is known or forgotten."""
+        forgotten = self._forgotten() if lines else {}
+        rows: list[Row] = []
+        for data in map(_segment, lines):
+            row = None if data is None else _segment_row(data)
+            if data is None or row is None:
+                continue
+            key = _content_key(data)
+            if row.nonce.startswith(_FOREIGN) and (key in self._contents or _is_forgotten(row, forgotten)):
+                continue
+            self._contents.add(key)
+            rows.append(row)
+        return rows
+
+    def _fact_rows(self, lines: Sequence[Line]) -> list[Row]:
+        """Return the versions of facts that the database does not have. Numbers of evidence mean nothing to it."""
+        rows: list[Row] = []
+        versions: dict[tuple[Scope, str], list[FactRow]] = {}
+        for line in lines:
+            data = line.data or {}
+            key = (scope_of(data, ""), str(data.get("id")))
+            if key not in versions:
+                stored = self._store.fetch(Select(kind="fact", scope=key[0], keys=(key[1],)))
+                versions[key] = [replace(version, evidence=()) for version in stored]
+            fact = read_fact(data, before=versions[key][-1] if versions[key] else None)
+            if not isinstance(fact, Unusable) and (fact := replace(fact, evidence=())) not in versions[key]:
+                versions[key].append(fact)
+                rows.append(fact)
+        return rows
+
+    def _import_journal(self) -> None:
+        """Copy the messages that version 0.1 kept beside the plugin's files."""
+        rows: list[Row] = []
+        lines, _ = self._read_lines(JOURNAL)
+        for data in (line.data for line in lines if line.data is not None and line.data.get("kind") == "message"):
+            with suppress(*DAMAGE):
+                message = from_json(data["body"])
+                passages = tuple(cut(data.get("text", ""), message))
+                scope = scope_from_json(data["scope"])
+                rows.append(MessageRow(scope=scope, message=message, nonce=data["nonce"], passages=passages))
+        self._add(rows)
+
+    def _add(self, rows: Sequence[Row]) -> list[int]:
+        """Add rows to the database, a batch at a time."""
+        batches = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
+        return [number for batch in batches for number in self._store.add(batch)]
+
+
+def _copy_database(path: Path, target: Path) -> None:
+    with explained(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+
+
+def _key(scope: Scope, digest: str) -> str:
+    return json.dumps([*scope_to_json(scope), digest])
+
+
+def _is_forgotten(row: MessageRow, forgotten: Mapping[str, int]) -> bool:
+    """Return whether these words were forgotten after they were written."""
+    return (row.message.timestamp or 0) <= forgotten.get(_key(row.scope, row.message.digest), -_FOREVER)
+
+
+def _segment(line: Line) -> dict[str, Any] | None:
+    return line.data if line.data is not None and segment_problem(line.data) is None else None
+
+
+def _segment_row(data: Mapping[str, Any]) -> MessageRow | None:
+    """Return the message of a segment; None where our own part of the line is damaged."""
+    try:
+        message, own = message_of(data), data.get(OWN)
+        nonce = own["nonce"] if isinstance(own, dict) else f"{_FOREIGN}{data['id']}"
+        passages = tuple(cut(findable_of(data), message))
+        return MessageRow(scope=scope_of(data, data["sessionId"]), message=message, nonce=nonce, passages=passages)
+    except DAMAGE:
+        return None
+
+
+def _content_key(data: Mapping[str, Any]) -> ContentKey:
+    return content_key(scope_of(data, data["sessionId"]), data["role"], data["content"])
+
+
+def _line_problem(name: str, line: Line, facts: dict[str, FactRow]) -> str | None:
+    """Return why a line cannot be used; `facts` are the latest versions before it."""
+    if (data := line.data) is None:
+        return line.problem
+    if name == SEGMENTS:
+        if (problem := segment_problem(data)) is not None:
+            return problem
+        return "not a message of Holdfast" if _segment_row(data) is None else None
+    fact = read_fact(data, before=facts.get(str(data.get("id"))))
+    if isinstance(fact, Unusable):
+        return fact.reason
+    facts[fact.id] = fact
+    return None
+
+
+def _encode(data: Mapping[str, Any]) -> str:
+    """Return an object as one line. Halves of surrogate pairs are written as escapes, which every reader knows."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":")) + "\n"
+    return text
+
+
+def _append(path: Path, lines: Iterable[bytes]) -> None:
+    """Append lines in one write, durable when this returns, on a line of their own where the last one has no end."""
+    with journal.storage(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size:
+                os.lseek(descriptor, size - 1, os.SEEK_SET)
+            start = b"\n" if size and os.read(descriptor, 1) != b"\n" else b""
+            journal.append(descriptor, start + b"".join(lines), durable=True)
+        finally:
+            os.close(descriptor)
+
+
+def _remove_vectors(path: Path, names: set[str]) -> None:
+    vectors = vmem.read(path)
+    if vectors is None:
+        return
+    kept = {name: row for name, row in vectors.rows.items() if name.split("#")[0] not in names}
+    if len(kept) < len(vectors.rows):
+        vmem.write(path, kept, dimension=vectors.dimension)

@@ -1,6 +1,10 @@
-"""Making a damaged SQLite store whole again: every row that is intact goes into a new file.
+"""Repair a damaged SQLite store: copy every intact row to a new file.
 
-The damaged one stays beside it, so that nothing is lost by repairing. Vectors are made again afterwards.
+The damaged file is kept, so that a repair loses nothing. Vectors are made again afterwards.
+
+SQLite stops where a page on the way to a row is broken. The rows themselves are in leaf pages, so SQLite is given each
+leaf page of a copy as a table of its own, and the rows are recognised by the types of their values. (The `sqlite3`
+program's `.recover` does the same, but the one that Debian and Ubuntu ship is built without it.)
 """
 
 from __future__ import annotations
@@ -8,12 +12,14 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 from holdfast.errors import StorageError
@@ -21,10 +27,9 @@ from holdfast.messages import Message
 from holdfast.store import sealing
 from holdfast.store.base import PassageText, Store
 from holdfast.store.check import check
-from holdfast.store.codec import DAMAGE, decode_message, unpack_json
+from holdfast.store.codec import DAMAGE, Value, decode_message, unpack_json
 from holdfast.store.connection import connect, explained, write_transaction
 from holdfast.store.cutting import plain_cut
-from holdfast.store.salvage import Value, rows
 from holdfast.store.schema import migrate
 from holdfast.store.sqlite import SqliteStore
 
@@ -45,6 +50,17 @@ _SHAPES: Final[dict[tuple[type, ...], str]] = {
 """Tables by the types of their values, without the number in front."""
 _NAMES: Final = ("scopes", "messages", "facts", "records", "jobs")
 _DIGEST: Final = 16
+
+_MAGIC: Final = b"SQLite format 3\0"
+_HEADER: Final = 100
+_PAGE_SIZES: Final = {2**power for power in range(9, 16)}
+_DEFAULT_PAGE_SIZE: Final = 4096
+_PAGES_AT_ONCE: Final = 500
+_COLUMNS: Final = "c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10"
+_TABLE: Final = f"CREATE TABLE p{{}}({_COLUMNS})"
+_INDEX: Final = f"CREATE TABLE p{{}}({_COLUMNS}, PRIMARY KEY(c0, c1)) WITHOUT ROWID"
+_TABLES: Final = {b"\x0d": _TABLE, b"\x0a": _INDEX, b"\x02": _INDEX}
+"""How SQLite is to read a page, by its first byte: a leaf of a table, a leaf or an inner page of an index."""
 _HOMELESS: Final = "recovered"
 
 
@@ -112,22 +128,117 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
 
 def _salvage(path: Path) -> _Salvaged:
     saved = _Salvaged()
-    for number, values in rows(path):
-        if number is None:
-            _take_digest(saved, values)
-        elif values and values[0] is None:
-            _take(saved, number, values[1:])
-        elif [type(value) for value in values] == [str, int] and values[0] in _NAMES:
-            saved.numbers[str(values[0])] = int(str(values[1]))
+    for number, values in recover_rows(path):
+        match values:
+            case [int(scope), bytes(digest), *more] if number is None:
+                # An entry of the index on `words` has no nonce, and a row of version 0.1 has neither.
+                words, nonce = (value if isinstance(value, bytes) else None for value in [*more, None, None][:2])
+                if len(digest) == _DIGEST and (words is None) == (nonce is None):
+                    saved.forgotten.add((scope, digest, words, nonce))
+            case [None, *rest] if number is not None:
+                _take(saved, number, rest)
+            case [str(name), int(sequence)] if name in _NAMES:
+                saved.numbers[name] = sequence
     return saved
 
 
-def _take_digest(saved: _Salvaged, values: list[Value]) -> None:
-    match [*values, None, None] if len(values) == 2 else values:  # noqa: PLR2004 - a row of version 0.1
-        case [int(scope), bytes(digest), (bytes() | None) as words, (bytes() | None) as nonce] if (
-            len(digest) == _DIGEST
-        ):
-            saved.forgotten.add((scope, digest, words, nonce))
+def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
+    """Read every row on an intact leaf page of a database and its log, except on pages that were freed.
+
+    Yields:
+        The row's number (None in a table without), and its values up to the last that is not NULL.
+    """
+    with TemporaryDirectory(dir=path.parent, prefix=".repair-") as folder:
+        copy = Path(folder) / "copy.db"
+        size = _copy_pages(path, copy)
+        free = _free_pages(copy, size)
+        _replace_first_page(copy, size)
+        with copy.open("rb") as file:
+            kinds = {}
+            for number in range(2, copy.stat().st_size // size + 1):
+                file.seek((number - 1) * size)
+                if number not in free and (template := _TABLES.get(file.read(1))):
+                    kinds[number] = template
+        numbers = list(kinds)
+        for start in range(0, len(numbers), _PAGES_AT_ONCE):
+            some = {number: kinds[number] for number in numbers[start : start + _PAGES_AT_ONCE]}
+            with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+                connection.execute("PRAGMA writable_schema = ON")
+                connection.execute("BEGIN")
+                connection.execute("DELETE FROM sqlite_master")
+                for number, template in some.items():
+                    values = (f"p{number}", f"p{number}", number, template.format(number))
+                    connection.execute("INSERT INTO sqlite_master VALUES ('table', ?, ?, ?, ?)", values)
+                connection.execute("COMMIT")
+            with closing(sqlite3.connect(copy)) as connection:
+                connection.text_factory = _decode_text
+                for number, template in some.items():
+                    yield from _read_page(connection, number, has_numbers=template is not _INDEX)
+
+
+def _read_page(
+    connection: sqlite3.Connection, number: int, *, has_numbers: bool
+) -> Iterator[tuple[int | None, list[Value]]]:
+    with suppress(sqlite3.DatabaseError):  # the page is broken from here on
+        for rowid, *values in connection.execute(f"SELECT {'rowid' if has_numbers else 'NULL'}, * FROM p{number}"):
+            while values and values[-1] is None:
+                values.pop()
+            yield rowid, values
+
+
+def _decode_text(data: bytes) -> str | None:
+    with suppress(UnicodeDecodeError):
+        return data.decode()
+    return None  # the row is then not recognised
+
+
+def _copy_pages(path: Path, copy: Path) -> int:
+    """Copy a database with the pages of its log; return the size of a page."""
+    shutil.copyfile(path, copy)
+    with copy.open("rb") as file:
+        header = file.read(_HEADER)
+    is_whole = len(header) == _HEADER and header.startswith(_MAGIC)
+    size = int.from_bytes(header[16:18], "big") if is_whole else 0
+    size = 65536 if size == 1 else size if size in _PAGE_SIZES else _DEFAULT_PAGE_SIZE
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():
+        shutil.copyfile(log, copy.with_name(f"{copy.name}-wal"))
+        if not is_whole:
+            _replace_first_page(copy, size)
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(copy)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        copy.with_name(f"{copy.name}-wal").unlink(missing_ok=True)
+    return size
+
+
+def _replace_first_page(copy: Path, size: int) -> None:
+    """Give a database a valid first page without any tables, and whole pages only."""
+    empty = copy.with_name("empty.db")
+    with closing(sqlite3.connect(empty)) as connection:
+        connection.execute(f"PRAGMA page_size = {size}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("VACUUM")
+    page = bytearray(empty.read_bytes()[:size])
+    empty.unlink()
+    count = max(1, copy.stat().st_size // size)
+    page[28:32] = count.to_bytes(4, "big")
+    with copy.open("r+b") as file:
+        file.write(page)
+        file.truncate(count * size)
+
+
+def _free_pages(path: Path, size: int) -> set[int]:
+    """Return the pages of the free list: what is on them was deleted."""
+    free: set[int] = set()
+    with path.open("rb") as file:
+        file.seek(32)
+        trunk = int.from_bytes(file.read(4), "big")
+        while trunk and trunk not in free and trunk <= path.stat().st_size // size:
+            free.add(trunk)
+            file.seek((trunk - 1) * size)
+            trunk, count, *pages = struct.unpack(f">{size // 4}I", file.read(size))
+            free.update(pages[:count])
+    return free
 
 
 def _take(saved: _Salvaged, number: int, values: list[Value]) -> None:

@@ -288,6 +288,13 @@ class SqliteStore:
             rows = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
             return {self._scopes[scope]: count for scope, count in rows}
 
+    def scopes(self) -> list[Scope]:
+        """List the scopes that have messages or facts."""
+        with self._reading():
+            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            rows = self._reader.execute("SELECT scope FROM messages UNION SELECT scope FROM facts")
+            return sorted(self._scopes[scope] for (scope,) in rows)
+
     def counts(self) -> dict[str, int]:
         """How many messages, passages, sessions and facts there are, and how many bytes they take."""
         with self._reading():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.store.tagging import entities, topics
+from holdfast.store.segments import entities, topics
 
 
 @pytest.mark.parametrize(
