@@ -55,7 +55,7 @@ class TestAuto:
         assert choice == Choice(
             embedder=None,
             reasons=(
-                "static vectors needs an optional part: pip install 'holdfast[local]'",
+                "static vectors needs an optional dependency: pip install 'holdfast[local]'",
                 "no embedder: search goes by words alone",
             ),
         )
@@ -159,7 +159,10 @@ class TestAsked:
     @pytest.mark.parametrize(
         ("settings", "reason"),
         [
-            (Embedding(provider="static"), "static vectors needs an optional part: pip install 'holdfast[local]'"),
+            (
+                Embedding(provider="static"),
+                "static vectors needs an optional dependency: pip install 'holdfast[local]'",
+            ),
             (Embedding(provider="static", model="potion-base-8M"), "static: potion-base-8M is not installed"),
             (Embedding(provider="local", model="nowhere"), "local: no model at "),
             (Embedding(provider="onnx"), "onnx: which model? Set embedding.model to its folder"),

