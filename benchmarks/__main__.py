@@ -300,15 +300,15 @@ def cache(*, paths: tuple[Path, ...], limit: int, reserve: int | None, most: int
 @click.argument("path", type=click.Path(path_type=Path, exists=True))
 @as_json
 def facts(*, path: Path, as_json: bool) -> None:
-    """How good facts found by rule are on RealMem's files at PATH, and whether what is over is still shown."""
-    from benchmarks.facts import measure  # noqa: PLC0415 - as above
+    """Measure the facts that are extracted without a model, on RealMem's files at PATH."""
+    from benchmarks.facts import load, measure  # noqa: PLC0415 - as above
 
-    found = measure(path)
+    found = measure(load(path))
     if as_json:
         emit_json({**found, **machine()})
         return
     baseline = found.pop("baseline")
-    print_table({"rules": found, "every user sentence": baseline}, first="facts")
+    print_table({"explicit statements": found, "every user sentence": baseline}, first="facts")
 
 
 @bench.command()

@@ -22,9 +22,9 @@ from holdfast.context.plan import plan
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.formats import render_request
+from holdfast.memory.archive import unwrap
 from holdfast.memory.memory import Memory
-from holdfast.memory.noise import unwrap
-from holdfast.memory.recall import Request
+from holdfast.memory.query import RecallQuery
 from holdfast.messages import Message
 from holdfast.settings import Settings, load
 from holdfast.state import SessionState
@@ -217,7 +217,7 @@ def _decided(talk: SessionState, memory: Memory, *, limit: int) -> Mapping[str, 
     room = allowance(items, limits, position=position)
     if query and room > 0 and memory.settings.recall.enabled:
         seen = {item.id for item in items}
-        found = memory.recall(Request(texts=(query,), scope=_SCOPE, cap=room, in_window=seen))
+        found = memory.recall(RecallQuery(texts=(query,), scope=_SCOPE, cap=room, in_window=seen))
         edit = place(items, found.block, position=position)
         items = apply(items, [edit]) if edit else items
     return render_request(finish(said(items), _PROVIDER).messages, _PROVIDER)

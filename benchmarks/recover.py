@@ -211,7 +211,7 @@ class _Player:
         except CompactionError:  # the last unit is all there is; another request will do
             return False
         self.engine.work()
-        told = done.summary.told if done.summary else ""
+        told = done.summary.framed if done.summary else ""
         self.left = [Message(role="user", parts=(Text(text=told),)), *(item.message for item in done.plan.kept)]
         self.rounds, self.since = self.rounds + 1, 0
         return True

@@ -9,7 +9,7 @@ import pytest
 from holdfast.search import bm25
 from holdfast.search.bm25 import K1, B, Corpus, Keywords, affordable, score, telling
 from holdfast.search.columns import Bools, Columns, PassageRow
-from holdfast.search.memory_index import SEALED, MemoryIndex
+from holdfast.search.memory_index import BLOCK_PASSAGES, MemoryIndex
 
 TEXTS = ["red apple pie", "green apple", "red red wine", "blue cheese and apple wine", "nothing"]
 
@@ -68,7 +68,7 @@ def test_what_stands_together_is_told_by_window() -> None:
 
 def test_many_passages_score_as_few_do() -> None:
     """Passages whose lists were sealed score like those whose were not."""
-    texts = [f"word{n % 7} word{n % 11} filler" for n in range(SEALED * 2 + 30)]
+    texts = [f"word{n % 7} word{n % 11} filler" for n in range(BLOCK_PASSAGES * 2 + 30)]
     assert ask(index_of(texts), "word3", "word5").passages.tolist() == pytest.approx(
         plainly(texts, "word3", "word5"), rel=1e-4
     )

@@ -25,9 +25,9 @@ from holdfast.agent.silent import write_notes
 from holdfast.agent.tally import Counted, Tally
 from holdfast.agent.tools import Confirm, Toolbox, agent_tools, flush_tools, tool_tokens
 from holdfast.agent.view import Quiet, View
+from holdfast.compact import Compaction
 from holdfast.compaction import flush
 from holdfast.compaction.summarise import Progress
-from holdfast.compactor import Compaction
 from holdfast.context.budget import Budget, budget
 from holdfast.engine import Engine
 from holdfast.errors import (

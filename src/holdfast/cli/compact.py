@@ -17,7 +17,7 @@ from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, opens_memory, session_scope
 from holdfast.cli.output import as_json, echo, emit_json, human_tokens, printable
 from holdfast.cli.replay import make_settings
-from holdfast.compactor import Compaction
+from holdfast.compact import Compaction
 from holdfast.context.windows import context_tokens
 from holdfast.engine import Engine
 from holdfast.errors import InputError

@@ -23,8 +23,8 @@ from holdfast.cli.console import open_console
 from holdfast.cli.output import as_json, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
+from holdfast.memory.block import open_marks
 from holdfast.memory.home import database_file
-from holdfast.memory.marks import open_marks
 from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
 from holdfast.store.check import Health, check

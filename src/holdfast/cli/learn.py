@@ -11,8 +11,8 @@ from holdfast.cli.opening import open_memory, opens_memory, scope_of
 from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.cli.progress import Progress
 from holdfast.errors import InputError
-from holdfast.learner import EXTRACT, queue
-from holdfast.learner import learn as learn_next
+from holdfast.memory.learning import EXTRACT, queue
+from holdfast.memory.learning import learn as learn_next
 from holdfast.memory.memory import Memory
 from holdfast.models import open_model
 from holdfast.models.base import Model

@@ -103,7 +103,7 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
     """Print the block that would be recalled for QUERY."""
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
-        result = memory.recall(memory.request((query,), scope=scope, across=across, cap=cap))
+        result = memory.recall(memory.query((query,), scope=scope, across=across, cap=cap))
         _print_missing(memory)
         rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)
     if as_json:

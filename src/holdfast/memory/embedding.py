@@ -1,4 +1,4 @@
-"""The vectors of passages, one for each window."""
+"""Embed passages: one vector for each window."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.store.base import PassageText, VectorRow
 
 __all__ = ["vector_rows"]
 
-_PLAIN_SPEAKERS: Final = frozenset({"user", "assistant", "tool", "system"})
+_ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 
 
 def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[VectorRow]:
-    """The rows that give passages their vectors."""
+    """Embed passages, and make the rows of their vectors."""
     texts = [window for passage in passages for window in _windows(passage)]
     vectors = quantise(embedder.embed(texts, kind="passage"))
     rows: list[VectorRow] = []
@@ -28,6 +28,6 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
 
 
 def _windows(passage: PassageText) -> list[str]:
-    """The texts of a passage's windows, with the speaker's name in front where there is one."""
-    name = "" if passage.speaker in _PLAIN_SPEAKERS else f"{passage.speaker}: "
+    """List the texts of a passage's windows, each after the name of the speaker where there is one."""
+    name = "" if passage.speaker in _ROLES else f"{passage.speaker}: "
     return [name + passage.text[start:stop] for start, stop in passage.windows]

@@ -26,24 +26,23 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from holdfast.errors import StorageError
-from holdfast.store import vmem
 from holdfast.store.base import (
-    Evidence,
     FactRow,
     Gap,
     Job,
     MessageRow,
     PassageText,
-    Question,
     Record,
     Row,
     Scope,
+    SearchQuery,
+    SearchResult,
     Select,
 )
 from holdfast.store.codec import DAMAGE, from_json
-from holdfast.store.connection import connect_readonly, explained
+from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
-from holdfast.store.segments import (
+from holdfast.store.plugin_files import (
     OWN,
     Unusable,
     content_key,
@@ -53,11 +52,13 @@ from holdfast.store.segments import (
     findable_of,
     message_of,
     read_fact,
+    read_vectors,
     scope_from_json,
     scope_of,
     scope_to_json,
     segment_line,
     segment_problem,
+    write_vectors,
 )
 from holdfast.store.sqlite import SqliteStore
 from holdfast.transcripts import journal
@@ -183,9 +184,9 @@ class FolderStore:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
         return self._synced().find(scope, digests)
 
-    def match(self, question: Question, /) -> Evidence:
+    def match(self, query: SearchQuery, /) -> SearchResult:
         """Return the evidence of every visible passage."""
-        return self._synced().match(question)
+        return self._synced().match(query)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -255,7 +256,7 @@ class FolderStore:
                 known = self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {})
                 if (vector := vectors.get(known.get(row.nonce, 0))) is not None:
                     rows[data["id"]] = vector
-        vmem.write(self.path / VECTORS, rows, dimension=space.dimension)
+        write_vectors(self.path / VECTORS, rows, dimension=space.dimension)
 
     def _known_numbers(self, rows: Sequence[Row]) -> dict[int, int]:
         """Return the numbers of new messages that the database has already, by place; 0 for forgotten ones.
@@ -517,7 +518,7 @@ class FolderStore:
 
 
 def _copy_database(path: Path, target: Path) -> None:
-    with explained(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
+    with translate_errors(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
         source.backup(copy)
 
 
@@ -589,9 +590,9 @@ def _append(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def _remove_vectors(path: Path, names: set[str]) -> None:
-    vectors = vmem.read(path)
+    vectors = read_vectors(path)
     if vectors is None:
         return
     kept = {name: row for name, row in vectors.rows.items() if name.split("#")[0] not in names}
     if len(kept) < len(vectors.rows):
-        vmem.write(path, kept, dimension=vectors.dimension)
+        write_vectors(path, kept, dimension=vectors.dimension)

@@ -12,8 +12,7 @@ from holdfast import formats
 from holdfast.errors import ConflictError, InputError
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.store.base import Job, MessageRow, Record, Row, Select, Store, VectorRow
-from holdfast.testing.opening import Check, Opener, opened
-from holdfast.testing.rows import HERE, MODEL, asks, fact, found, says, texts, vectors
+from holdfast.testing.rows import HERE, MODEL, Check, Opener, asks, fact, found, opened, says, texts, vectors
 
 __all__ = ["CHECKS"]
 
@@ -164,16 +163,16 @@ def _record(key: str, value: int) -> Record:
 
 
 def flags_can_change(open_store: Opener, folder: Path) -> None:
-    """A message can be pinned and buried later, by its number; the flags of one that is not there change nothing."""
+    """A message can be pinned and excluded from recall later; the flags of one that does not exist change nothing."""
     with opened(open_store, folder) as store:
         row = says("remember the milk")
         (number,) = store.add([row])
         assert store.add([replace(row, id=number, pinned=True)]) == [number]
-        assert store.add([replace(row, id=number + 7, buried=True)]) == [0]
-        assert store.add([replace(row, id=number, buried=True, scope=replace(HERE, session="other"))]) == [0]
+        assert store.add([replace(row, id=number + 7, excluded=True)]) == [0]
+        assert store.add([replace(row, id=number, excluded=True, scope=replace(HERE, session="other"))]) == [0]
     with opened(open_store, folder) as store:
         (kept,) = store.fetch(Select(kind="message", scope=HERE))
-        assert (kept.pinned, kept.buried) == (True, False)
+        assert (kept.pinned, kept.excluded) == (True, False)
 
 
 def vectors_need_their_passage(open_store: Opener, folder: Path) -> None:

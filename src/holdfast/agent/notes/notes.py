@@ -19,7 +19,7 @@ from holdfast.agent.notes.sources import Source, memory_sources, read_lines, ses
 from holdfast.agent.notes.table import Table
 from holdfast.search.vectors import quantise
 from holdfast.settings import Settings
-from holdfast.store.connection import explained
+from holdfast.store.connection import translate_errors
 
 __all__ = ["Found", "Hit", "Notes", "Synced"]
 
@@ -101,7 +101,7 @@ class Notes:
     @contextmanager
     def _using(self) -> Iterator[None]:
         """One thread at a time; what SQLite refuses is a StorageError."""
-        with self._lock, explained(self.file):
+        with self._lock, translate_errors(self.file):
             yield
 
     # --- looking at the files --------------------------------------------------

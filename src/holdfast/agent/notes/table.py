@@ -13,7 +13,7 @@ from typing import Final
 from holdfast.agent.notes.chunks import Chunk
 from holdfast.agent.notes.sources import Kind, Source
 from holdfast.search.embed.base import Space
-from holdfast.store.connection import explained
+from holdfast.store.connection import translate_errors
 from holdfast.text import terms
 
 __all__ = ["Row", "Table", "forget_files"]
@@ -194,7 +194,7 @@ def forget_files(path: Path, names: Sequence[str]) -> None:
     """Take files out of an index on disk, with their vectors; free pages and the log keep no copy of their words."""
     if not path.exists():
         return
-    with explained(path), closing(_connected(path)) as connection:
+    with translate_errors(path), closing(_connected(path)) as connection:
         _drop(connection, names)
         connection.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM chunks)")
         connection.execute("VACUUM")
