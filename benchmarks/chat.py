@@ -22,13 +22,12 @@ from holdfast.agent.entry import SessionEntry
 from holdfast.agent.loop import Agent
 from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import Sessions, session_key
-from holdfast.compactor import Compaction
+from holdfast.compact import Compaction
 from holdfast.engine import Engine
 from holdfast.memory.archive import Ingested
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.scripted import Said, Scripted
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings, Workspace
 from holdfast.window import Window

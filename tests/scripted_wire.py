@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelTimeoutError
 from holdfast.formats.wire import encode_arguments, object_arguments
 from holdfast.messages import ToolCall, Usage
-from holdfast.models.steps import Said
+from holdfast.models.scripted import Said
 
 Event = tuple[str | None, Any]
 """The name of a server-sent event, and its data: JSON, or text that is sent as it is."""

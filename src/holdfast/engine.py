@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from holdfast import settings as configuration
 from holdfast.errors import HoldfastError, InputError, ModelError
 from holdfast.events import Hooks
-from holdfast.learner import learn
+from holdfast.memory.learning import learn
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
 from holdfast.models.base import Model
@@ -150,7 +150,7 @@ class Engine:
         Raises:
             InputError: The id is not a name.
         """
-        if type(id) is not str or not id:
+        if type(id) is not str:
             raise InputError(f"session({id!r}): give a name, such as session('support-42')")
         scope = Scope(tenant=tenant, project=project, agent=agent, session=id)
         with self._lock:

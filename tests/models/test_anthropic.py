@@ -19,7 +19,7 @@ from holdfast.formats import read_request
 from holdfast.messages import Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.anthropic import AnthropicModel, request_body
 from holdfast.models.base import Prompt, Reply, Tool
-from holdfast.models.steps import Said
+from holdfast.models.scripted import Said
 from scripted_provider import Cut, Events, Raw, ScriptedProvider, Step
 from scripted_wire import Event
 

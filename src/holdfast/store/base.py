@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # rows are read and written without numpy
     import numpy.typing as npt
 
     from holdfast.search.bm25 import Keywords
-    from holdfast.search.centre import Centre
+    from holdfast.search.centering import Centering
     from holdfast.search.columns import Bools, Columns, Floats
     from holdfast.search.embed.base import Space
 
@@ -257,7 +257,7 @@ class SearchResult:
     keywords: Keywords
     cosine: Floats | None
     scopes: Sequence[Scope]
-    centre: Centre | None = None
+    centre: Centering | None = None
 
 
 class Store(Protocol):

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import Corpus, affordable, score, telling
-from holdfast.search.centre import Centre
+from holdfast.search.bm25 import Corpus, score, select_cheapest, select_rarest
+from holdfast.search.centering import Centering
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.embed.base import Space
 from holdfast.search.postings import PAGE, Lists, Occurrences, Postings, find, term_ids, windows_of_one
@@ -126,7 +126,7 @@ class Index:
         visible[[number for (number,) in self._connection.execute(select, tuple(required.values()))]] = True
         return visible
 
-    def _cosine(self, query: SearchQuery, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
+    def _cosine(self, query: SearchQuery, visible: Bools | None) -> tuple[Floats | None, Centering | None]:
         if query.vector is None or query.space is None:
             return None, None
         number = vector_table.space_number(self._connection, query.space, create=False)
@@ -202,7 +202,7 @@ class Index:
         """Choose the terms that distinguish most and can be read in time."""
         known = [sought[term].size if term in sought else len(self._cache[term].windows) for term in terms]
         sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
-        chosen = set(affordable(sizes)).intersection(telling(sizes))
+        chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
     def matrix(self, number: int, space: Space) -> Matrix:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.errors import EmbeddingError
 from holdfast.search.embed import Choice, Embedder, Purpose, RemoteEmbedder, choose
 from holdfast.search.embed.base import Floats, behind_cache
-from holdfast.search.trust import vector_trust
+from holdfast.search.embed.static import vector_weight
 from holdfast.settings import Embedding, Settings
 
 __all__ = ["Fallback", "Vectors", "wanted"]
@@ -107,4 +107,4 @@ class Vectors:
 
     def trust(self, query: str) -> float:
         """How far the vector of a question counts, 0 to 1."""
-        return vector_trust(self.embedder, query)
+        return vector_weight(self.embedder, query)
