@@ -166,11 +166,17 @@ class TestAFolderOfThePlugin:
         write(tmp_path / "segments.jsonl", segment("a", "some words"))
         tool = Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text="the output"),)),))
         line = {"kind": "message", "n": 2, "scope": ["local", "", "main", "s1"], "nonce": "x", "body": to_json(tool)}
-        write(tmp_path / "holdfast.jsonl", line | {"text": "the output"}, {"kind": "job"}, {"kind": "message", "n": 3})
+        damaged = {"kind": "message", "n": 3}
+        write(tmp_path / "holdfast.jsonl", line | {"text": "the output"}, {"kind": "job"}, damaged)
+        with FolderStore(tmp_path, readonly=True) as store:
+            assert len(texts(store, scope=S1)) == 2
+        assert (tmp_path / "holdfast.jsonl").exists()
+        write(tmp_path / "holdfast.jsonl", line | {"text": "the output"}, {"kind": "job"})
         with open_all(tmp_path) as store:
             rows = store.fetch(Select(kind="message", scope=S1))
             assert {row.message.role for row in rows} == {"user", "tool"}
             assert len(found(store.match(asks("output", scope=S1)))) == 1
+        assert not (tmp_path / "holdfast.jsonl").exists()
 
 
 class TestWhatWeWrite:

@@ -11,10 +11,12 @@ What the plugin knows is where the plugin looks for it; what only we know is und
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import os
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -33,9 +35,11 @@ __all__ = [
     "Entity",
     "Unusable",
     "Vectors",
+    "append_lines",
     "content_key",
     "content_of",
     "decode_vectors",
+    "encode_line",
     "encode_vectors",
     "entities",
     "fact_digest",
@@ -44,6 +48,7 @@ __all__ = [
     "message_of",
     "read_fact",
     "read_vectors",
+    "remove_vectors",
     "scope_from_json",
     "scope_of",
     "scope_to_json",
@@ -71,6 +76,30 @@ def tokens(text: str) -> int:
     """How many tokens the plugin reckons a text has. It counts UTF-16 units, three to a token."""
     units = len(text.encode("utf-16-le", "surrogatepass")) // 2
     return max(1, math.ceil(units / 3))
+
+
+def encode_line(data: Mapping[str, Any]) -> str:
+    """Return an object as one line. Halves of surrogate pairs are written as escapes, which every reader knows."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":")) + "\n"
+    return text
+
+
+def append_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Append lines in one write, durable when this returns, on a line of their own where the last one has no end."""
+    with journal.storage(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size:
+                os.lseek(descriptor, size - 1, os.SEEK_SET)
+            start = b"\n" if size and os.read(descriptor, 1) != b"\n" else b""
+            journal.append(descriptor, start + b"".join(lines), durable=True)
+        finally:
+            os.close(descriptor)
 
 
 # --- scopes ------------------------------------------------------------------
@@ -379,3 +408,13 @@ def encode_vectors(rows: Mapping[str, Sequence[float] | Floats], *, dimension: i
 def write_vectors(path: Path, rows: Mapping[str, Sequence[float] | Floats], *, dimension: int) -> None:
     """Put these vectors in the place of the file: whoever reads sees the old or the new ones, also after a crash."""
     journal.replace(path, list(encode_vectors(rows, dimension=dimension)))
+
+
+def remove_vectors(path: Path, names: set[str]) -> None:
+    """Remove the vectors of segments, and of their windows, from a file."""
+    vectors = read_vectors(path)
+    if vectors is None:
+        return
+    kept = {name: row for name, row in vectors.rows.items() if name.split("#")[0] not in names}
+    if len(kept) < len(vectors.rows):
+        write_vectors(path, kept, dimension=vectors.dimension)
