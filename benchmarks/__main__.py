@@ -14,7 +14,8 @@ import click
 from rich.table import Table
 
 from holdfast import transcripts
-from holdfast.cli.output import as_json, console, echo, emit_json
+from holdfast.cli.console import open_console
+from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.cli.progress import Progress
 from holdfast.errors import InputError
 from holdfast.tokens import counter
@@ -41,7 +42,7 @@ def print_table(rows: Mapping[str, Mapping[str, Any]], *, first: str) -> None:
         table.add_column(name, justify="right")
     for label, row in rows.items():
         table.add_row(label, *(_figure(row.get(name)) for name in columns))
-    console().print(table)
+    open_console().print(table)
 
 
 def _figure(value: Any) -> str:
@@ -232,7 +233,7 @@ def assemble(*, messages: int, segments: int, turns: int, limit: int, as_json: b
     from benchmarks.assemble import measure  # noqa: PLC0415 - as above
 
     with Progress(segments + turns) as bar:
-        advance = partial(bar.advance, words="")
+        advance = partial(bar.advance, description="")
         found = measure(messages=messages, segments=segments, turns=turns, limit=limit, progress=advance)
     if as_json:
         emit_json({**machine(), **found.to_json()})
@@ -302,11 +303,11 @@ def scopes(*, reads: int, seed: int, as_json: bool) -> None:
 def cache(*, paths: tuple[Path, ...], limit: int, reserve: int | None, most: int | None, as_json: bool) -> None:
     """What input tokens cost with the provider's prompt cache: without memory, recall at the head, at the tail."""
     from benchmarks.cache import BASELINE, POLICIES, beginning, measure  # noqa: PLC0415 - as above
-    from holdfast.cli.trial import requests  # noqa: PLC0415 - as above
+    from holdfast.cli.replay import find_requests  # noqa: PLC0415 - as above
 
     files = [found.path for path in paths for found in transcripts.sessions(path)]
     talks = [beginning(transcripts.read(file).messages, most) for file in files]
-    total = len(POLICIES) * sum(1 for talk in talks for _ in requests(talk))
+    total = len(POLICIES) * sum(1 for talk in talks for _ in find_requests(talk))
     with Progress(total) as progress:
         found = measure(talks, limit=limit, reserve=reserve, progress=lambda n: progress.advance(n, "requests"))
     ratio = found["tail+sticky"]["of_append_only"]
@@ -314,23 +315,23 @@ def cache(*, paths: tuple[Path, ...], limit: int, reserve: int | None, most: int
         emit_json({"files": len(files), "limit": limit, "policies": found, "ratio": ratio, **machine()})
         return
     print_table(found, first="policy")
-    console().print(f"\nprices: a token read from the cache 0.1, written to it 1.25; append-only is {BASELINE}")
-    console().print(f"recall at the tail with recorded edits costs {ratio:.2f} times an append-only conversation")
+    open_console().print(f"\nprices: a token read from the cache 0.1, written to it 1.25; append-only is {BASELINE}")
+    open_console().print(f"recall at the tail with recorded edits costs {ratio:.2f} times an append-only conversation")
 
 
 @bench.command()
 @click.argument("path", type=click.Path(path_type=Path, exists=True))
 @as_json
 def facts(*, path: Path, as_json: bool) -> None:
-    """How good facts found by rule are on RealMem's files at PATH, and whether what is over is still shown."""
-    from benchmarks.facts import measure  # noqa: PLC0415 - as above
+    """Measure the facts that are extracted without a model, on RealMem's files at PATH."""
+    from benchmarks.facts import load, measure  # noqa: PLC0415 - as above
 
-    found = measure(path)
+    found = measure(load(path))
     if as_json:
         emit_json({**found, **machine()})
         return
     baseline = found.pop("baseline")
-    print_table({"rules": found, "every user sentence": baseline}, first="facts")
+    print_table({"explicit statements": found, "every user sentence": baseline}, first="facts")
 
 
 @bench.command()
@@ -368,11 +369,11 @@ def recover(*, paths: tuple[Path, ...], limit: int, talks: int, each: int, seed:
 
 def print_recovery(title: str, found: Mapping[str, Any]) -> None:
     """Print what was had back, by how often it was compacted, what it is and how far away it was said."""
-    console().print(f"{title}; {found['needles']} needles, at most {found['cap']:,} tokens recalled", style="bold")
+    open_console().print(f"{title}; {found['needles']} needles, at most {found['cap']:,} tokens recalled", style="bold")
     for first, key in (("compactions", "by_compactions"), ("type", "by_type"), ("tokens since", "by_distance")):
         print_table(found[key], first=first)
-        console().print()
-    console().print(f"blocks for questions that are off topic: {found['offtopic_injected']:.1%}\n")
+        open_console().print()
+    open_console().print(f"blocks for questions that are off topic: {found['offtopic_injected']:.1%}\n")
 
 
 @bench.command()
@@ -398,10 +399,10 @@ def chat(*, turns: int, runs: int, as_json: bool) -> None:
     times = {"first screen": started.get("shown"), "prompt takes keys": started.get("takes_keys")}
     times |= {"own time of a turn": found["own"], "of it the processor's": worked["own"]}
     print_table({name: row for name, row in times.items() if row}, first="ms")
-    console().print()
+    open_console().print()
     print_table(found["steps"], first="step, ms a turn")
     missed = f"{found['over_target']} of {turns} turns over {found['target']:.0f} ms"
-    console().print(f"\n{missed}; {found['compactions']} compactions; load {load} on {os.cpu_count()} cores")
+    open_console().print(f"\n{missed}; {found['compactions']} compactions; load {load} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

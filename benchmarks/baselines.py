@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from benchmarks.datasets import Conversation, Question
 from holdfast.memory import block
-from holdfast.memory.marks import UNKEPT
+from holdfast.memory.block import UNKEPT
 from holdfast.search.embed.base import Embedder
 from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.text import STOP_WORDS

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from holdfast.cli.trial import play, requests
+from holdfast.cli.replay import find_requests, replay_requests
 from holdfast.context.budget import budget
 from holdfast.context.edits import apply
 from holdfast.context.edits import messages_of as said
@@ -22,9 +22,9 @@ from holdfast.context.plan import plan
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.formats import render_request
+from holdfast.memory.archive import unwrap
 from holdfast.memory.memory import Memory
-from holdfast.memory.noise import unwrap
-from holdfast.memory.recall import Request
+from holdfast.memory.query import RecallQuery
 from holdfast.messages import Message
 from holdfast.settings import Settings, load
 from holdfast.state import SessionState
@@ -138,7 +138,7 @@ def _shared(before: Sequence[str], now: Sequence[str]) -> int:
 
 def beginning(messages: Sequence[Message], most: int | None) -> Sequence[Message]:
     """The messages of the first so many requests."""
-    stops = list(requests(messages))
+    stops = list(find_requests(messages))
     return messages if most is None or most >= len(stops) else messages[: stops[most - 1]]
 
 
@@ -181,7 +181,7 @@ def _windows(
     with tempfile.TemporaryDirectory() as home:
         if policy.sticky:
             with Engine.open(home, settings=settings, background=False) as engine:
-                for _, window in play(engine, messages, limit=limit):
+                for _, window in replay_requests(engine, messages, limit=limit):
                     yield window.request() if window is not None else None
         else:
             with Memory.open(home, settings=settings) as memory:
@@ -194,7 +194,7 @@ def _windows(
 def _anew(messages: Sequence[Message], memory: Memory, *, limit: int) -> Iterator[Mapping[str, Any] | None]:
     """Every window decided from nothing, as by a program that keeps no record of what it did."""
     talk = SessionState(_SCOPE, memory, count_text)
-    for stop in requests(messages):
+    for stop in find_requests(messages):
         talk.update(messages[:stop])
         try:
             yield _decided(talk, memory, limit=limit)
@@ -217,7 +217,7 @@ def _decided(talk: SessionState, memory: Memory, *, limit: int) -> Mapping[str, 
     room = allowance(items, limits, position=position)
     if query and room > 0 and memory.settings.recall.enabled:
         seen = {item.id for item in items}
-        found = memory.recall(Request(texts=(query,), scope=_SCOPE, cap=room, in_window=seen))
+        found = memory.recall(RecallQuery(texts=(query,), scope=_SCOPE, cap=room, in_window=seen))
         edit = place(items, found.block, position=position)
         items = apply(items, [edit]) if edit else items
     return render_request(finish(said(items), _PROVIDER).messages, _PROVIDER)

@@ -22,7 +22,7 @@ from holdfast.agent.entry import SessionEntry
 from holdfast.agent.loop import Agent
 from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import Sessions, session_key
-from holdfast.compactor import Compaction
+from holdfast.compact import Compaction
 from holdfast.engine import Engine
 from holdfast.memory.archive import Ingested
 from holdfast.messages import Message, ToolCall

@@ -13,7 +13,7 @@ from holdfast.context.edits import Edit
 from holdfast.context.verify import PROVIDERS
 from holdfast.context.verify import check as violations
 from holdfast.engine import Engine
-from holdfast.learner import EXTRACT
+from holdfast.memory.learning import EXTRACT
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Embedding, Settings

@@ -26,8 +26,7 @@ from holdfast.context.verify import PROVIDERS, check
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, FormatError, InvalidWindowError, WindowTooSmallError
 from holdfast.formats import Incoming
-from holdfast.memory.block import Detail, render
-from holdfast.memory.marks import UNKEPT
+from holdfast.memory.block import UNKEPT, Detail, render
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.settings import Embedding, Pruning, Recall, Settings, SoftTrim, Trim
 from holdfast.tokens import count_message, count_messages, count_text

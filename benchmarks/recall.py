@@ -19,7 +19,8 @@ from benchmarks.baselines import Baseline, plain_bm25, seed_formula
 from benchmarks.datasets import ANY_TURN, Conversation, Question, Turn
 from holdfast.memory import archive
 from holdfast.memory.embedding import vector_rows
-from holdfast.memory.recall import Request, recall, search
+from holdfast.memory.query import RecallQuery
+from holdfast.memory.recall import recall, search
 from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.search.embed.hashed import HashEmbedder
@@ -99,10 +100,10 @@ class Archive:
         if self._indexer is not None:
             embed_all(self.store, self._indexer)
 
-    def request(self, question: Question, *, cap: int, gate: float = 1.0) -> Request:
+    def request(self, question: Question, *, cap: int, gate: float = 1.0) -> RecallQuery:
         """A question to all sessions, asked from one of its own."""
         scope = Scope(session="ask")
-        return Request(texts=(question.text,), scope=scope, across=True, cap=cap, now=_ms(question.date), gate=gate)
+        return RecallQuery(texts=(question.text,), scope=scope, across=True, cap=cap, now=_ms(question.date), gate=gate)
 
 
 def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> MessageRow:

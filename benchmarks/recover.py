@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from benchmarks.needles import OFF_TOPIC, Needle, needles
-from holdfast.cli.trial import requests
+from holdfast.cli.replay import find_requests
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError, WindowTooSmallError
@@ -150,7 +150,7 @@ class _Player:
     def play(self, talk: Talk, *, every: int, progress: Callable[[int], None]) -> None:
         """Make every request; say and ask what is due; compact each time that so many tokens were said."""
         start = 0
-        for stop in requests(talk):
+        for stop in find_requests(talk):
             self._add(talk[start:stop])
             start = stop
             self._due()
@@ -211,7 +211,7 @@ class _Player:
         except CompactionError:  # the last unit is all there is; another request will do
             return False
         self.engine.work()
-        told = done.summary.told if done.summary else ""
+        told = done.summary.framed if done.summary else ""
         self.left = [Message(role="user", parts=(Text(text=told),)), *(item.message for item in done.plan.kept)]
         self.rounds, self.since = self.rounds + 1, 0
         return True
@@ -286,7 +286,7 @@ def measure(
 
 def _interval(talk: Talk) -> int:
     """Tokens between two compactions, so that there are enough of them: a request may be much longer than that."""
-    stops = [0, *requests(talk)]
+    stops = [0, *find_requests(talk)]
     sizes = [count_messages(talk[start:stop]) for start, stop in pairwise(stops)]
     least, most = 1, max(1, sum(sizes) // ROUNDS)
     while least < most:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from benchmarks.token_texts import texts
 from holdfast import transcripts
 from holdfast.messages import Message
-from holdfast.tokens import LARGEST_SCALE, LOOKED_BACK, TokenCounter, count_messages, count_text, count_thirds, counter
+from holdfast.tokens import MAX_REPORTS, MAX_SCALE, TokenCounter, count_messages, count_text, count_thirds, counter
 
 __all__ = ["COUNTERS", "Accuracy", "Growth", "compare", "growths", "installed", "measure"]
 
@@ -116,10 +116,10 @@ def _corrected(file: Sequence[Growth]) -> list[int]:
     estimates = [count_messages(growth.new) for growth in file]
     corrected: list[int] = []
     for index, estimate in enumerate(estimates):
-        before = slice(max(0, index - LOOKED_BACK + 1), index)
+        before = slice(max(0, index - MAX_REPORTS + 1), index)
         grown = sum(growth.after - growth.before for growth in file[before])
         scale = grown / sum(estimates[before]) if sum(estimates[before]) else 1.0
-        corrected.append(math.ceil(estimate * min(LARGEST_SCALE, max(1.0, scale))))
+        corrected.append(math.ceil(estimate * min(MAX_SCALE, max(1.0, scale))))
     return corrected
 
 

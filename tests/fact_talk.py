@@ -8,8 +8,8 @@ from threading import Event
 from typing import Any
 
 from holdfast.errors import ModelError
+from holdfast.memory.block import NO_MARKS, Marks
 from holdfast.memory.extract import Extraction, extract
-from holdfast.memory.marks import NO_MARKS, Marks
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.models.base import Model, Prompt, Reply
 from holdfast.settings import Settings

@@ -9,7 +9,7 @@ from holdfast import formats
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Item
 from holdfast.context.finish import Finished, finish
-from holdfast.memory.marks import Marks
+from holdfast.memory.block import Marks
 from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from holdfast.tokens import count_message
 

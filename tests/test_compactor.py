@@ -56,7 +56,7 @@ class TestCompact:
         assert done.summary is not None
         assert done.tokens_after < done.tokens_before
         assert after.items[1].kind == "summary"
-        assert done.summary.told in after.items[1].message.text
+        assert done.summary.framed in after.items[1].message.text
         assert len(after.items) < len(before.items)
         for provider in ("anthropic", "openai_chat", "openai_responses"):
             assert check(after.render(provider), provider) == []
@@ -164,7 +164,7 @@ class TestSecrets:
             done = engine.session("s").compact(talk, limit=LIMIT, instructions=f"Mind {key}.")
             window = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
         assert done.summary is not None
-        assert "[REDACTED:aws-access-key]" in done.summary.told
+        assert "[REDACTED:aws-access-key]" in done.summary.framed
         assert done.summary.tokens == next(item.tokens for item in window.items if item.kind == "summary")
         assert not any(key.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 

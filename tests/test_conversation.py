@@ -11,8 +11,8 @@ import pytest
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, StorageError
 from holdfast.memory.memory import Memory
+from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import Recall
-from holdfast.memory.request import Request
 from holdfast.messages import Message
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
@@ -51,7 +51,7 @@ class TestTwoProcesses:
             said = talk(120)
             engine.session("s").assemble(said, limit=LIMIT)
 
-            def meanwhile(memory: Memory, request: Request) -> Recall:
+            def meanwhile(memory: Memory, request: RecallQuery) -> Recall:
                 monkeypatch.setattr(Memory, "recall", recall)
                 other.session("s").compact(said, limit=LIMIT)
                 return recall(memory, request)

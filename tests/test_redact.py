@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.redaction_corpus import fill
 from holdfast.redact import JSON, Secret, find, redact, redact_value
-from holdfast.redact.commands import PATTERNS as COMMANDS
+from holdfast.redact.keyed import COMMAND_PATTERNS as COMMANDS
 from holdfast.redact.keyed import PATTERNS as KEYED
 from holdfast.redact.rules import ANYWHERE, TOKENS
 from shared_data import SHARED, needs_shared

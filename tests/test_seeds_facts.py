@@ -60,7 +60,7 @@ def test_passages_follow_cross_session(tmp_path: Path) -> None:
 def test_a_fact_learned_in_another_session_is_superseded(engine: Engine) -> None:
     """What a later session decides takes the place of what an earlier one decided."""
     for session, port in (("s1", 6543), ("s2", 7000)):
-        engine.session(session).append([user(f"The port of the staging database is {port}."), reply("Noted.")])
+        engine.session(session).append([user(f"We moved the staging database to port {port}."), reply("Noted.")])
         engine.session(session).learn()
         engine.work()
     found = engine.session("s3").recall("What is the port of the staging database?")

@@ -15,7 +15,7 @@ from holdfast.engine import Engine
 from holdfast.errors import SettingsError, StorageError
 from holdfast.memory.home import store_file
 from holdfast.settings import Archive, Loaded, Settings, default_files, load, settings_table
-from holdfast.settings.trust import PROJECT_KEYS, forget_trust, links_out_of, record_trust, trust_file, trusted
+from holdfast.settings.trust import PROJECT_KEYS, forget_trust, links_out_of, load_trust, record_trust, trust_file
 
 CANDIDATES: tuple[Any, ...] = (
     *(
@@ -300,7 +300,7 @@ class TestTrust:
         record_trust({path: path.read_bytes()})
         assert trust_file().is_relative_to(clone.config)
         assert stat.S_IMODE(trust_file().stat().st_mode) == 0o600
-        assert list(trusted()) == [str(path.resolve())]
+        assert list(load_trust()) == [str(path.resolve())]
         assert "evil" not in trust_file().read_text("utf-8")
 
     def test_it_can_be_taken_back(self, clone: Clone) -> None:
@@ -310,7 +310,7 @@ class TestTrust:
         assert forget_trust(clone.folder) == [str(path.resolve())]
         assert clone.load().refused
         assert forget_trust(clone.folder) == []
-        assert list(trusted()) == [str(other.resolve())]
+        assert list(load_trust()) == [str(other.resolve())]
 
     @pytest.mark.parametrize("text", ["", "{", "[]", "[1]", '{"a": 1}', "\ufffd"])
     def test_a_damaged_file_trusts_nothing(self, text: str, clone: Clone) -> None:

@@ -253,7 +253,7 @@ class TestHostileInput:
 
     def test_a_full_memory_of_words_starts_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However many words there are, few are remembered, and all have their terms."""
-        monkeypatch.setattr("holdfast.text._REMEMBERED", 10)
+        monkeypatch.setattr("holdfast.text._MAX_CACHED", 10)
         words = [f"zq{number}x" for number in range(50)]
 
         assert terms(" ".join(words)) == [term for word in words for term in expand(word)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncEngine, AsyncSession
-    from holdfast.compactor import Compaction
+    from holdfast.compact import Compaction
     from holdfast.engine import Engine
     from holdfast.errors import (
         CompactionError,
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from holdfast.events import Hooks
     from holdfast.memory.archive import Ingested
     from holdfast.memory.memory import Memory, Stats
-    from holdfast.memory.recall import Hit, Recall, Request
+    from holdfast.memory.query import RecallQuery
+    from holdfast.memory.recall import Hit, Recall
     from holdfast.messages import (
         Image,
         Message,
@@ -86,8 +87,8 @@ __all__ = [
     "ModelError",
     "Opaque",
     "Recall",
+    "RecallQuery",
     "RedactedThinking",
-    "Request",
     "Scope",
     "Session",
     "Settings",
@@ -113,13 +114,14 @@ __all__ = [
 
 _HOMES: Final = {
     "holdfast.aio": ("AsyncEngine", "AsyncSession"),
-    "holdfast.compactor": ("Compaction",),
+    "holdfast.compact": ("Compaction",),
     "holdfast.engine": ("Engine",),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "holdfast.events": ("Hooks",),
     "holdfast.memory.archive": ("Ingested",),
     "holdfast.memory.memory": ("Memory", "Stats"),
-    "holdfast.memory.recall": ("Hit", "Recall", "Request"),
+    "holdfast.memory.query": ("RecallQuery",),
+    "holdfast.memory.recall": ("Hit", "Recall"),
     "holdfast.messages": (
         *("Image", "Message", "Opaque", "RedactedThinking", "Text", "Thinking", "ToolCall", "ToolResult", "Usage"),
     ),

@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from holdfast.compact import Compaction
 from holdfast.compaction.summarise import Progress
-from holdfast.compactor import Compaction
 from holdfast.engine import Engine
 from holdfast.events import Hooks
 from holdfast.formats import Incoming

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from holdfast import settings as configuration
 from holdfast.errors import HoldfastError, InputError, ModelError
 from holdfast.events import Hooks
-from holdfast.learner import learn
+from holdfast.memory.learning import learn
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
 from holdfast.models.base import Model

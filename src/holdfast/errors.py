@@ -1,26 +1,26 @@
 """Every error that Holdfast raises on purpose.
 
-One root, so that `except HoldfastError` is enough; each error carries what it is about as data,
+All have one root, so that `except HoldfastError` is enough. Each error has its details as attributes,
 and its message says what to do.
 
     HoldfastError
-      + InputError              what was handed in cannot be used as it is
-      |   x FormatError           a message list is not in the format it claims, or in none that we know
+      + InputError              the input cannot be used as it is
+      |   x FormatError           a message list is not in the stated format, or in no known one
       |   x TranscriptError       a session file cannot be read
       |   x SettingsError         a setting is unknown, of the wrong type or out of range
-      + EmbeddingError          text could not be turned into vectors; search by words goes on
-      + WindowError             no window can be sent as things stand
-      |   x InvalidWindowError    it breaks a rule of its provider that no repair could mend
-      |   x WindowTooSmallError   what must stay in it does not fit
-      + ModelError              a model gave no answer that can be used
+      + EmbeddingError          text could not be embedded; search by words still works
+      + WindowError             no window can be sent
+      |   x InvalidWindowError    it breaks a rule of its provider and could not be repaired
+      |   x WindowTooSmallError   the messages that must stay do not fit
+      + ModelError              a model gave no usable reply
       |   x ModelOverflowError    the request does not fit its window
-      |   x ModelBusyError        rate limit, overload, network: another try may help
-      |   x ModelTimeoutError     it took longer than it was given
-      |   x ModelRefusedError     key, address or request is refused: another try will not help
-      |   x ModelCancelledError   it was called off
-      + CompactionError         history could not be made shorter; it is as it was
+      |   x ModelBusyError        rate limit, overload, network: a retry may help
+      |   x ModelTimeoutError     the timeout was exceeded
+      |   x ModelRefusedError     key, address or request is refused: a retry will not help
+      |   x ModelCancelledError   the request was cancelled
+      + CompactionError         history could not be shortened; it is unchanged
       + StorageError            a file of ours could not be read or written; nothing acknowledged was lost
-      |   x ConflictError         another process wrote the same record first: read again, then try again
+      |   x ConflictError         another process wrote the record first: read it again and retry
       + MissingExtraError       an optional dependency is not installed
 """
 
@@ -55,22 +55,22 @@ class HoldfastError(Exception):
     """The root of every error that Holdfast raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The way back out of another process: constructors take more than the message that `args` holds.
-        return _restored, (type(self), self.args, vars(self))
+        # Constructors take more than `args` holds, so unpickling needs its own function.
+        return _restore, (type(self), self.args, vars(self))
 
 
-def _restored(kind: type[HoldfastError], args: tuple[object, ...], fields: dict[str, object]) -> HoldfastError:
+def _restore(kind: type[HoldfastError], args: tuple[object, ...], fields: dict[str, object]) -> HoldfastError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     return error
 
 
 class InputError(HoldfastError):
-    """What was handed in cannot be used as it is."""
+    """The input cannot be used as it is."""
 
 
 class FormatError(InputError):
-    """A message list is not in the format it claims, or in none that we know.
+    """A message list is not in the stated format, or in no known one.
 
     `where` is the path to the offending value, such as `messages[3].content[0].id`.
     """
@@ -107,9 +107,9 @@ class SettingsError(InputError):
 
 
 class EmbeddingError(HoldfastError):
-    """Text could not be turned into vectors; search by words goes on.
+    """Text could not be embedded; search by words still works.
 
-    `provider` is who was to embed; `status` the HTTP status of a remote one's refusal.
+    `provider` is the embedding provider; `status` the HTTP status of a remote one.
     """
 
     def __init__(self, message: str, *, provider: str, status: int | None = None) -> None:
@@ -119,21 +119,21 @@ class EmbeddingError(HoldfastError):
 
 
 class WindowError(HoldfastError):
-    """No window can be sent as things stand. Every message is in the archive."""
+    """No window can be sent. Every message is in the archive."""
 
 
 class InvalidWindowError(WindowError):
-    """A window breaks a rule of its provider that no repair could mend. `violations` are the rules and places."""
+    """A window breaks a rule of its provider and could not be repaired. `violations` are the rules and places."""
 
     def __init__(self, provider: str, violations: Sequence[object]) -> None:
-        found = "; ".join(map(str, violations))
-        super().__init__(f"{provider} would refuse this window: {found:.500}")
+        reasons = "; ".join(map(str, violations))
+        super().__init__(f"{provider} would refuse this window: {reasons:.500}")
         self.provider = provider
         self.violations = tuple(violations)
 
 
 class WindowTooSmallError(WindowError):
-    """What must stay in the window takes `needed` tokens, but `limit` is all there is for it."""
+    """The messages that must stay in the window have `needed` tokens, more than `limit`."""
 
     def __init__(self, *, needed: int, limit: int) -> None:
         super().__init__(
@@ -145,7 +145,7 @@ class WindowTooSmallError(WindowError):
 
 
 class ModelError(HoldfastError):
-    """A model gave no answer that can be used. `model` names it, `status` is the provider's HTTP status."""
+    """A model gave no usable reply. `model` names it, `status` is the provider's HTTP status."""
 
     def __init__(self, message: str, *, model: str = "", status: int | None = None) -> None:
         super().__init__(f"{model}: {message}" if model else message)
@@ -156,8 +156,8 @@ class ModelError(HoldfastError):
 class ModelOverflowError(ModelError):
     """The request does not fit the model's window.
 
-    `limit` is how many tokens the window holds and `requested` how many were asked for, where the provider says so;
-    `tries` is how often a smaller request was tried before this was given up.
+    `limit` is the size of the window and `requested` that of the request, where the provider states them;
+    `tries` is how often a smaller request was tried.
     """
 
     def __init__(
@@ -177,9 +177,9 @@ class ModelOverflowError(ModelError):
 
 
 class ModelBusyError(ModelError):
-    """The provider cannot answer now: a rate limit, an overload, trouble with the network. Another try may help.
+    """The provider cannot reply now: rate limit, overload or network failure. A retry may help.
 
-    `retry_after` is how many seconds the provider asks to wait, if it says so.
+    `retry_after` is how many seconds the provider asks to wait, if it states that.
     """
 
     def __init__(
@@ -190,23 +190,23 @@ class ModelBusyError(ModelError):
 
 
 class ModelTimeoutError(ModelError):
-    """The answer took longer than it was given."""
+    """The timeout was exceeded."""
 
 
 class ModelRefusedError(ModelError):
-    """The key, the address or the request is refused: another try will not help."""
+    """The key, the address or the request is refused: a retry will not help."""
 
 
 class ModelCancelledError(ModelError):
-    """The request was called off."""
+    """The request was cancelled."""
 
 
 class CompactionError(HoldfastError):
-    """History could not be made shorter; it is as it was."""
+    """History could not be shortened; it is unchanged."""
 
 
 class StorageError(HoldfastError):
-    """A file of ours could not be read or written. Nothing that was acknowledged is lost."""
+    """A file of ours could not be read or written. No acknowledged write is lost."""
 
     def __init__(self, message: str, *, path: Path | str) -> None:
         super().__init__(f"{path}: {message}")
@@ -214,13 +214,13 @@ class StorageError(HoldfastError):
 
 
 class ConflictError(StorageError):
-    """Another process wrote the same record first. Nothing was written: read again, then try again."""
+    """Another process wrote the same record first. Nothing was written: read it again and retry."""
 
 
 class MissingExtraError(HoldfastError):
-    """An optional dependency is not installed. The message is the line that installs it."""
+    """An optional dependency is not installed. The message contains the command that installs it."""
 
     def __init__(self, feature: str, *, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional part: pip install 'holdfast[{extra}]'")
+        super().__init__(f"{feature} needs an optional dependency: pip install 'holdfast[{extra}]'")
         self.feature = feature
         self.extra = extra

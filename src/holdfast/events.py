@@ -1,4 +1,4 @@
-"""Hooks: listeners that hear of compactions, and the extension point that may write the summary itself."""
+"""Hooks: listeners that are called for compactions, and an extension point that may write the summary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from threading import Event, Thread
 from typing import Any, Final, TypeAlias, TypeVar
 
-from holdfast.compaction.cut import CompactionPlan
+from holdfast.compaction.plan import CompactionPlan
 from holdfast.errors import CompactionError, ModelCancelledError
 
 __all__ = ["Compacted", "Compacting", "Hook", "Hooks", "SummaryRequest", "SummaryResult"]
@@ -27,13 +27,13 @@ class Compacting:
     """A compaction is about to begin.
 
     Attributes:
-        session: Which session.
-        agent: Which agent.
-        project: Which project.
+        session: The session.
+        agent: The agent.
+        project: The project.
         workspace: The agent's folder, where there is one.
-        messages: How many messages the window holds.
-        summarised: How many of them will leave it.
-        tokens: What the window takes.
+        messages: The messages in the window.
+        summarised: How many of them will be summarised.
+        tokens: The tokens of the window.
     """
 
     session: str
@@ -50,14 +50,14 @@ class Compacted:
     """A compaction has been done, and is recorded.
 
     Attributes:
-        session: Which session.
-        agent: Which agent.
-        project: Which project.
+        session: The session.
+        agent: The agent.
+        project: The project.
         workspace: The agent's folder, where there is one.
-        messages: How many messages the window holds now, the summary included.
-        summarised: How many messages left it.
-        tokens_before: What it took.
-        tokens_after: What it takes now.
+        messages: The messages in the window now, the summary included.
+        summarised: How many messages were summarised.
+        tokens_before: The tokens of the window before.
+        tokens_after: The tokens of the window now.
     """
 
     session: str
@@ -72,13 +72,13 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest:
-    """What the extension point is asked.
+    """The argument of the summary hook.
 
     Attributes:
         event: The compaction that is about to begin.
-        plan: What it summarises and keeps, with files, failures and the summary before it.
-        instructions: What the user asked this summary to look out for.
-        cancel: Set when the answer is no longer wanted: the user cancelled, or the deadline has passed.
+        plan: What it summarises and keeps, with files, failures and the previous summary.
+        instructions: What the user wants this summary to focus on.
+        cancel: Set when the result is no longer wanted: the user cancelled, or the deadline has passed.
     """
 
     event: Compacting
@@ -89,11 +89,11 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryResult:
-    """What the extension point may answer.
+    """The result of the summary hook.
 
     Attributes:
-        text: The summary; empty leaves it to the engine.
-        details: JSON values that are stored with it, over those that the engine finds by rule.
+        text: The summary; with an empty text the engine makes it.
+        details: JSON values that are stored with it, and override those of the engine.
         cancel: Do not compact.
     """
 
@@ -107,13 +107,13 @@ Hook: TypeAlias = Callable[[Compacting | Compacted], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What is called when a session is compacted.
+    """The hooks of an engine.
 
     Attributes:
         listeners: Called with every event on threads of their own; nothing waits for them. Each gets its events in
             order. A failure is reported with the next window.
-        summary: Asked before a compaction for the summary. None, or an empty text, leaves it to the engine; so does
-            a failure, which is reported.
+        summary: Called before a compaction; may return the summary. With None, an empty text or a failure, which is
+            reported, the engine makes the summary.
         workspace: The folder that events name.
         on_failure: Called with each failure of a listener as well, on the listener's thread.
     """
@@ -124,8 +124,8 @@ class Hooks:
     on_failure: Callable[[str], object] | None = None
     _running: dict[int, Future[None]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def tell(self, event: Compacting | Compacted, report: Callable[[str], object]) -> None:
-        """Start every listener and return at once; `report` is called with what fails later."""
+    def notify(self, event: Compacting | Compacted, report: Callable[[str], object]) -> None:
+        """Start every listener and return at once; `report` is called with failures."""
         for place, listener in enumerate(self.listeners):
             call = partial(self._call, listener, event, report, after=self._running.get(place))
             self._running[place] = _start(call)
@@ -149,17 +149,17 @@ class Hooks:
                 self.on_failure(failure)
 
     def wait(self, seconds: float) -> None:
-        """Wait for listeners that still run, at most so long."""
+        """Wait for listeners that still run, at most this long."""
         wait_for(list(self._running.values()), timeout=seconds)
 
-    def supply(
+    def ask_summary(
         self, request: SummaryRequest, *, cancel: Event | None, seconds: float
     ) -> tuple[SummaryResult | None, list[str]]:
-        """Ask the extension point for the summary; return it, and what went wrong with it.
+        """Call the summary hook; return its result, and its failures.
 
         Raises:
             CompactionError: The hook cancelled the compaction.
-            ModelCancelledError: The user did.
+            ModelCancelledError: The user cancelled it.
         """
         if (hook := self.summary) is None:
             return None, []
@@ -173,15 +173,15 @@ class Hooks:
                 return None, [f"{_name(hook)}: not done after {seconds:g} s"]
         if (error := call.exception()) is not None:
             return None, [f"{_name(hook)}: {error!r}"]
-        given: object = call.result()
-        if given is None:
+        value: object = call.result()
+        if value is None:
             return None, []
-        found = SummaryResult(text=given) if isinstance(given, str) else given
-        if not isinstance(found, SummaryResult) or not _is_json(found.details):
+        result = SummaryResult(text=value) if isinstance(value, str) else value
+        if not isinstance(result, SummaryResult) or not _is_json(result.details):
             return None, [f"{_name(hook)}: return a text, a SummaryResult with JSON values as details, or None"]
-        if found.cancel:
+        if result.cancel:
             raise CompactionError(f"{_name(hook)} cancelled it")
-        return found, []
+        return result, []
 
 
 def _is_json(details: object) -> bool:
@@ -192,7 +192,7 @@ def _is_json(details: object) -> bool:
 
 
 def _start(hook: Callable[[], R]) -> Future[R]:
-    """Call a hook on a thread of its own, which does not keep the program from ending."""
+    """Call a hook on a daemon thread."""
     call: Future[R] = Future()
 
     def run() -> None:

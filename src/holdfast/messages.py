@@ -1,8 +1,8 @@
 """The canonical message: one immutable form that every format is read into and rendered from.
 
-A message is a role and a tuple of parts. Parts and messages compare by what they say; where they were
-read from (`origin`) does not count. A renderer hands the original back for as long as it still stands
-for the part, so whatever nobody edited leaves byte for byte as it came.
+A message is a role and a tuple of parts. Parts and messages compare by content; where they were read from
+(`origin`) does not count. A renderer returns the original wire form as long as it still matches the part, so
+unedited messages are rendered byte for byte as they were read.
 """
 
 from __future__ import annotations
@@ -36,56 +36,56 @@ __all__ = [
 ]
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
-"""Who speaks. A message that carries tool results is a `tool` message in every format."""
+"""The role of a message. A message with tool results is a `tool` message in every format."""
 
 
 PLAIN: Final = "plain"
 """The format of a message without any mark of a provider: roles and texts that read the same in several formats."""
 _SHARED: Final = frozenset({"anthropic", "openai_chat", "openai_responses", "pi"})
-"""The formats in which a plain message may be sent as it came."""
+"""The formats in which a plain message may be sent unchanged."""
 
 
 class Origin(NamedTuple):
-    """Where a value was read from: the wire form as it came, and what it was read as."""
+    """The origin of a value: its wire form, and the fields that were read from it."""
 
     format: str
     data: Mapping[str, Any]
     said: Mapping[str, Any]
 
     def is_of(self, format: str) -> bool:
-        """Tell whether the wire form is one of this format."""
+        """Whether the wire form is one of this format."""
         return self.format == format or (self.format == PLAIN and format in _SHARED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FromWire:
-    """What messages and parts share: an origin that never counts in comparisons."""
+    """The base of messages and parts: an origin that is ignored in comparisons."""
 
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def read_from(self, data: Mapping[str, Any], *, format: str) -> Self:
-        """Note the wire form that this value was read from. For readers, of values that they have just made."""
-        object.__setattr__(self, "origin", Origin(format, data, self._said()))
+        """Record the wire form that this value was read from. Only for readers, on values that they have just made."""
+        object.__setattr__(self, "origin", Origin(format, data, self._content()))
         return self
 
     def wire(self, format: str) -> Mapping[str, Any] | None:
-        """The original wire form, if it is of this format and still says the same."""
+        """Return the original wire form, if it is of this format and the value was not edited."""
         origin = self.origin
-        if origin is None or not origin.is_of(format) or not same(origin.said, self._said()):
+        if origin is None or not origin.is_of(format) or not same(origin.said, self._content()):
             return None
         return origin.data
 
     def as_read(self) -> Self:
-        """The value before anybody edited it."""
+        """Return the value as it was read, without edits."""
         return self if self.origin is None else replace(self, **self.origin.said)
 
-    def _said(self) -> dict[str, Any]:
-        """Every field that an edit may change."""
+    def _content(self) -> dict[str, Any]:
+        """Return every field that an edit may change."""
         return {name: getattr(self, name) for name in type(self).__slots__}
 
 
 def same(left: object, right: object) -> bool:
-    """Tell whether two values are the same as JSON, where `1`, `1.0` and `true` are three things."""
+    """Whether two values are the same as JSON, where `1`, `1.0` and `true` differ."""
     if left is right:
         return True
     if isinstance(left, dict) and isinstance(right, dict):
@@ -97,14 +97,14 @@ def same(left: object, right: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text(_FromWire):
-    """Words for a person or a model."""
+    """Plain text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking(_FromWire):
-    """Reasoning in clear text. A signature binds it to its place: keep it whole or drop it whole."""
+    """Reasoning in clear text. A signed one may only be kept or dropped as a whole."""
 
     text: str
     signature: str | None = None
@@ -131,7 +131,7 @@ class ToolCall(_FromWire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image(_FromWire):
-    """A picture, inline (`data`, base64) or by reference (`url`)."""
+    """An image, inline (`data`, base64) or by reference (`url`)."""
 
     media_type: str | None = None
     data: str | None = None
@@ -140,19 +140,19 @@ class Image(_FromWire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opaque(_FromWire):
-    """Anything we do not interpret: carried, counted, handed back as it came."""
+    """A block that is not interpreted: stored, counted, and rendered unchanged."""
 
     kind: str
     data: Any
 
 
 ResultContent: TypeAlias = Text | Image | Opaque
-"""What a tool result may hold."""
+"""The content of a tool result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult(_FromWire):
-    """What a tool answered to the call of the same id."""
+    """The result of the tool call with the same id."""
 
     call_id: str
     content: tuple[ResultContent, ...] = ()
@@ -166,12 +166,12 @@ class ToolResult(_FromWire):
 
 
 Part: TypeAlias = Text | Thinking | RedactedThinking | ToolCall | ToolResult | Image | Opaque
-"""One piece of a message."""
+"""One part of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the provider charged for one request, in tokens."""
+    """The tokens of one request, as the provider reported them."""
 
     input: int = 0
     output: int = 0
@@ -185,10 +185,10 @@ class Usage:
         return self.total or self.input + self.output + self.cache_read + self.cache_write
 
 
-_HALF: Final = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BROKEN: Final = frozenset({"error", "aborted"})
 _PLAIN: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True, default=str)
-"""How a message is written to be digested. Archives are keyed by it: it never changes."""
+"""The encoder of digests. Archives use digests as keys, so it must never change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,14 +196,14 @@ class Message(_FromWire):
     """One message of a conversation.
 
     Attributes:
-        role: Who speaks.
-        parts: What is said, in order.
-        id: The entry's or the provider's id, where there is one.
-        timestamp: When it was said, in Unix milliseconds.
-        usage: What the provider reported for the request that made this reply.
-        model: Which model wrote it.
-        stop: Why the model stopped, in the provider's word; `error` and `aborted` mark a broken reply.
-        name: What the speaker is called, where several speak in one role.
+        role: The role.
+        parts: The content, in order.
+        id: The entry's or the provider's id, if any.
+        timestamp: Its time, in Unix milliseconds.
+        usage: The usage that the provider reported for the request of this reply.
+        model: The model that wrote it.
+        stop: The provider's stop reason; `error` and `aborted` mark a broken reply.
+        name: The name of the speaker, where several share a role.
     """
 
     role: Role
@@ -215,13 +215,13 @@ class Message(_FromWire):
     stop: str | None = None
     name: str | None = None
 
-    def _said(self) -> dict[str, Any]:
-        # Ids, times and usage are often known from elsewhere than the wire form: they are no edit of it.
+    def _content(self) -> dict[str, Any]:
+        # Ids, times and usage often come from outside the wire form: setting them is not an edit of it.
         return {"role": self.role, "parts": self.parts}
 
     @property
     def text(self) -> str:
-        """The words of the message (text parts only), joined by line breaks."""
+        """The text parts of the message, joined by line breaks."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
@@ -231,7 +231,7 @@ class Message(_FromWire):
 
     @property
     def is_thought(self) -> bool:
-        """Whether this is a message of the assistant that holds nothing but thinking."""
+        """Whether this is an assistant message with nothing but thinking."""
         thoughts = (isinstance(part, Thinking | RedactedThinking) for part in self.parts)
         return self.role == "assistant" and bool(self.parts) and all(thoughts)
 
@@ -247,20 +247,20 @@ class Message(_FromWire):
 
     @cached_property
     def is_encodable(self) -> bool:
-        """Whether it can be written as UTF-8: a text may hold half of a surrogate pair, which no provider takes."""
+        """Whether it can be written as UTF-8: lone surrogates, which JSON allows, are refused by providers."""
         data = self.origin.data if self.origin is not None else None
-        written = json.dumps([data, *map(_essence, self.parts)], ensure_ascii=False, default=str)
-        return written.isascii() or _HALF.search(written) is None
+        encoded = json.dumps([data, *map(_to_plain, self.parts)], ensure_ascii=False, default=str)
+        return encoded.isascii() or _LONE_SURROGATE.search(encoded) is None
 
     @cached_property
     def digest(self) -> str:
-        """A stable digest of what is said: role and parts, whatever the format, id or time."""
-        content = [self.role, *(_essence(part) for part in self.parts)]
+        """A stable digest of role and parts, independent of format, id and time."""
+        content = [self.role, *(_to_plain(part) for part in self.parts)]
         return hashlib.sha256(_PLAIN.encode(content).encode()).hexdigest()[:32]
 
 
-def _essence(part: Part) -> list[Any]:
-    """What a part says, as plain JSON, without its origin."""
+def _to_plain(part: Part) -> list[Any]:
+    """Return the content of a part as plain JSON, without its origin."""
     match part:
         case Text():
             return ["text", part.text]
@@ -271,7 +271,7 @@ def _essence(part: Part) -> list[Any]:
         case ToolCall():
             return ["tool_call", part.id, part.name, part.arguments]
         case ToolResult():
-            return ["tool_result", part.call_id, part.is_error, [_essence(block) for block in part.content]]
+            return ["tool_result", part.call_id, part.is_error, [_to_plain(block) for block in part.content]]
         case Image():
             return ["image", part.media_type, part.data, part.url]
         case Opaque():
@@ -280,7 +280,7 @@ def _essence(part: Part) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What may be cut as a whole: a message, or an assistant turn with calls and all of its results.
+    """The smallest thing that can be removed: a message, or an assistant reply with calls and all of its results.
 
     `start` is the index of its first message in the list it was taken from.
     """
@@ -301,43 +301,42 @@ class Unit:
 
 
 def units(messages: Sequence[Message]) -> list[Unit]:
-    """Group a conversation into what may be cut as a whole, in order, leaving no message out.
+    """Group a conversation into units, in order, with every message in exactly one.
 
-    Assistant messages that follow each other belong together where one of them holds a call (some formats
-    write one reply over several lines), and so does everything up to the last of their results before the
-    assistant speaks again. Without a call, everything from a message of nothing but thinking on belongs
-    together: a provider refuses an item without the reasoning that led to it. A broken reply is no part of the
-    reply that came after it.
+    Consecutive assistant messages are one unit if one of them has a call (some formats write one reply over several
+    lines), with everything up to the last of their results before the next assistant message. Without a call,
+    everything from a message of only thinking on is one unit: a provider refuses an item without its reasoning.
+    A broken reply is not part of the reply after it.
     """
     grouped: list[Unit] = []
     start = 0
-    for stop in _ends(messages):
+    for stop in _find_ends(messages):
         grouped.append(Unit(start, tuple(messages[start:stop])))
         start = stop
     return grouped
 
 
-def _ends(messages: Sequence[Message]) -> Iterator[int]:
+def _find_ends(messages: Sequence[Message]) -> Iterator[int]:
     start = 0
     while start < len(messages):
-        if messages[start].role != "assistant":  # most messages: nothing to look at
+        if messages[start].role != "assistant":  # most messages: a unit of their own
             start += 1
             yield start
             continue
-        spoken = _reply_end(messages, start)
-        waiting = {call.id for message in messages[start:spoken] for call in message.calls}
+        reply_end = _find_reply_end(messages, start)
+        waiting = {call.id for message in messages[start:reply_end] for call in message.calls}
         if waiting:
-            stop = _last_result(messages, spoken, waiting)
+            stop = _find_last_result(messages, reply_end, waiting)
             yield stop
-        else:  # nothing here waits for a result: each message stands alone, unless reasoning led to it
-            stop = max(spoken, start + 1)
+        else:  # no call: each message is a unit, unless it follows reasoning
+            stop = max(reply_end, start + 1)
             reasoned = next((index for index in range(start, stop) if messages[index].is_thought), stop)
             yield from (*range(start + 1, reasoned + 1), *([stop] if reasoned < stop else ()))
         start = stop
 
 
-def _reply_end(messages: Sequence[Message], start: int) -> int:
-    """Where the reply that begins at `start` ends; `start` itself where it is not the assistant who speaks."""
+def _find_reply_end(messages: Sequence[Message], start: int) -> int:
+    """Return where the reply that begins at `start` ends; `start` if it is not an assistant message."""
     if messages[start].role == "assistant" and messages[start].is_broken:
         return start + 1
     for index in range(start, len(messages)):
@@ -346,8 +345,8 @@ def _reply_end(messages: Sequence[Message], start: int) -> int:
     return len(messages)
 
 
-def _last_result(messages: Sequence[Message], start: int, waiting: AbstractSet[str]) -> int:
-    """Where the last result of the waiting calls ends, before the assistant speaks again."""
+def _find_last_result(messages: Sequence[Message], start: int, waiting: AbstractSet[str]) -> int:
+    """Return the end of the last result of these calls before the next assistant message."""
     end = start
     for index in range(start, len(messages)):
         if messages[index].role == "assistant":

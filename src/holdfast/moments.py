@@ -1,4 +1,4 @@
-"""Unix milliseconds as dates, whatever a clock said."""
+"""Convert Unix milliseconds to dates; values out of range do not raise."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 
 __all__ = ["minute", "utc"]
 
-_LAST: Final = 253_370_764_800_000
-"""The year 9999. A year is left to its end, so that days can be counted on and time zones applied."""
+_MAX_MILLISECONDS: Final = 253_370_764_800_000
+"""The start of the year 9999, so that adding days or a time zone does not overflow."""
 
 
 def utc(milliseconds: int) -> datetime:
-    """A moment as a date in UTC; one that is not between 1970 and 9999 is taken for the nearest that is."""
-    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=max(0, min(milliseconds, _LAST)))
+    """Convert a time to a date in UTC, clamped to 1970 to 9999."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=max(0, min(milliseconds, _MAX_MILLISECONDS)))
 
 
 def minute(milliseconds: int | None) -> str:
-    """A moment in UTC, to the minute: `2026-02-10 14:31`. Nothing where it is not known, or no date says it."""
+    """Format a time in UTC, to the minute: `2026-02-10 14:31`. Empty if it is unknown or out of range."""
     if milliseconds is None:
         return ""
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final
 
-from holdfast.compactor import Compaction
+from holdfast.compact import Compaction
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
 from holdfast.formats import Incoming

@@ -1,7 +1,6 @@
-"""What happened to a window: where its tokens are, what was changed and why, and how long it took.
+"""Reports about a window: its tokens by category, its changes with their reasons, and its timings.
 
-A superset of what agents show for `/context`. A report is for people and programs beside the conversation; it is
-never a part of one.
+A superset of what agents show for `/context`. A report is never part of a conversation.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = [
 
 CategoryKind: TypeAlias = Literal["used", "free", "buffer"]
 NAMES: Final = ("system", "tools", "workspace files", "summary", "history", "tool results", "recall", "reserve", "free")
-"""The parts of a window, in the order in which they are shown."""
+"""The categories of a window, in display order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One recorded edit, as it is shown."""
+    """One recorded edit."""
 
     kind: str
     ids: tuple[int, ...]
@@ -71,15 +70,15 @@ class WorkspaceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageBreakdown:
-    """Whose words the tokens of the messages are.
+    """The tokens of the messages by kind.
 
     Attributes:
-        user: What the user said.
-        assistant: What the model said.
-        tool_calls: What it asked of tools.
-        tool_results: What they answered.
-        calls_by_tool: The same by the name of the tool.
-        results_by_tool: The same by the name of the tool.
+        user: Tokens of user messages.
+        assistant: Tokens of assistant messages without calls.
+        tool_calls: Tokens of calls.
+        tool_results: Tokens of results.
+        calls_by_tool: Tokens of calls, by tool.
+        results_by_tool: Tokens of results, by tool.
     """
 
     user: int = 0
@@ -92,28 +91,28 @@ class MessageBreakdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextReport:
-    """What is known about one turn.
+    """The report of one turn.
 
     Attributes:
-        session: Which session.
-        turn: Which request of it, from 1.
-        total_tokens: What the request takes, everything counted.
-        raw_max_tokens: What the model can hold.
-        limit_source: Where that figure comes from: `argument`, `settings`, `model` or `default`.
-        reserved_tokens: What is reserved for the reply.
-        percentage: How full that is.
-        categories: Where the tokens are, with what is free and what is kept for the reply.
-        changes: What was pruned, trimmed, compacted or recalled in this turn.
+        session: The session's id.
+        turn: The number of the request, from 1.
+        total_tokens: All tokens of the request.
+        raw_max_tokens: The size of the model's window.
+        limit_source: The source of that size: `argument`, `settings`, `model` or `default`.
+        reserved_tokens: Tokens reserved for the reply.
+        percentage: The share of the window in use.
+        categories: The tokens by category, including free and reserved ones.
+        changes: The edits of this turn: pruned, trimmed, compacted or recalled.
         recalled: The passages in the block, with the parts of their scores.
-        recall_reason: Why there is no block, where there is none.
-        prefix_kept: How much of the request before it (by tokens) is an unchanged beginning of this one.
-        repairs: What had to be mended for the provider to take it, and recalled text that came back and was taken out.
-        warnings: What went wrong and was passed over.
-        milliseconds: Where the time went, by step.
-        model: Which model is asked, where that is known.
+        recall_reason: Why there is no block, if there is none.
+        prefix_kept: The share of the previous request, by tokens, that is a prefix of this one.
+        repairs: Changes that the provider's rules required, and recalled text that came back and was removed.
+        warnings: Failures that did not stop the request.
+        milliseconds: The time of each step.
+        model: The model of the request, if known.
         files: The files that the agent put into its prompt.
-        token_scale: How many tokens the provider may count for each one of `total_tokens`.
-        is_calibrated: Whether that comes from usage that the provider reported; else it is a margin.
+        token_scale: How many tokens the provider may count per token of `total_tokens`.
+        is_calibrated: Whether that comes from reported usage; else it is a margin.
     """
 
     session: str
@@ -138,29 +137,29 @@ class ContextReport:
 
     @property
     def over_limit(self) -> int:
-        """By how many tokens the request is too large; 0 where it fits."""
+        """The tokens by which the request is too large; 0 if it fits."""
         return max(0, self.total_tokens - self.raw_max_tokens)
 
     @property
     def max_tokens(self) -> int:
-        """The most that a request may take: the rest is kept for the reply."""
+        """The maximum size of a request; the rest is reserved for the reply."""
         return self.raw_max_tokens - sum(part.tokens for part in self.categories if part.kind == "buffer")
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON."""
+        """Return the report as plain JSON."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The report that `to_json` wrote."""
+        """Read a report that `to_json` wrote."""
         try:
             return msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
             raise FormatError(f"not a report: {error}") from error
 
     def usage(self) -> dict[str, Any]:
-        """The fields that Claude Code gives for `/context`, by the names it uses, in both of its forms."""
+        """Return the fields of Claude Code's `/context`, under the names of both of its forms."""
         shown = {
             "total_tokens": self.total_tokens,
             "raw_max_tokens": self.raw_max_tokens,
@@ -210,7 +209,7 @@ def build_report(
         recall_reason=recall.reason,
         prefix_kept=prefix_kept,
         repairs=repairs,
-        warnings=tuple(dict.fromkeys((*warnings, *recall.notes, *_opaque_kinds(items)))),
+        warnings=tuple(dict.fromkeys((*warnings, *recall.notes, *_warn_opaque(items)))),
         milliseconds=milliseconds,
         files=workspace_files(items),
         token_scale=limits.scale,
@@ -218,28 +217,28 @@ def build_report(
     )
 
 
-def _opaque_kinds(items: Sequence[Item]) -> list[str]:
-    """Name the kinds of blocks that are sent as they came because they are not understood."""
+def _warn_opaque(items: Sequence[Item]) -> list[str]:
+    """Warn about blocks that are sent unchanged because they are not understood."""
     parts = [part for item in items for part in item.message.parts]
     inside = (block for part in parts if isinstance(part, ToolResult) for block in part.content)
     kinds = sorted({part.kind for part in (*parts, *inside) if isinstance(part, Opaque)})
     return [f"carried as they came, not understood and not searchable: {', '.join(kinds)}"] if kinds else []
 
 
-# --- where the tokens are ----------------------------------------------------
+# --- tokens by category ------------------------------------------------------
 
 
 def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]:
-    """Where the tokens of a window are."""
+    """Return the tokens of a window by category."""
     sums = dict.fromkeys(NAMES[:-2], 0)
     sums["tools"] = budget.overhead
     for item in items:
-        sums[_category(item)] += item.tokens
+        sums[_categorise(item)] += item.tokens
         sums["recall"] += item.block.tokens if item.block else 0
-    for item, files in _with_files(items):
-        held = min(sum(file.tokens for file in files), item.tokens)
-        sums[_category(item)] -= held
-        sums["workspace files"] += held
+    for item, files in _list_files(items):
+        in_files = min(sum(file.tokens for file in files), item.tokens)
+        sums[_categorise(item)] -= in_files
+        sums["workspace files"] += in_files
     used = sum(sums.values())
     return (
         *(Category(name=name, tokens=size) for name, size in sums.items()),
@@ -248,14 +247,14 @@ def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]
     )
 
 
-def _category(item: Item) -> str:
+def _categorise(item: Item) -> str:
     if item.kind == "message":
         return "tool results" if item.message.role == "tool" else "history"
     return item.kind
 
 
 def change(edit: Edit) -> Change:
-    """An edit as it is shown."""
+    """Convert an edit to a change of the report."""
     return Change(
         kind=edit.kind,
         ids=edit.ids,
@@ -266,7 +265,7 @@ def change(edit: Edit) -> Change:
 
 
 def breakdown(items: Iterable[Item]) -> MessageBreakdown:
-    """Whose words the tokens of a window's messages are."""
+    """Count the tokens of a window's messages by kind."""
     sums: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     results: Counter[str] = Counter()
@@ -274,14 +273,14 @@ def breakdown(items: Iterable[Item]) -> MessageBreakdown:
     for item in items:
         if item.kind != "message":
             continue
-        asked = [part for part in item.message.parts if isinstance(part, ToolCall)]
-        for call in asked:
+        tool_calls = [part for part in item.message.parts if isinstance(part, ToolCall)]
+        for call in tool_calls:
             names[call.id] = call.name
             calls[call.name] += count_part(call)
-        sums[item.message.role] += item.tokens - sum(map(count_part, asked))
-        answered = [result.name or names.get(result.call_id, "") for result in item.message.results]
-        for name in answered:
-            results[name] += item.tokens // len(answered)
+        sums[item.message.role] += item.tokens - sum(map(count_part, tool_calls))
+        tool_names = [result.name or names.get(result.call_id, "") for result in item.message.results]
+        for name in tool_names:
+            results[name] += item.tokens // len(tool_names)
     return MessageBreakdown(
         user=sums["user"],
         assistant=sums["assistant"],
@@ -294,8 +293,8 @@ def breakdown(items: Iterable[Item]) -> MessageBreakdown:
 
 # --- files in the prompt -----------------------------------------------------
 
-_FIRST: Final = 4
-"""So many messages at the beginning are looked through for files; agents put them nowhere else."""
+_MAX_FILE_MESSAGES: Final = 4
+"""Agents put files only into the first messages: only these are searched."""
 _PROJECT: Final = "# Project Context\n"
 _MARK: Final = re.compile(
     r"^(?:## (?P<section>\S+\.\w+)"  # OpenClaw, and Holdfast's own agent
@@ -304,28 +303,32 @@ _MARK: Final = re.compile(
     r"|</system-reminder>|</INSTRUCTIONS>|## (?:Silent Replies|Heartbeats|Runtime))$",
     re.MULTILINE,
 )
-"""Where a file begins, or where something else does."""
+"""Matches the beginning of a file, or its end."""
 
 
 def workspace_files(items: Sequence[Item]) -> tuple[WorkspaceFile, ...]:
-    """The files that an agent put into its prompt, in the manner of OpenClaw and Holdfast, Claude Code or Codex."""
-    return tuple(file for _, files in _with_files(items) for file in files)
+    """Return the files in a prompt, as OpenClaw, Holdfast, Claude Code and Codex write them."""
+    return tuple(file for _, files in _list_files(items) for file in files)
 
 
-def _with_files(items: Sequence[Item]) -> list[tuple[Item, tuple[WorkspaceFile, ...]]]:
-    early = (item for item in items[:_FIRST] if item.kind in {"system", "message"} and item.message.role != "tool")
-    return [(item, found) for item in early if (found := _files(item.message.text))]
+def _list_files(items: Sequence[Item]) -> list[tuple[Item, tuple[WorkspaceFile, ...]]]:
+    early = (
+        item
+        for item in items[:_MAX_FILE_MESSAGES]
+        if item.kind in {"system", "message"} and item.message.role != "tool"
+    )
+    return [(item, files) for item in early if (files := _find_files(item.message.text))]
 
 
 @lru_cache(maxsize=16)
-def _files(text: str) -> tuple[WorkspaceFile, ...]:
-    """The files in a text: each reaches to the next mark."""
+def _find_files(text: str) -> tuple[WorkspaceFile, ...]:
+    """Return the files in a text; each ends at the next mark."""
     marks = list(_MARK.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     project = text.find(_PROJECT)
-    found: list[WorkspaceFile] = []
+    files: list[WorkspaceFile] = []
     for mark, end in zip(marks, ends, strict=False):
         path = mark["contents"] or mark["instructions"] or (mark["section"] if -1 < project < mark.start() else None)
         if path:
-            found.append(WorkspaceFile(path=path, tokens=count_text(text[mark.start() : end])))
-    return tuple(found)
+            files.append(WorkspaceFile(path=path, tokens=count_text(text[mark.start() : end])))
+    return tuple(files)

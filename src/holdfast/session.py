@@ -8,17 +8,17 @@ from threading import Event, RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import turn
+from holdfast.compact import Compaction, plan_compaction, run_compaction
 from holdfast.compaction.summarise import Progress
-from holdfast.compactor import Compaction, Compactor
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError
 from holdfast.formats import Incoming
-from holdfast.learner import queue
 from holdfast.memory.archive import Ingested
+from holdfast.memory.learning import queue
 from holdfast.memory.memory import Memory
+from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
-from holdfast.memory.request import request_of
 from holdfast.report import ContextReport
 from holdfast.state import TURN, SessionState
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
@@ -185,11 +185,13 @@ class Session:
         limits = self._limits(limit, reserve)
         with self.lock:
             self._update(messages, format=format)
-            compactor = self._compactor(replace(limits, scale=self.state.token_scale))
+            limits = replace(limits, scale=self.state.token_scale)
         if dry_run:
-            plan = compactor.plan(force=force)
+            plan = plan_compaction(self, limits, force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
-        done = compactor.run(force=force, instructions=instructions, cancel=cancel, on_progress=on_progress)
+        done = run_compaction(
+            self, limits, force=force, instructions=instructions, cancel=cancel, on_progress=on_progress
+        )
         self.state.summary_parts.clear()
         self.engine.notify()
         return done
@@ -210,12 +212,12 @@ class Session:
         with self.lock:
             if state.limits is None or not self._is_near_limit(coming):
                 return
-            compactor = self._compactor(state.limits)
+            limits = state.limits
             state.compact_from = len(state.history) + RETRY_AFTER
-            if compactor.plan(force=True).outcome == "nothing":
+            if plan_compaction(self, limits, force=True).outcome == "nothing":
                 return
         try:
-            done = compactor.run(force=True, cancel=self.engine.closing)
+            done = run_compaction(self, limits, force=True, cancel=self.engine.closing)
         except ModelCancelledError:  # the engine closes
             return
         except HoldfastError as error:
@@ -234,21 +236,12 @@ class Session:
         used = tokens(state.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
         return 0 < limits.flush_at <= used
 
-    def _compactor(self, limits: Budget) -> Compactor:
-        return Compactor(
-            session=self,
-            limits=limits,
-            model=self.engine.model,
-            hooks=self.engine.hooks,
-            done=self.state.summary_parts,
-        )
-
     # --- memory --------------------------------------------------------------------
 
     def recall(self, query: str, *, cap: int | None = None) -> Recall:
         """Make the block that would be recalled for a question."""
         return self._memory.recall(
-            request_of(self.engine.settings, (query,), scope=self.scope, now=self._memory.clock(), cap=cap)
+            build_query(self.engine.settings, (query,), scope=self.scope, now=self._memory.clock(), cap=cap)
         )
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:

@@ -20,10 +20,9 @@ from holdfast.context.settled import Settled
 from holdfast.errors import ConflictError, FormatError
 from holdfast.formats import Incoming
 from holdfast.memory import archive
-from holdfast.memory.archive import Ingested, Key
+from holdfast.memory.archive import Ingested, Key, unwrap
 from holdfast.memory.memory import Memory
-from holdfast.memory.noise import unwrap
-from holdfast.memory.request import question
+from holdfast.memory.query import select_texts
 from holdfast.messages import Message, units
 from holdfast.store.base import MessageRow, Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
@@ -261,7 +260,7 @@ class SessionState:
     def question(self, *, most: int) -> tuple[str, ...]:
         """What the user asks, newest last: the newest message, and those before it while they say too little."""
         said = (unwrap(item.message.text) for item in reversed(self.history) if item.message.role == "user")
-        return question(said, most=most)
+        return select_texts(said, most=most)
 
     def _common(self, messages: Sequence[Message | Mapping[str, Any]]) -> int:
         """How many messages at the beginning are those of the last request."""

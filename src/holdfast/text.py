@@ -1,8 +1,8 @@
-"""Text as search and people see it: terms, safe cuts, digests.
+"""Search terms, safe cuts and digests of text.
 
-Terms are made the same way for a passage and for a question. Latin words are lower-cased, stemmed and
-freed of stop words; identifiers count whole and in parts; scripts written without spaces, and Hangul,
-count as single characters and pairs.
+Terms are made the same way for a passage and for a query. Latin words are lower-cased and stemmed, without stop
+words; identifiers count whole and in parts; scripts written without spaces, and Hangul, count as single characters
+and pairs.
 """
 
 from __future__ import annotations
@@ -60,134 +60,134 @@ _MARKS: Final = (
 _WORD: Final = rf"[^\W{_UNSEGMENTED}]+(?:[{_MARKS}]+[^\W{_UNSEGMENTED}]*)*"
 _TOKEN: Final = rf"[{_UNSEGMENTED}]+|{_WORD}(?:[.\-/\uff0e\uff0d\uff0f]{_WORD})*"
 _ASCII_TOKEN: Final = re.compile(r"\w+(?:[.\-/]\w+)*")
-# What no token holds.
+# Characters that are in no token.
 _SIGNS: Final = re.compile(rf"[^\x00-\x7f\w{_UNSEGMENTED}{_MARKS}\uff0e\uff0d\uff0f]+")
-_ASCII_BLANKED: Final = re.sub(r"[^\w.\-/]", " ", "".join(map(chr, range(128))))
+_ASCII_TO_BLANK: Final = re.sub(r"[^\w.\-/]", " ", "".join(map(chr, range(128))))
 _UNSEGMENTED_CHARACTER: Final = re.compile(rf"[{_UNSEGMENTED}]")
 _ONE_HUMP: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _HUMP: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SEPARATOR: Final = re.compile(r"[._\-/]+")
 _CYRILLIC: Final = re.compile("[\u0400-\u04ff]")
 
-_LONGEST_TERM: Final = 64
-_REMEMBERED: Final = 1 << 17
-_FEW_PARTS: Final = 8
-_USUAL_PART: Final = 3
+_MAX_TERM_CHARS: Final = 64
+_MAX_CACHED: Final = 1 << 17
+_MIN_FRAGMENTS: Final = 8
+_MIN_PART_CHARS: Final = 3
 
 
 def terms(text: str) -> list[str]:
-    """The search terms of a text, in order, repeated as often as they stand there."""
-    plain = text if text.isascii() else _SIGNS.sub(" ", text)  # often a dash or a quote is all that is not ASCII
+    """Return the search terms of a text, in order, with repetitions."""
+    plain = text if text.isascii() else _SIGNS.sub(" ", text)  # often only a dash or a quote is not ASCII
     if plain.isascii():
-        pieces = plain.translate(_ASCII_BLANKED).split()
+        pieces = plain.translate(_ASCII_TO_BLANK).split()
         return list(chain.from_iterable(map(_EXPANSIONS.__getitem__, pieces)))
-    found: list[str] = []
-    for token in _tokens(plain).findall(plain):
+    result: list[str] = []
+    for token in _token_pattern(plain).findall(plain):
         if token < _FIRST_UNSEGMENTED or not is_unsegmented(token):
-            found += _EXPANSIONS[token]
+            result += _EXPANSIONS[token]
         else:
-            found += _ngrams(token)
-    return found
+            result += _make_ngrams(token)
+    return result
 
 
 def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Where the terms of a text stand, in the order of `terms`: start, end and the terms of that stretch."""
-    for match in _tokens(text).finditer(text):
+    """Yield start, end and terms of each token, in the order of `terms`."""
+    for match in _token_pattern(text).finditer(text):
         token, start = match.group(), match.start()
         if is_unsegmented(token):
             yield from _ngram_spans(token, start)
-        elif found := expand(token):
-            yield start, match.end(), found
+        elif expanded := expand(token):
+            yield start, match.end(), expanded
 
 
-def _tokens(text: str) -> re.Pattern[str]:
-    """The pattern of a token; that for all scripts takes 12 ms to compile, and ASCII does not need it."""
-    return _ASCII_TOKEN if text.isascii() else _any_token()
+def _token_pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern of a token; the one for all scripts takes 12 ms to compile, and ASCII does not need it."""
+    return _ASCII_TOKEN if text.isascii() else _compile_token()
 
 
 @cache
-def _any_token() -> re.Pattern[str]:
+def _compile_token() -> re.Pattern[str]:
     return re.compile(_TOKEN)
 
 
 def is_unsegmented(character: str) -> bool:
-    """Tell whether a character belongs to a script that is searched by characters and pairs."""
+    """Whether a character belongs to a script that is searched by characters and pairs."""
     return character >= _FIRST_UNSEGMENTED and _UNSEGMENTED_CHARACTER.match(character) is not None
 
 
-def _ngrams(run: str) -> list[str]:
-    """Each character, and with its neighbour."""
+def _make_ngrams(run: str) -> list[str]:
+    """Return each character, and each pair of neighbours."""
     if not unicodedata.is_normalized("NFKC", run):
-        run = "".join(character for character, _, _ in _characters(run))
-    found: list[str] = []
+        run = "".join(character for character, _, _ in _normalise_characters(run))
+    ngrams: list[str] = []
     before = ""
     for character in run:
         if before:
-            found.append(before + character)
-        found.append(character)
+            ngrams.append(before + character)
+        ngrams.append(character)
         before = character
-    return found
+    return ngrams
 
 
 def _ngram_spans(run: str, start: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    placed = [(character, start + first, start + last) for character, first, last in _characters(run)]
-    for (character, first, last), (following, _, end) in pairwise(placed):
+    characters = [(character, start + first, start + last) for character, first, last in _normalise_characters(run)]
+    for (character, first, last), (following, _, end) in pairwise(characters):
         yield first, last, (character,)
         yield first, end, (character + following,)
-    for character, first, last in placed[-1:]:
+    for character, first, last in characters[-1:]:
         yield first, last, (character,)
 
 
-def _characters(run: str) -> Iterator[tuple[str, int, int]]:
-    """The characters of a run without variants of width and composition, and where each one came from."""
+def _normalise_characters(run: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the characters of a run in normal form (NFKC), each with its place in the run."""
     if unicodedata.is_normalized("NFKC", run):
         yield from ((character, index, index + 1) for index, character in enumerate(run))
         return
-    for match in _graphemes().finditer(run):
+    for match in _compile_grapheme().finditer(run):
         for character in unicodedata.normalize("NFKC", match.group()):
             if character.isalnum() or is_unsegmented(character):
                 yield character, match.start(), match.end()
 
 
 def expand(token: str) -> tuple[str, ...]:
-    """The terms of one word or identifier: its stem, or the whole of it and the stems of its parts."""
+    """Return the terms of one word or identifier: its stem, or the whole and the stems of its parts."""
     return _EXPANSIONS[token]
 
 
 def _expand(token: str) -> tuple[str, ...]:
     if _ONE_HUMP.fullmatch(token):
-        return _stemmed(token)
+        return _stem(token)
     token = _fold(token)
-    parts = _parts(token)
+    parts = _split(token)
     if parts == [token]:
-        return _stemmed(token)
-    is_short = len(token) <= _LONGEST_TERM
+        return _stem(token)
+    is_short = len(token) <= _MAX_TERM_CHARS
     whole = (token.casefold(),) if parts and is_short else ()
-    stems = map(_stemmed_part if is_short else _stemmed, (part for part in parts if len(part) > 1))
+    stems = map(_cached_stem if is_short else _stem, (part for part in parts if len(part) > 1))
     return whole + tuple(chain.from_iterable(stems))
 
 
 class _Expansions(dict[str, tuple[str, ...]]):
-    """Pieces of text (words, and separators around them) and their terms, each reckoned once.
+    """A cache of the terms of pieces of text (words, with separators around them).
 
-    A plain dictionary: every word of an import is looked up here.
+    A plain dictionary, because every word of an import is looked up here.
     """
 
     def __missing__(self, piece: str) -> tuple[str, ...]:
-        tokens = _tokens(piece).findall(piece)
-        found = _expand(piece) if tokens == [piece] else tuple(chain.from_iterable(map(self.__getitem__, tokens)))
-        if len(self) >= _REMEMBERED:
+        tokens = _token_pattern(piece).findall(piece)
+        expanded = _expand(piece) if tokens == [piece] else tuple(chain.from_iterable(map(self.__getitem__, tokens)))
+        if len(self) >= _MAX_CACHED:
             self.clear()
-        if len(piece) <= _LONGEST_TERM:
-            self[piece] = found
-        return found
+        if len(piece) <= _MAX_TERM_CHARS:
+            self[piece] = expanded
+        return expanded
 
 
 _EXPANSIONS: Final = _Expansions()
 
 
 def _fold(token: str) -> str:
-    """The token without width variants and accents."""
+    """Remove width variants and accents."""
     if token.isascii():
         return token
     plain = unicodedata.normalize("NFKD", token)
@@ -196,103 +196,103 @@ def _fold(token: str) -> str:
     return unicodedata.normalize("NFKC", plain)
 
 
-def _parts(token: str) -> list[str]:
-    """Split an identifier at separators, humps and digits; a hash, which would fall into crumbs, at separators only."""
+def _split(token: str) -> list[str]:
+    """Split an identifier at separators, case changes and digits; a hash, which has too many, only at separators."""
     pieces = [piece for piece in _SEPARATOR.split(token) if piece]
     humps = [hump for piece in pieces for hump in (_HUMP.findall(piece) if piece.isascii() else [piece])]
-    crumbs = len(humps) > _FEW_PARTS and sum(map(len, pieces)) < _USUAL_PART * len(humps)
-    return pieces if crumbs else humps
+    fragmented = len(humps) > _MIN_FRAGMENTS and sum(map(len, pieces)) < _MIN_PART_CHARS * len(humps)
+    return pieces if fragmented else humps
 
 
-def _stemmed(word: str) -> tuple[str, ...]:
+def _stem(word: str) -> tuple[str, ...]:
     word = word.casefold()
     if word in STOP_WORDS:
         return ()
     language = "russian" if not word.isascii() and _CYRILLIC.match(word) else "english"
-    return (_stemmer(language, get_ident()).stemWord(word[:_LONGEST_TERM]),)
+    return (_get_stemmer(language, get_ident()).stemWord(word[:_MAX_TERM_CHARS]),)
 
 
-_stemmed_part = lru_cache(maxsize=1 << 14)(_stemmed)  # identifiers differ, the words that they are made of do not
+_cached_stem = lru_cache(maxsize=1 << 14)(_stem)  # identifiers differ, but share their words
 
 
 @lru_cache(maxsize=64)
-def _stemmer(language: str, _thread: int) -> Stemmer.Stemmer:
-    """A stemmer for one thread: they have inner state."""
-    import Stemmer  # noqa: PLC0415 - a compiled part that a reader of settings never needs
+def _get_stemmer(language: str, _thread: int) -> Stemmer.Stemmer:
+    """Return a stemmer for one thread: stemmers are not thread-safe."""
+    import Stemmer  # noqa: PLC0415 - not needed to import the package
 
-    return Stemmer.Stemmer(language, 0)  # without a memory of its own: `_Expansions` is one
+    return Stemmer.Stemmer(language, 0)  # without its own cache: `_Expansions` is one
 
 
 def digest(text: str) -> str:
-    """A stable digest of a text: 32 hexadecimal characters. Half surrogates, which JSON can carry, are fine."""
+    """Return a stable digest of a text: 32 hexadecimal characters. Lone surrogates, which JSON allows, are accepted."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 # --- cutting -----------------------------------------------------------------
 
-# A character that is read by itself, but for what may stand before it and takes in whatever follows.
-_TAKES_IN: Final = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\u1100-\u115f\ua960-\ua97c\U00011000-\U00011fff"
+# Characters that combine with whatever follows, so that the next one is not a character by itself.
+_COMBINING: Final = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\u1100-\u115f\ua960-\ua97c\U00011000-\U00011fff"
 _SIMPLE: Final = re.compile(
-    rf"(?<![{_TAKES_IN}])[ -~\u00c0-\u02ff\u0370-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u1e00-\u1fff"
+    rf"(?<![{_COMBINING}])[ -~\u00c0-\u02ff\u0370-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u1e00-\u1fff"
     "\u3041-\u3096\u30a1-\u30fa\u3131-\u318e\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff66-\uff9d]"
 )
 _FENCE: Final = re.compile(r"^ {0,3}(?:(`{3,})([^`\n]*)|(~{3,})([^\n]*))$", re.MULTILINE)
 
 
 def head(text: str, limit: int) -> str:
-    """The first characters of a text, at most `limit`, never half of what is read as one character."""
-    return text[: _cuts(text, limit)[0]]
+    """Return the first characters of a text, at most `limit`, without splitting a grapheme."""
+    return text[: _find_boundaries(text, limit)[0]]
 
 
 def tail(text: str, limit: int) -> str:
-    """The last characters of a text, at most `limit`, never half of what is read as one character."""
-    return text[_cuts(text, len(text) - max(0, limit))[1] :]
+    """Return the last characters of a text, at most `limit`, without splitting a grapheme."""
+    return text[_find_boundaries(text, len(text) - max(0, limit))[1] :]
 
 
 def clip(text: str, *, head: int, tail: int, marker: str = "\n...\n") -> str:
-    """The first and last characters of a text with `marker` between them; the text itself where that is no shorter.
+    """Return the head and tail of a text with `marker` between them; the text itself if that is not shorter.
 
     A code fence that the cut leaves open is closed before the marker and opened again after it, so that
-    what follows is not taken for code.
+    the marker is not read as code.
     """
     if len(text) <= head + tail + len(marker):
         return text
     fences = list(_FENCE.finditer(text))
-    stop = _before_fence(_cuts(text, head)[0], fences)
-    start = _behind_fence(_cuts(text, len(text) - max(0, tail))[1], fences, text)
-    before = _open_fence(_FENCE.finditer(text[:stop]))
-    after = _open_fence(fence for fence in fences if fence.end() <= start)
-    closed = f"\n{before}" if before else ""
-    opened = f"{after}\n" if after and start < len(text) else ""
-    clipped = f"{text[:stop]}{closed}{marker}{opened}{text[start:]}"
+    stop = _avoid_fence_before(_find_boundaries(text, head)[0], fences)
+    start = _avoid_fence_after(_find_boundaries(text, len(text) - max(0, tail))[1], fences, text)
+    before = _find_open_fence(_FENCE.finditer(text[:stop]))
+    after = _find_open_fence(fence for fence in fences if fence.end() <= start)
+    closing = f"\n{before}" if before else ""
+    opening = f"{after}\n" if after and start < len(text) else ""
+    clipped = f"{text[:stop]}{closing}{marker}{opening}{text[start:]}"
     return clipped if len(clipped) < len(text) else text
 
 
-def _cuts(text: str, place: int) -> tuple[int, int]:
-    """The last place up to `place`, and the first from it on, that is not inside of what is read as one character."""
+def _find_boundaries(text: str, place: int) -> tuple[int, int]:
+    """Return the last grapheme boundary up to `place`, and the first from it on."""
     start = place = max(0, min(place, len(text)))
     while start > 0 and not _SIMPLE.match(text, start):
         start -= 1
     if start == place:
         return place, place
-    match = next(match for match in _graphemes().finditer(text, start) if match.end() >= place)
+    match = next(match for match in _compile_grapheme().finditer(text, start) if match.end() >= place)
     return (place, place) if match.end() == place else match.span()
 
 
 @cache
-def _graphemes() -> regex.Pattern[str]:
-    import regex  # noqa: PLC0415 - needed only where something is cut or written in variants
+def _compile_grapheme() -> regex.Pattern[str]:
+    import regex  # noqa: PLC0415 - rarely needed
 
     return regex.compile(r"\X")
 
 
-def _before_fence(place: int, fences: Iterable[re.Match[str]]) -> int:
-    """The place itself, or the beginning of the fence that a cut there would go through."""
+def _avoid_fence_before(place: int, fences: Iterable[re.Match[str]]) -> int:
+    """Return the place, or the start of the fence that a cut there would split."""
     return next((fence.start() for fence in fences if fence.start() < place < fence.end()), place)
 
 
-def _behind_fence(place: int, fences: Iterable[re.Match[str]], text: str) -> int:
-    """The place itself, or the line after the fence that a cut there would go through, or make of half a line."""
+def _avoid_fence_after(place: int, fences: Iterable[re.Match[str]], text: str) -> int:
+    """Return the place, or the line after a fence that a cut there would split, or would make of half a line."""
     end = next((fence.end() for fence in fences if fence.start() < place < fence.end()), None)
     if end is None and not text.endswith("\n", 0, place):
         line, _, _ = text[place:].partition("\n")
@@ -300,8 +300,8 @@ def _behind_fence(place: int, fences: Iterable[re.Match[str]], text: str) -> int
     return place if end is None else min(end + 1, len(text))
 
 
-def _open_fence(fences: Iterable[re.Match[str]]) -> str:
-    """The fence that is open after all of these, or nothing."""
+def _find_open_fence(fences: Iterable[re.Match[str]]) -> str:
+    """Return the fence that is open after all of these, or an empty string."""
     fence = ""
     for match in fences:
         mark, info = match.group(1) or match.group(3), match.group(2) or match.group(4)
@@ -312,14 +312,14 @@ def _open_fence(fences: Iterable[re.Match[str]]) -> str:
     return fence
 
 
-# --- showing -----------------------------------------------------------------
+# --- output ------------------------------------------------------------------
 
 ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-"""The characters that a terminal acts on, for a class of a pattern."""
+"""Control characters, as the content of a character class of a pattern."""
 _CONTROL: Final = re.compile(f"[{ACTING}\ud800-\udfff]")
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
-    """Replace the characters that move a cursor, hide text or turn it round; in a name also line breaks and tabs."""
+    """Replace characters that move the cursor, hide text or reverse it; with `one_line` also line breaks and tabs."""
     shown = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
     return shown.replace("\n", " ").replace("\t", " ") if one_line else shown

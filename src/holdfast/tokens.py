@@ -1,8 +1,8 @@
-"""How many tokens: one rule for text, one for messages, and the provider's own figure where there is one.
+"""Count tokens: estimate text and messages, and use the provider's reported usage where there is one.
 
 The estimate adds up a weight for each pair of neighbouring characters. The weights were fitted so that the sum is
 not below the count of any current tokenizer for any kind of text (docs/tokens.md has the figures). It needs no
-files and no network. `tiktoken` and `tokenizers` take its place where they are installed and asked for.
+files and no network. `tiktoken` and `tokenizers` can be used instead.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ __all__ = [
 ]
 
 TokenCounter: TypeAlias = Callable[[str], int]
-"""Anything that tells how many tokens a text has."""
+"""A function that counts the tokens of a text."""
 
 MESSAGE_TOKENS: Final = 4
-"""What a message costs beside its parts: role and delimiters."""
+"""The tokens of a message besides its parts: role and delimiters."""
 TOOL_TOKENS: Final = 8
-"""What a tool call or result costs beside its text: ids and delimiters."""
-LOOKED_BACK: Final = 9
-"""How many reports of the provider the correction of the estimate looks at."""
+"""The tokens of a tool call or result besides its text: ids and delimiters."""
+MAX_REPORTS: Final = 9
+"""How many of the provider's last reports correct the estimate."""
 MIN_CALIBRATION_TOKENS: Final = 4000
-"""A smaller request says little about the estimate."""
-LARGEST_SCALE: Final = 2.0
-"""The estimate is never corrected further than this."""
+"""A smaller request is not used to correct the estimate."""
+MAX_SCALE: Final = 2.0
+"""The maximum correction of the estimate."""
 IMAGE_TOKENS: Final = 1600
-"""What an image costs at most after the providers have scaled it down."""
+"""The maximum tokens of an image after providers have scaled it down."""
 FILE_CHARACTERS: Final = 30
-"""Characters of an inline file (base64) for one token."""
+"""Characters of an inline file (base64) per token."""
 
 _OTHER_SCRIPTS: Final = re.compile("[^\u0000-\u024f\u1e00-\u1eff\u2000-\u206f]+")
 _FILE_KEYS: Final = frozenset({"data", "file_data"})
@@ -66,9 +66,9 @@ _FILE: Final = re.compile(r"(?:data:[^,]{0,200};base64,)?[A-Za-z0-9+/_=\r\n-]{10
 
 def count_text(text: str, *, family: str = "any") -> int:
     """Estimate the tokens of a text for a family of tokenizers."""
-    if len(text) <= _SHORT:
-        return -(-_short_hundredths(text, family) // 100)
-    return -(-sum(_hundredths(text, start, family) for start in range(0, len(text), _STEP)) // 100)
+    if len(text) <= _MAX_SHORT_CHARS:
+        return -(-_weigh_short(text, family) // 100)
+    return -(-sum(_weigh(text, start, family) for start in range(0, len(text), _CHUNK_CHARS)) // 100)
 
 
 def count_thirds(text: str) -> int:
@@ -81,22 +81,22 @@ def count_thirds(text: str) -> int:
 
 
 def count_json(value: Any, *, count: TokenCounter = count_text) -> int:
-    """Tokens of a JSON value as a provider would write it."""
+    """Count the tokens of a JSON value as a provider would write it."""
     return count(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def _count_opaque(data: Any, *, count: TokenCounter) -> int:
-    """Tokens of what we do not interpret: as JSON, but for the files in it."""
+    """Count the tokens of an opaque value: as JSON, with the files in it counted by length."""
     files: list[str] = []
-    written = count_json(_without_files(data, files), count=count)
-    return written + sum(len(file) // FILE_CHARACTERS for file in files)
+    tokens = count_json(_remove_files(data, files), count=count)
+    return tokens + sum(len(file) // FILE_CHARACTERS for file in files)
 
 
-def _without_files(value: Any, files: list[str], *, key: str = "") -> Any:
+def _remove_files(value: Any, files: list[str], *, key: str = "") -> Any:
     if isinstance(value, Mapping):
-        return {name: _without_files(item, files, key=name) for name, item in value.items()}
+        return {name: _remove_files(item, files, key=name) for name, item in value.items()}
     if isinstance(value, list):
-        return [_without_files(item, files) for item in value]
+        return [_remove_files(item, files) for item in value]
     if key in _FILE_KEYS and isinstance(value, str) and _FILE.fullmatch(value):
         files.append(value)
         return ""
@@ -104,7 +104,7 @@ def _without_files(value: Any, files: list[str], *, key: str = "") -> Any:
 
 
 def count_part(part: Part, *, count: TokenCounter = count_text) -> int:
-    """Tokens of one part of a message."""
+    """Count the tokens of one part of a message."""
     match part:
         case Text() | Thinking():
             return count(part.text)
@@ -123,12 +123,12 @@ def count_part(part: Part, *, count: TokenCounter = count_text) -> int:
 
 
 def count_message(message: Message, *, count: TokenCounter = count_text) -> int:
-    """Tokens of a message with all of its parts."""
+    """Count the tokens of a message with all of its parts."""
     return MESSAGE_TOKENS + sum(count_part(part, count=count) for part in message.parts)
 
 
 def count_messages(messages: Iterable[Message], *, count: TokenCounter = count_text) -> int:
-    """Tokens of a conversation."""
+    """Count the tokens of a conversation."""
     return sum(count_message(message, count=count) for message in messages)
 
 
@@ -137,14 +137,14 @@ def count_messages(messages: Iterable[Message], *, count: TokenCounter = count_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCount:
-    """How full a window is, and how that is known.
+    """The tokens in a window, and how they were counted.
 
     Attributes:
-        tokens: The figure to go by.
-        reported: What the provider last reported; 0 where it never did.
-        trailing: The estimate of what came after that report, corrected by `scale`.
-        scale: How far the estimate was too low between earlier reports; 1 where it was not.
-        index: Which message carried the report, or None.
+        tokens: The total: `reported` plus `trailing`.
+        reported: The provider's last report; 0 without one.
+        trailing: The estimate of the messages after that report, corrected by `scale`.
+        scale: The factor by which the estimate was too low between earlier reports, at least 1.
+        index: The index of the message with the report, or None.
     """
 
     tokens: int
@@ -159,36 +159,36 @@ def context_tokens(
 ) -> ContextCount:
     """Count a conversation from the provider's last report, and estimate only what follows it.
 
-    `since` is the time of the last compaction in Unix milliseconds: what was reported before it speaks of
-    a history that is gone. Broken replies and zero usage report nothing.
+    `since` is the time of the last compaction in Unix milliseconds: earlier reports are ignored, because they
+    include history that was removed. Broken replies and zero usage report nothing.
     """
-    reports = _last_reports(messages, since)
+    reports = _find_reports(messages, since)
     index, reported = reports[-1] if reports else (None, 0)
     new = count_messages(messages[0 if index is None else index + 1 :], count=count)
-    scale = _scale(messages, reports, count)
+    scale = _compute_scale(messages, reports, count)
     trailing = math.ceil(new * scale)
     return ContextCount(tokens=reported + trailing, reported=reported, trailing=trailing, scale=scale, index=index)
 
 
-def _last_reports(messages: Sequence[Message], since: int | None) -> list[tuple[int, int]]:
-    """Where the provider reported last, and what, oldest first."""
-    places = ((index, _reported(messages[index], since)) for index in range(len(messages) - 1, -1, -1))
-    return list(islice(((index, tokens) for index, tokens in places if tokens > 0), LOOKED_BACK))[::-1]
+def _find_reports(messages: Sequence[Message], since: int | None) -> list[tuple[int, int]]:
+    """Return the index and the tokens of the provider's last reports, oldest first."""
+    places = ((index, _read_report(messages[index], since)) for index in range(len(messages) - 1, -1, -1))
+    return list(islice(((index, tokens) for index, tokens in places if tokens > 0), MAX_REPORTS))[::-1]
 
 
-def _scale(messages: Sequence[Message], reports: Sequence[tuple[int, int]], count: TokenCounter) -> float:
-    """How much more than estimated was reported from one report to the next; never less than 1, nor more than 2."""
-    grown = estimated = 0
+def _compute_scale(messages: Sequence[Message], reports: Sequence[tuple[int, int]], count: TokenCounter) -> float:
+    """Return reported growth over estimated growth between the reports, at least 1 and at most 2."""
+    growth = estimated = 0
     for (first, before), (last, after) in pairwise(reports):
         usage = messages[last].usage
         if usage is not None and after - usage.output > before:
-            grown += after - usage.output - before
+            growth += after - usage.output - before
             estimated += count_messages(messages[first + 1 : last], count=count)
-    return min(LARGEST_SCALE, max(1.0, grown / estimated)) if estimated else 1.0
+    return min(MAX_SCALE, max(1.0, growth / estimated)) if estimated else 1.0
 
 
 def reported_prompt(message: Message) -> int:
-    """The size of the request that a reply answers, as the provider reported it; 0 where it did not."""
+    """Return the size of the request of a reply, as the provider reported it; 0 if it did not."""
     usage = message.usage
     if message.role != "assistant" or usage is None or message.is_broken:
         return 0
@@ -196,17 +196,17 @@ def reported_prompt(message: Message) -> int:
 
 
 def scale_of(reported: int, estimated: int) -> float | None:
-    """How many tokens were reported for each estimated one, in steps of 5 %: at least 1, at most 2.
+    """Return how many tokens were reported per estimated one, in steps of 5 %, at least 1 and at most 2.
 
-    None for a small request: there, what the client adds to each request outweighs what was estimated.
+    None for a small request, in which the parts that the client adds to each request dominate.
     """
     if estimated < MIN_CALIBRATION_TOKENS:
         return None
     steps = math.ceil(reported / estimated * 20)
-    return min(LARGEST_SCALE, max(1.0, steps / 20))
+    return min(MAX_SCALE, max(1.0, steps / 20))
 
 
-def _reported(message: Message, since: int | None) -> int:
+def _read_report(message: Message, since: int | None) -> int:
     if message.role != "assistant" or message.usage is None or message.is_broken:
         return 0
     if since is not None and (message.timestamp is None or message.timestamp <= since):
@@ -216,10 +216,10 @@ def _reported(message: Message, since: int | None) -> int:
 
 # --- the weights of the estimate ----------------------------------------------
 
-_STEP: Final = 1 << 20
-"""Characters that are weighed at a time, which bounds the memory that it takes."""
-_SHORT: Final = 96
-"""Characters up to which a text is weighed one by one: an array costs more than so few characters."""
+_CHUNK_CHARS: Final = 1 << 20
+"""Characters that are weighed at once, which bounds the memory."""
+_MAX_SHORT_CHARS: Final = 96
+"""A text up to this length is weighed character by character, which is faster than an array."""
 
 _RARE_PAIRS: Final = (
     "31003213032000303000212313"  # a
@@ -256,7 +256,7 @@ _PAIRS: Final = (
     " a", " A", "!a", "!A", "0a", "0A", "a", "A", "00", " 0", "0", " !", "!!", "!", "  ", " ", "\n\n", "\n", "\t\t",
     "\t", "\0",
 )  # fmt: skip
-"""A character after another one, by their classes; a single class stands for it after all others."""
+"""Pairs of character classes; a single class stands for a character after any other class."""
 _RULES: Final = "-=*#_."
 _RULE_WEIGHT: Final = 12
 """Hundredths of a token for one of these characters after itself: lines of them are long tokens."""
@@ -265,12 +265,12 @@ _SCRIPTS: Final = (
     0x1000, 0x1100, 0x1E00, 0x1F00, 0x2070, 0x2500, 0x25A0, 0x2C00, 0x3000, 0x3040, 0x3100, 0x4E00, 0xA000, 0xAC00,
     0xD800, 0xE000, 0xF900, 0xFF00,
 )  # fmt: skip
-"""Where scripts begin, as UTF-16 units."""
+"""The first UTF-16 unit of each script."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """What a family of tokenizers needs, in hundredths of a token.
+    """The weights of a family of tokenizers, in hundredths of a token.
 
     Attributes:
         letters: For a letter after a letter: by the case of both, and by how rare the pair is.
@@ -284,7 +284,7 @@ class _Weights:
 
 
 _FAMILIES: Final = {
-    # The most that any of o200k, cl100k, Claude 2, Llama 3, Qwen 2 and 3.6, DeepSeek 4 and Mistral Tekken needs.
+    # The maximum over o200k, cl100k, Claude 2, Llama 3, Qwen 2 and 3.6, DeepSeek 4 and Mistral Tekken.
     "any": _Weights(
         ((3, 28, 99, 110), (2, 2, 35, 110), (2, 2, 110, 110), (72, 100, 107, 107)),
         (48, 50, 105, 125, 105, 50, 125, 90, 100, 200, 130, 100, 92, 60, 10, 44, 100, 60, 10, 97, 100),
@@ -301,59 +301,62 @@ _FAMILIES: Final = {
 }  # fmt: skip
 
 
-def _hundredths(text: str, start: int, family: str) -> int:
+def _weigh(text: str, start: int, family: str) -> int:
     """Weigh the characters from `start`, each with the one before it."""
     import numpy as np  # noqa: PLC0415 - not needed to import the package
 
-    symbols, weights = _tables(family)
-    piece = (text[start - 1] if start else "\n") + text[start : start + _STEP]
+    symbols, weights = _make_tables(family)
+    piece = (text[start - 1] if start else "\n") + text[start : start + _CHUNK_CHARS]
     if piece.isascii():
-        found = piece.encode("ascii")
+        codes = piece.encode("ascii")
     else:
-        found = symbols.take(np.frombuffer(piece.encode("utf-16-le", "surrogatepass"), "<u2")).tobytes()
+        codes = symbols.take(np.frombuffer(piece.encode("utf-16-le", "surrogatepass"), "<u2")).tobytes()
     # Two neighbouring bytes are one number: those at even places, and those at odd ones.
-    even, odd = (np.frombuffer(found, "<u2", (len(found) - start) // 2, start) for start in (0, 1))
+    even, odd = (np.frombuffer(codes, "<u2", (len(codes) - start) // 2, start) for start in (0, 1))
     return int(weights.take(even).sum()) + int(weights.take(odd).sum())
 
 
 @lru_cache(maxsize=4096)
-def _short_hundredths(text: str, family: str) -> int:
-    """Weigh the characters of a short text, as `_hundredths` does."""
-    symbols, rows = _short_tables(family)
+def _weigh_short(text: str, family: str) -> int:
+    """Weigh the characters of a short text, with the same result as `_weigh`."""
+    symbols, rows = _make_short_tables(family)
     piece = "\n" + text
     if piece.isascii():
-        found = piece.encode("ascii")
+        codes = piece.encode("ascii")
     else:
-        found = bytes(map(symbols.__getitem__, memoryview(piece.encode("utf-16-le", "surrogatepass")).cast("H")))
-    return sum(map(getitem, map(rows.__getitem__, found[1:]), found))
+        codes = bytes(map(symbols.__getitem__, memoryview(piece.encode("utf-16-le", "surrogatepass")).cast("H")))
+    return sum(map(getitem, map(rows.__getitem__, codes[1:]), codes))
 
 
 @cache
-def _short_tables(family: str) -> tuple[bytes, list[list[int]]]:
-    """Make the tables of `_tables` as Python's own values."""
-    symbols, weights = _tables(family)
+def _make_short_tables(family: str) -> tuple[bytes, list[list[int]]]:
+    """Make the tables of `_make_tables` as plain Python values."""
+    symbols, weights = _make_tables(family)
     return symbols.tobytes(), weights.reshape(256, 256).tolist()
 
 
 @cache
-def _tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
+def _make_tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
     """Make the tables: the symbol of each UTF-16 unit (ASCII is itself, a script is one), and the weight of a pair.
 
-    The index of a pair is the second symbol times 256, and the first.
+    The index of a pair is the second symbol times 256, plus the first.
     """
     import numpy as np  # noqa: PLC0415 - as above
 
-    known = _FAMILIES[family]
-    letters, pairs = dict(zip(_LETTERS, known.letters, strict=True)), dict(zip(_PAIRS, known.pairs, strict=True))
+    family_weights = _FAMILIES[family]
+    letters, pairs = (
+        dict(zip(_LETTERS, family_weights.letters, strict=True)),
+        dict(zip(_PAIRS, family_weights.pairs, strict=True)),
+    )
     symbols = np.arange(1 << 16).clip(max=127).astype(np.uint8)
     weights = np.zeros((256, 256), np.uint16)
-    for symbol, (first, weight) in enumerate(zip(_SCRIPTS, known.scripts, strict=True), start=128):
+    for symbol, (first, weight) in enumerate(zip(_SCRIPTS, family_weights.scripts, strict=True), start=128):
         symbols[first:] = symbol
         weights[symbol] = weight
     for old in map(chr, range(256)):
         for new in map(chr, range(128)):
-            both = _class(old) + _class(new)
-            weight = pairs.get(both, pairs.get(_class(new), 0))
+            both = _classify(old) + _classify(new)
+            weight = pairs.get(both, pairs.get(_classify(new), 0))
             if both in letters:
                 weight = letters[both][int(_RARE_PAIRS[(ord(old) | 32) * 26 + (ord(new) | 32) - 27 * ord("a")])]
             elif old == new and old in _RULES:
@@ -362,7 +365,7 @@ def _tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
     return symbols, weights.reshape(-1)
 
 
-def _class(char: str) -> str:
+def _classify(char: str) -> str:
     if not char.isascii() or not char.isprintable():
         return char if char in "\n\t" else "\n" if char == "\r" else "\0"
     return "a" if char.islower() else "A" if char.isupper() else "0" if char.isdigit() else " " if char == " " else "!"
@@ -381,7 +384,7 @@ _GPT: Final = re.compile(r"(?:^|[/:])(?:gpt-(?:4o|4\.[1-9]|[5-9]|oss)|o[1-9]\b|c
 
 
 def counter(name: str = "estimate", *, model: str | None = None) -> TokenCounter:
-    """The counter of this name, for a model.
+    """Return the counter of this name, for a model.
 
     Names are `estimate`, `estimate:any`, `estimate:gpt`, `thirds`, `tiktoken:ENCODING` and `tokenizers:FILE` (a
     tokenizer.json). `estimate` alone is the estimate for the model's tokenizer where that is known, else for any.
@@ -392,45 +395,45 @@ def counter(name: str = "estimate", *, model: str | None = None) -> TokenCounter
         return _ESTIMATES[name]
     kind, _, argument = name.partition(":")
     if kind == "tiktoken":
-        return _tiktoken(argument or "o200k_base")
+        return _open_tiktoken(argument or "o200k_base")
     if kind == "tokenizers" and argument:
-        return _tokenizers(Path(argument))
+        return _open_tokenizers(Path(argument))
     known = "estimate[:any|:gpt], thirds, tiktoken:ENCODING, tokenizers:FILE"
     raise InputError(f"token counter {name!r} is not one of {known}")
 
 
 def is_estimate(count: TokenCounter) -> bool:
-    """Tell whether a counter estimates, so that a margin is needed."""
+    """Whether a counter estimates, so that a margin is needed."""
     return count in _ESTIMATES.values()
 
 
-def _tiktoken(encoding: str) -> TokenCounter:
+def _open_tiktoken(encoding: str) -> TokenCounter:
     try:
         import tiktoken  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("counting with tiktoken", extra="tiktoken") from None
     try:
         encode = tiktoken.get_encoding(encoding).encode
-    except (ValueError, OSError) as error:  # a name it does not know, or tables that it could not fetch
+    except (ValueError, OSError) as error:  # an unknown name, or tables that it could not download
         raise InputError(f"tiktoken has no encoding {encoding!r} here: {error}") from error
-    return lambda text: len(encode(_whole(text), disallowed_special=()))
+    return lambda text: len(encode(_replace_surrogates(text), disallowed_special=()))
 
 
-def _tokenizers(path: Path) -> TokenCounter:
+def _open_tokenizers(path: Path) -> TokenCounter:
     try:
         from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("counting with tokenizers", extra="tokenizers") from None
-    tokenizer = Tokenizer.from_str(_tokenizer_json(path))
-    return lambda text: len(tokenizer.encode(_whole(text), add_special_tokens=False).ids)
+    tokenizer = Tokenizer.from_str(_read_tokenizer(path))
+    return lambda text: len(tokenizer.encode(_replace_surrogates(text), add_special_tokens=False).ids)
 
 
-def _tokenizer_json(path: Path) -> str:
+def _read_tokenizer(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
         known = json.loads(text)
     except OSError as error:
-        raise InputError(f"{path}: no tokenizer could be read: {error.strerror}") from error
+        raise InputError(f"{path}: the tokenizer could not be read: {error.strerror}") from error
     except ValueError as error:
         raise InputError(f"{path}: not a tokenizer.json: {error}") from error
     if not isinstance(known, dict) or "model" not in known:
@@ -438,6 +441,6 @@ def _tokenizer_json(path: Path) -> str:
     return text
 
 
-def _whole(text: str) -> str:
-    """The text without half surrogates, which tokenizers refuse."""
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which tokenizers refuse."""
     return text.encode("utf-8", "replace").decode()

@@ -28,8 +28,8 @@ from holdfast.context.plan import decide
 from holdfast.errors import ConflictError, HoldfastError, WindowError
 from holdfast.formats import Incoming
 from holdfast.memory.block import Fact, fact_line
+from holdfast.memory.query import RecallQuery, build_query
 from holdfast.memory.recall import Recall
-from holdfast.memory.request import Request, request_of
 from holdfast.report import ContextReport, build_report
 from holdfast.settings import Settings
 from holdfast.state import MAX_TRIES, TURN, SessionState
@@ -173,7 +173,7 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
         )
     items, new = planned.items, planned.edits
     with turn.guard("recall"):
-        request = request_of(
+        recall_query = build_query(
             settings,
             query,
             scope=state.scope,
@@ -182,7 +182,7 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
             automatic=True,
             facts=turn.facts,
         )
-        placed = place_recall(state, turn, request, items)
+        placed = place_recall(state, turn, recall_query, items)
         items, new = apply(items, placed) if placed else items, (*new, *placed)
     return items, new
 
@@ -197,7 +197,7 @@ def _with_pruning(settings: Settings, *, provider: str) -> Settings:
 # --- recall ------------------------------------------------------------------
 
 
-def place_recall(state: SessionState, turn: Turn, request: Request, items: tuple[Item, ...]) -> tuple[Edit, ...]:
+def place_recall(state: SessionState, turn: Turn, query: RecallQuery, items: tuple[Item, ...]) -> tuple[Edit, ...]:
     """Recall what the window does not show, and place it; earlier blocks are removed where there is no room."""
     settings = state.memory.settings
     position = settings.recall.position
@@ -205,19 +205,19 @@ def place_recall(state: SessionState, turn: Turn, request: Request, items: tuple
         switch = "slots.memory is none" if settings.recall.automatic else "recall.automatic is off"
         turn.recall = Recall(reason=switch)
         return ()
-    has_question = any(request.texts)
+    has_question = any(query.texts)
     removed = cleared(items, turn.limits, position=position) if has_question else ()
     if removed:
         bare = apply(items, removed)
         cap = allowance(bare, turn.limits, position=position)
-        block = _recall_block(state, turn, replace(request, cap=cap), bare)
+        block = _recall_block(state, turn, replace(query, cap=cap), bare)
         if block is None or _is_new(state, turn.recall, items):
             return (*removed, block) if block else ()
     cap = allowance(items, turn.limits, position=position) if has_question else 0
     if cap < MIN_BLOCK:
         turn.recall = Recall(reason="this question has its block already, or there is no room for one")
         return ()
-    block = _recall_block(state, turn, replace(request, cap=cap), items)
+    block = _recall_block(state, turn, replace(query, cap=cap), items)
     return () if block is None else (block,)
 
 
@@ -232,13 +232,13 @@ def _is_new(state: SessionState, recall: Recall, items: Sequence[Item]) -> bool:
     return best in new or 2 * len(new) >= max(1, len(recall.hits))
 
 
-def _recall_block(state: SessionState, turn: Turn, request: Request, items: Sequence[Item]) -> Edit | None:
+def _recall_block(state: SessionState, turn: Turn, query: RecallQuery, items: Sequence[Item]) -> Edit | None:
     """Recall the block for a question; None where memory returns nothing."""
     memory = state.memory
-    request = replace(request, quoted=state.quoted_passages(items))
-    recall = memory.recall(request)
-    if not recall.block and len(request.texts) > 1:  # earlier messages may lead away from the question
-        recall = memory.recall(replace(request, texts=request.texts[-1:]))
+    query = replace(query, quoted=state.quoted_passages(items))
+    recall = memory.recall(query)
+    if not recall.block and len(query.texts) > 1:  # earlier messages may lead away from the question
+        recall = memory.recall(replace(query, texts=query.texts[-1:]))
     words_only = memory.settings.embedding.provider == "none"  # chosen by the user, so not reported
     turn.recall = replace(recall, notes=()) if words_only else recall
     return place(

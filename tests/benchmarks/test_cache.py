@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from benchmarks.__main__ import bench
 from benchmarks.cache import BASELINE, POLICIES, READ, WRITE, Cost, Policy, beginning, measure
 from holdfast import transcripts
+from holdfast.cli.replay import find_requests
 from holdfast.cli.story import lines
-from holdfast.cli.trial import requests
 from holdfast.messages import Message
 from holdfast.tokens import count_text
 
@@ -83,7 +83,7 @@ class TestMeasure:
         few = beginning(talk, 5)
         seen: list[int] = []
         measure([few], limit=32_000, policies=[Policy(recall=None, sticky=False)], progress=seen.append)
-        assert sum(seen) == sum(1 for _ in requests(few)) == 5
+        assert sum(seen) == sum(1 for _ in find_requests(few)) == 5
 
     def test_a_window_that_does_not_fit_costs_nothing(self, talk: list[Message]) -> None:
         """It is not sent, with recorded edits or without."""
@@ -97,7 +97,7 @@ def test_the_beginning_of_a_conversation_is_cut_at_a_request(talk: list[Message]
     """More requests than there are is all of it."""
     assert beginning(talk, None) is talk
     assert beginning(talk, 10_000) is talk
-    assert sum(1 for _ in requests(beginning(talk, 7))) == 7
+    assert sum(1 for _ in find_requests(beginning(talk, 7))) == 7
 
 
 def _long(message: Message) -> Message:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import bench
-from benchmarks.facts import load, matches, measure_extraction, measure_updates
-from benchmarks.updates_corpus import look_alikes, updates
+from benchmarks.facts import load, matches, measure
 from holdfast.errors import InputError
 from shared_data import SHARED, needs_shared
 
@@ -40,7 +38,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_precision_and_recall_are_measured_beside_a_baseline(data: Path) -> None:
     """The rules find one fact, which is right; every sentence finds the same, and is mostly wrong."""
-    found = measure_extraction(load(data))
+    found = measure(load(data))
     assert (found["precision"], found["recall"], found["facts"]) == (1.0, 0.5, 1)
     assert found["baseline"]["recall"] == 0.5
     assert found["baseline"]["precision"] < 0.5
@@ -63,35 +61,16 @@ def test_other_files_are_refused_with_a_reason(tmp_path: Path) -> None:
         load(realmem(tmp_path, gold=()) / "A_dialogues.json")
 
 
-def test_the_corpus_is_large_and_varied() -> None:
-    """At least 200 updates and 200 look-alikes, no two alike, in both languages and of many kinds."""
-    for pairs in (updates(), look_alikes()):
-        assert len({(pair.before, pair.after, pair.speaker) for pair in pairs}) == len(pairs) >= 200
-        assert min(Counter(pair.language for pair in pairs).values()) >= 80
-        assert len({pair.kind for pair in pairs}) >= 12
-        assert all(pair.old in pair.before for pair in pairs)
-    assert all(pair.new in pair.after for pair in updates())
-
-
-def test_no_fact_is_wrongly_retired_and_few_are_stale() -> None:
-    """From text to facts to a question: 0 wrongly retired, below 2 % stale, and nearly everything was read at all."""
-    found = measure_updates()
-    assert found["wrongly_retired"] == 0
-    assert found["stale_shown"] < 0.02
-    assert min(found["updates_read"], found["look_alikes_read"]) > 0.98
-    assert min(found["new_value_shown"], found["old_value_shown"]) > 0.98
-
-
 def test_the_command_prints_what_was_measured(data: Path) -> None:
-    """`python -m benchmarks facts PATH --json` has the four figures; without it there is a table."""
+    """`python -m benchmarks facts PATH --json` has the figures; without it there is a table."""
     done = CliRunner().invoke(bench, ["facts", str(data), "--json"])
     assert done.exit_code == 0, done.output
-    assert {"precision", "recall", "stale_shown", "wrongly_retired"} <= json.loads(done.stdout).keys()
+    assert {"precision", "recall", "facts", "baseline"} <= json.loads(done.stdout).keys()
 
 
 @needs_shared
 def test_rules_are_more_precise_than_every_sentence() -> None:
     """On the public sessions the rules are right at least twice as often as the baseline."""
-    found = measure_extraction(load(SHARED / "realmem" / "Sophie_Dubois_dialogues_256k.json")[:60])
+    found = measure(load(SHARED / "realmem" / "Sophie_Dubois_dialogues_256k.json")[:60])
     assert found["precision"] > 2 * found["baseline"]["precision"]
     assert found["facts"] > 0

@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from holdfast import transcripts
+from holdfast.cli.replay import find_requests
 from holdfast.cli.story import QUESTIONS, lines
-from holdfast.cli.trial import requests
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_message
 
@@ -24,7 +24,7 @@ def test_the_script_writes_a_long_valid_session(tmp_path: Path) -> None:
     session = transcripts.read(file)
     assert (session.format, session.problems) == ("pi", ())
     assert sum(map(count_message, session.messages)) >= 150_000
-    assert sum(1 for _ in requests(session.messages)) > 300
+    assert sum(1 for _ in find_requests(session.messages)) > 300
     calls = [call.id for message in session.messages for call in message.calls]
     results = [result.call_id for message in session.messages for result in message.results]
     assert calls == results

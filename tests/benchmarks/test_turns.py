@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.cli.trial import play, requests
+from holdfast.cli.replay import find_requests, replay_requests
 from holdfast.engine import Engine
 from holdfast.messages import Message, Role, Text
 from holdfast.settings import Embedding, Settings
@@ -18,13 +18,13 @@ def said(role: Role, text: str = "words") -> Message:
 def test_a_request_is_before_each_reply_and_at_the_end() -> None:
     """A reply in two messages is one reply, and what nobody asked for is none."""
     talk = [said("assistant"), said("user"), said("assistant"), said("assistant"), said("user"), said("assistant")]
-    assert list(requests(talk)) == [2, 5, 6]
+    assert list(find_requests(talk)) == [2, 5, 6]
 
 
 def test_a_request_that_does_not_fit_is_told(tmp_path: Path) -> None:
     """The others are made all the same."""
     talk = [said("user", "hello there"), said("assistant"), said("user", "x " * 9_000)]
     with Engine.open(tmp_path, settings=Settings(embedding=Embedding(provider="none")), background=False) as engine:
-        windows = [window for _, window in play(engine, talk, limit=4_000)]
+        windows = [window for _, window in replay_requests(engine, talk, limit=4_000)]
     assert windows[0] is not None
     assert windows[1] is None

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.cli import COMMANDS, SUMMARIES, holdfast
-from holdfast.cli.output import at_words
+from holdfast.cli.output import align_to_words
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "webhook.jsonl"
@@ -205,7 +205,7 @@ class TestContext:
         file = tmp_path / "orphans.json"
         orphans = [{"role": "tool", "tool_call_id": f"c{n}", "content": "lost"} for n in range(5)]
         file.write_text(json.dumps([{"role": "user", "content": "Hi"}, *orphans, {"role": "user", "content": "Go on"}]))
-        lines = [line for line in run("context", file, home=tmp_path).stdout.splitlines() if "mended" in line]
+        lines = [line for line in run("context", file, home=tmp_path).stdout.splitlines() if "repaired" in line]
         assert len(lines) == 1
         assert lines[0].endswith("'c0', which is not there (orphan-result), and 4 more like it")
 
@@ -399,11 +399,11 @@ class TestDoctor:
         assert "position" in done.stdout
 
 
-def test_excerpts_break_at_words() -> None:
+def test_excerpts_break_align_to_words() -> None:
     """An end inside a word moves to the nearest space; Chinese is cut anywhere, and a very long word as well."""
     text = "the signature tolerance is three hundred seconds"
-    first, last = at_words(text, 6, 34)
+    first, last = align_to_words(text, 6, 34)
     assert text[first:last].strip() == "tolerance is three"
-    assert at_words("签名的容差是三百秒", 2, 5) == (2, 5)
-    assert at_words("x" * 200, 50, 150) == (50, 150)
-    assert at_words(text, 0, len(text)) == (0, len(text))
+    assert align_to_words("签名的容差是三百秒", 2, 5) == (2, 5)
+    assert align_to_words("x" * 200, 50, 150) == (50, 150)
+    assert align_to_words(text, 0, len(text)) == (0, len(text))

@@ -96,7 +96,7 @@ class TestFile:
             file, "--limit", "12000", "--model", f"scripted:{script}", "--instructions", "Mind the ports"
         ).output
         assert "Move the staging database" in shown
-        assert "calls of the model" in shown
+        assert "model calls" in shown
 
     def test_people_see_what_goes_and_what_comes(self, tmp_path: Path) -> None:
         """Messages and tokens, files, failures, and the summary."""

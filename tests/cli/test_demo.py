@@ -38,7 +38,7 @@ def test_every_answer_has_left_the_window_and_is_in_the_block() -> None:
 @pytest.mark.usefixtures("short")
 def test_a_missing_answer_is_told_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """With plain output where there is no terminal."""
-    asked = (story.QUESTIONS[1], story.Asked("Which colour has the moon of Neptune?", "mauve"))
+    asked = (story.QUESTIONS[1], story.Question("Which colour has the moon of Neptune?", "mauve"))
     monkeypatch.setattr(module, "QUESTIONS", asked)
     done = CliRunner().invoke(holdfast, ["demo", "--limit", "16000"])
     assert done.exit_code == 1
@@ -51,11 +51,11 @@ def test_a_missing_answer_is_told_and_fails(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_long_passage_is_shown_around_its_answer() -> None:
     """With the moment and the speaker it stands under, whatever line of it that is."""
     block = "<detail>\n[2026-03-02 09:05 user] first line\n" + "a" * 200 + " the answer " + "b" * 200 + "\n</detail>"
-    shown = module._passage(block, "the answer")
+    shown = module._excerpt(block, "the answer")
     assert shown.startswith("[2026-03-02 09:05 user] … a")
     assert shown.endswith("b …")
     assert "the answer" in shown
-    assert module._passage(block, "another") == ""
+    assert module._excerpt(block, "another") == ""
 
 
 def test_an_answer_that_had_not_left_is_said_to_be_there() -> None:
@@ -64,7 +64,7 @@ def test_an_answer_that_had_not_left_is_said_to_be_there() -> None:
     answer = module._Answer(
         question="?", answer="a", in_window=True, found=True, passage="a", block_tokens=3, milliseconds=1.0
     )
-    module._show(Console(file=out), answer)
+    module._print_answer(Console(file=out), answer)
     assert "still in the window too" in out.getvalue()
 
 

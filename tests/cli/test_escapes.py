@@ -218,7 +218,7 @@ def test_the_last_line_of_defence(capsys: pytest.CaptureFixture[str]) -> None:
     assert written.startswith("\x1b[31m")
     assert not CONTROL.findall(re.sub(r"\x1b\[[0-9;]*m", "", written))
     with Progress(10) as bar:
-        bar.say(f"[bold]{EVIL}")
+        bar.describe(f"[bold]{EVIL}")
     assert isinstance(bar.screen, SafeConsole)
     assert not CONTROL.findall(capsys.readouterr().err)
 

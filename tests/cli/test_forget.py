@@ -15,7 +15,7 @@ from holdfast.cli.doctor import doctor
 from holdfast.cli.memory import forget, remember
 from holdfast.cli.prompt import Past
 from holdfast.engine import Engine
-from holdfast.settings.notes import Experimental, MemorySearch
+from holdfast.settings.memory import Experimental, MemorySearch
 from talk import user
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.grid import LOOKS, cells, draw, legend, rows_as_data
+from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells
 from holdfast.report import NAMES, Category
 
 
@@ -18,7 +18,7 @@ def parts(**tokens: int) -> list[Category]:
 def test_the_cells_are_always_as_many_as_asked_for(tokens: list[int]) -> None:
     """Whatever the sizes are, and every part that is there has a cell of its own."""
     categories = [Category(name=name, tokens=count) for name, count in zip(NAMES, tokens, strict=True)]
-    found = cells(categories, count=100)
+    found = make_cells(categories, count=100)
     assert len(found) == (100 if any(tokens) else 0)
     assert {cell.category for cell in found} == {part.name for part in categories if part.tokens}
     assert all(0 <= cell.fullness <= 1 for cell in found)
@@ -32,20 +32,20 @@ def test_symbols_tell_parts_apart_without_colours() -> None:
 def test_the_grid_has_its_rows_and_the_legend_its_shares() -> None:
     """Half of the window is half of the cells."""
     categories = parts(history=500, free=500)
-    lines = draw(cells(categories, count=40), columns=10)
+    lines = draw_grid(make_cells(categories, count=40), columns=10)
     assert [line.plain for line in lines] == ["■ " * 10, "■ " * 10, "· " * 10, "· " * 10]
-    assert legend(categories, total=1000)[0].plain.split() == ["■", "history", "500", "50.0%"]
+    assert draw_legend(categories, total=1000)[0].plain.split() == ["■", "history", "500", "50.0%"]
 
 
 def test_an_unknown_part_is_drawn_too() -> None:
     """A part that a later version adds has a look."""
-    assert draw(cells(parts(skills=5), count=2), columns=2)[0].plain == "▪ ▪ "
+    assert draw_grid(make_cells(parts(skills=5), count=2), columns=2)[0].plain == "▪ ▪ "
 
 
 def test_rows_as_data_have_the_names_of_claude_code() -> None:
     """Each square says what it shows and how full it is."""
     categories = parts(history=250, free=750)
-    rows = rows_as_data(cells(categories, count=4), categories, columns=2)
+    rows = grid_to_json(make_cells(categories, count=4), categories, columns=2)
     assert [len(row) for row in rows] == [2, 2]
     assert rows[0][0]["categoryName"] == "history"
     assert rows[0][0]["isFilled"]

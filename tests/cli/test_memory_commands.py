@@ -97,11 +97,11 @@ class TestMissing:
         data("import", "--no-vectors", EXAMPLE)
         for command in (("search", "signature"), ("recall", "signature tolerance")):
             assert "18 passages have no vectors of hash yet" in call(*command).stderr
-        assert "18 passages are without vectors" in call("stats").stdout
+        assert "18 passages have no vectors" in call("stats").stdout
         assert "search: 18 passages have no vectors of hash yet" in call("doctor").stdout
         assert data("reindex", "--no-vectors")["embedded"] == 0
         assert data("reindex") == {"passages": 18, "embedded": 18, "missing": []}
-        assert "without vectors" not in call("stats").stdout
+        assert "have no vectors" not in call("stats").stdout
         assert "no vectors" not in call("doctor").stdout + call("search", "signature").stderr
         assert call("reindex").stdout == "18 passages indexed, 0 embedded.\n"
 
@@ -142,7 +142,7 @@ class TestPlaces:
         file = tmp_path / ".openclaw" / "openclaw.json"
         file.parent.mkdir()
         file.write_text('{"gateway": {"port": 1}}', "utf-8")
-        assert "settings that are not ours and were left alone: gateway" in call("doctor").stdout
+        assert "settings of other programs that were ignored: gateway" in call("doctor").stdout
 
     def test_recall_obeys_the_settings(self, data: Run, tmp_path: Path) -> None:
         """The block of the command is the one that the settings ask for."""
@@ -235,7 +235,7 @@ class TestNothingInSilence:
             (folder / name).write_text('{"a": 1}\n' if name != "空.jsonl" else "", "utf-8")
         told = call("import", folder)
         assert told.stdout == "18 messages of 1 sessions, 18 of them new.\n"
-        assert "4 files are no session of a known agent:" in told.stderr
+        assert "4 files are not sessions of a known agent:" in told.stderr
         assert {Path(path).name for path in data("import", folder)["skipped"]} == {
             *("notes.txt", "picture.png", "空.jsonl", "other.json")
         }

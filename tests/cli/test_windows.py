@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli import holdfast
-from holdfast.cli.context import _picture
+from holdfast.cli.context import _draw_window
 from holdfast.cli.story import lines
 from holdfast.engine import Engine
 from holdfast.errors import InputError
@@ -66,7 +66,7 @@ class TestReplay:
         assert found["prefix_kept"] == 1.0
         assert found["turns"] > 30
 
-    def test_people_see_a_picture_and_three_lines(self, session: Path) -> None:
+    def test_people_see_a_draw_window_and_three_lines(self, session: Path) -> None:
         """With the cuts in it."""
         shown = run("replay", session, *SMALL, "--position", "head").output
         assert "▼" in shown
@@ -89,7 +89,7 @@ class TestContext:
         assert "▣ ▣ ▣" in shown
         for name in ("workspace files", "tool results", "recall", "reserve", "free"):
             assert name in shown
-        assert "took out" in shown
+        assert "removed" in shown
 
     def test_a_cut_and_what_it_recalled_are_told_with_reasons_and_scores(self, session: Path, turns: Any) -> None:
         """The request of the timeline that had both shows both."""
@@ -119,7 +119,7 @@ class TestContext:
         report = ContextReport(
             session="s", turn=1, total_tokens=50, raw_max_tokens=100, percentage=50.0, categories=parts
         )
-        drawn = [line.plain for line in _picture(report, width)]
+        drawn = [line.plain for line in _draw_window(report, width)]
         assert max(map(len, drawn)) <= width
         assert len(drawn) >= lines_drawn
         assert any("history" in line for line in drawn)
@@ -237,9 +237,9 @@ class TestTimeline:
 
     def test_prunings_and_warnings_are_told(self) -> None:
         """A line names everything that happened."""
-        from holdfast.cli.timeline import _happened  # noqa: PLC0415 - a line alone
+        from holdfast.cli.timeline import _describe_changes  # noqa: PLC0415 - a line alone
 
         changes = [{"kind": "pruned", "ids": [1], "tokens_before": 9, "tokens_after": 1}]
-        line = _happened({"changes": changes, "recalled": [], "warnings": ["archive: the disk is full"]}).plain
+        line = _describe_changes({"changes": changes, "recalled": [], "warnings": ["archive: the disk is full"]}).plain
         assert "~ 1 result" in line
         assert "! archive: the disk is full" in line

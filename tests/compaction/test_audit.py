@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from compaction.workshop import NAMES, REQUEST, compaction, conversation, good, planned
-from holdfast.compaction.audit import Misses, Wanted, audit, mended, wanted
+from holdfast.compaction.audit import Checklist, audit, find_requirements, repair
 from holdfast.compaction.sections import HEADINGS, pack
 from talk import reply, user
 
-WANTED = Wanted(request=REQUEST, names=NAMES, language="Latin script")
+WANTED = Checklist(headings=HEADINGS, request=REQUEST, names=NAMES, language="Latin script")
 
 
 def test_a_good_summary_lacks_nothing() -> None:
@@ -22,7 +22,7 @@ def test_each_thing_is_missed() -> None:
     """Headings count as whole lines, identifiers exactly, the request by its words."""
     text = good(request="something else", names=NAMES[1:]).replace("## Goal", "## Goals")
     misses = audit(text, WANTED)
-    assert misses == Misses(headings=("## Goal",), request=REQUEST, names=NAMES[:1])
+    assert misses == Checklist(headings=("## Goal",), request=REQUEST, names=NAMES[:1])
     assert "the heading: ## Goal" in str(misses)
     assert f"exactly as written: {NAMES[0]}" in str(misses)
     assert REQUEST in str(misses)
@@ -30,7 +30,7 @@ def test_each_thing_is_missed() -> None:
 
 def test_what_is_written_below_counts_for_lists() -> None:
     """Failures and files that stand below the summary are not missed."""
-    want = Wanted(headings=(), failures=("pytest -q",), files=("a.py",))
+    want = Checklist(headings=(), failures=("pytest -q",), files=("a.py",))
     assert audit("words", want).total == 2
     assert "the failed call: pytest -q" in str(audit("words", want))
     assert "the changed file: a.py" in str(audit("words", want))
@@ -39,11 +39,11 @@ def test_what_is_written_below_counts_for_lists() -> None:
 
 def test_the_language_of_the_conversation_is_wanted() -> None:
     """A Chinese conversation wants a Chinese summary; English headings in it are fine."""
-    want = Wanted(headings=(), language="Chinese")
+    want = Checklist(headings=(), language="Chinese")
     assert audit("The signature check was fixed.", want).language == "Chinese"
     assert not audit("## Goal\n修复了签名验证并通过了测试，端口仍是 8443。", want)
     assert str(audit("The signature check was fixed.", want)) == "- it must be written in Chinese"
-    english = Wanted(headings=(), language="Latin script")
+    english = Checklist(headings=(), language="Latin script")
     assert (
         str(audit("修复了签名验证并通过了测试", english)) == "- it must be written in the language of the conversation"
     )
@@ -51,14 +51,17 @@ def test_the_language_of_the_conversation_is_wanted() -> None:
 
 def test_a_short_request_is_held_by_its_words() -> None:
     """Half of the words are enough; a request without words cannot be missed."""
-    assert not audit("the webhook signature in verify", Wanted(headings=(), request="fix webhook signature verify"))
-    assert audit("ducks", Wanted(headings=(), request="fix webhook")).request
-    assert not audit("ducks", Wanted(headings=(), request="???"))
+    assert not audit(
+        "the webhook signature in verify",
+        Checklist(headings=(), request="fix webhook signature verify"),
+    )
+    assert audit("ducks", Checklist(headings=(), request="fix webhook")).request
+    assert not audit("ducks", Checklist(headings=(), request="???"))
 
 
 def test_wanted_is_what_the_recent_turns_hold() -> None:
     """The newest identifiers, the failed calls, the changed files, the user's language."""
-    want = wanted(planned([*conversation(), user("go on with it please")], keep=10), settings=compaction())
+    want = find_requirements(planned([*conversation(), user("go on with it please")], keep=10), settings=compaction())
     assert set(NAMES) <= set(want.names)
     assert len(want.names) <= 12
     assert want.failures == ("pytest -q tests/hooks --maxfail=1",)
@@ -68,7 +71,7 @@ def test_wanted_is_what_the_recent_turns_hold() -> None:
 
 def test_identifiers_are_not_wanted_where_the_policy_is_off() -> None:
     """`identifier_policy = "off"` asks for none."""
-    assert wanted(planned(conversation()), settings=compaction(identifier_policy="off")).names == ()
+    assert find_requirements(planned(conversation()), settings=compaction(identifier_policy="off")).names == ()
 
 
 def test_the_assistants_language_counts_where_the_user_says_nothing() -> None:
@@ -78,20 +81,20 @@ def test_the_assistants_language_counts_where_the_user_says_nothing() -> None:
         *[reply(f"我先检查第{number}个签名验证模块，然后修复它。" * 20) for number in range(9)],
         user("1"),
     ]
-    assert wanted(planned(talk, keep=10), settings=compaction()).language == "Chinese"
+    assert find_requirements(planned(talk, keep=10), settings=compaction()).language == "Chinese"
     silent = [user("1"), *[reply("12345 " * 200) for _ in range(9)], user("1")]
-    assert wanted(planned(silent, keep=10), settings=compaction()).language is None
+    assert find_requirements(planned(silent, keep=10), settings=compaction()).language is None
 
 
 def test_what_is_missing_is_put_in_by_rule() -> None:
     """The request comes first, sections and identifiers behind, and then nothing is missing."""
     made = planned(conversation(), keep=60)
-    want = wanted(made, settings=compaction())
+    want = find_requirements(made, settings=compaction())
     for text in ("Only one sentence.", good(request="ducks", names=()), "## Goal\nSomething."):
-        sections = mended(text, audit(text, want), plan=made)
+        sections = repair(text, audit(text, want), plan=made)
         mended_text = pack(sections, limit=4_000)
         left = audit(mended_text, want)
-        assert left == Misses(failures=want.failures)
+        assert left == Checklist(failures=want.failures)
         assert mended_text.startswith(f"## Last Request\n{REQUEST}")
         assert mended_text.count(HEADINGS[0]) == 1
 
@@ -102,13 +105,13 @@ def test_a_summary_in_another_language_gets_the_users_own_words() -> None:
     made = planned(
         [user("帮我看看网关的日志，然后汇报问题"), reply("好的。" * 400), user(request), reply("在看。")], keep=10
     )
-    misses = audit(good(request=request, names=()), wanted(made, settings=compaction()))
+    misses = audit(good(request=request, names=()), find_requirements(made, settings=compaction()))
     assert misses.language == "Chinese"
-    assert pack(mended(good(names=()), misses, plan=made), limit=900).startswith(f"## Last Request\n{request}")
+    assert pack(repair(good(names=()), misses, plan=made), limit=900).startswith(f"## Last Request\n{request}")
 
 
 def test_a_heading_with_nothing_to_say_says_so() -> None:
     """A missing heading is there in the end, even if nothing is known about it."""
     made = planned([user("x " * 400), reply("y " * 400), user("z")], keep=10)
-    misses = audit(good().replace("## Key Decisions", "## Decided"), Wanted())
-    assert "## Key Decisions\n(none)" in pack(mended(good(), misses, plan=made), limit=900)
+    misses = audit(good().replace("## Key Decisions", "## Decided"), Checklist(headings=HEADINGS))
+    assert "## Key Decisions\n(none)" in pack(repair(good(), misses, plan=made), limit=900)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.compaction import chunks
+from holdfast.compaction import plan
 
 
 @dataclass(frozen=True)
@@ -41,52 +41,52 @@ def sizes(runs: list[list[Piece]]) -> list[list[int]]:
 )
 def test_the_ratio_adapts_to_the_average(found: tuple[int, ...], ratio: float) -> None:
     """A chunk takes 40 % of the window, less where messages are large, never less than 15 %."""
-    assert chunks.chunk_ratio(pieces(*found), 10_000) == pytest.approx(ratio)
+    assert plan.chunk_ratio(pieces(*found), 10_000) == pytest.approx(ratio)
 
 
 def test_the_chunk_leaves_room_for_the_rest_of_the_request() -> None:
     """4,096 tokens are kept for instructions and thinking, but a small window still gets something to read."""
-    assert chunks.chunk_tokens(pieces(10), 200_000) == 80_000 - 4_096
-    assert chunks.chunk_tokens(pieces(10), 8_000) == 1_000
-    assert chunks.chunk_tokens(pieces(10), 1) == 1
+    assert plan.chunk_tokens(pieces(10), 200_000) == 80_000 - 4_096
+    assert plan.chunk_tokens(pieces(10), 8_000) == 1_000
+    assert plan.chunk_tokens(pieces(10), 1) == 1
 
 
 def test_by_share_makes_two_parts_of_about_the_same_size() -> None:
     """The cut is where the share would be passed; order is kept."""
-    assert sizes(chunks.by_share(pieces(3, 3, 2, 2, 2))) == [[3, 3], [2, 2, 2]]
-    assert sizes(chunks.by_share(pieces(9))) == [[9]]
-    assert sizes(chunks.by_share(pieces(1, 9))) == [[1], [9]]
-    assert chunks.by_share(pieces()) == []
+    assert sizes(plan.split_by_share(pieces(3, 3, 2, 2, 2))) == [[3, 3], [2, 2, 2]]
+    assert sizes(plan.split_by_share(pieces(9))) == [[9]]
+    assert sizes(plan.split_by_share(pieces(1, 9))) == [[1], [9]]
+    assert plan.split_by_share(pieces()) == []
 
 
 def test_by_maximum_counts_with_the_margin() -> None:
     """A run takes at most the maximum with a fifth to spare; what is larger stands alone."""
-    assert sizes(chunks.by_maximum(pieces(50, 50, 50), 120)) == [[50, 50], [50]]
-    assert sizes(chunks.by_maximum(pieces(10, 500, 10), 120)) == [[10], [500], [10]]
+    assert sizes(plan.split_by_size(pieces(50, 50, 50), 120)) == [[50, 50], [50]]
+    assert sizes(plan.split_by_size(pieces(10, 500, 10), 120)) == [[10], [500], [10]]
 
 
 def test_a_piece_is_oversized_from_half_the_window_on() -> None:
     """The margin counts here too."""
-    assert not chunks.is_oversized(Piece(416), 1_000)
-    assert chunks.is_oversized(Piece(417), 1_000)
+    assert not plan.is_oversized(Piece(416), 1_000)
+    assert plan.is_oversized(Piece(417), 1_000)
 
 
 def test_prune_takes_the_oldest_parts_off() -> None:
     """Parts go until the rest fits; the last one stays in any case."""
-    dropped, rest = chunks.prune(pieces(4, 4, 4, 4), 8)
+    dropped, rest = plan.drop_oldest(pieces(4, 4, 4, 4), 8)
     assert [piece.tokens for piece in dropped] == [4, 4]
     assert [piece.tokens for piece in rest] == [4, 4]
-    assert chunks.prune(pieces(4, 4), 100) == ([], pieces(4, 4))
-    assert chunks.prune(pieces(9), 1) == ([], pieces(9))
+    assert plan.drop_oldest(pieces(4, 4), 100) == ([], pieces(4, 4))
+    assert plan.drop_oldest(pieces(9), 1) == ([], pieces(9))
 
 
 @given(st.lists(st.integers(0, 100), max_size=20), st.integers(1, 5), st.integers(1, 200))
 def test_no_cut_loses_or_moves_a_piece(found: list[int], parts: int, most: int) -> None:
     """Joined again, the runs are what was cut, and none is empty."""
     given_pieces = pieces(*found)
-    for runs in (chunks.by_share(given_pieces, parts), chunks.by_maximum(given_pieces, most)):
+    for runs in (plan.split_by_share(given_pieces, parts), plan.split_by_size(given_pieces, most)):
         assert [piece for run in runs for piece in run] == given_pieces
         assert all(runs)
-    assert len(chunks.by_share(given_pieces, parts)) <= parts
-    dropped, rest = chunks.prune(given_pieces, most)
+    assert len(plan.split_by_share(given_pieces, parts)) <= parts
+    dropped, rest = plan.drop_oldest(given_pieces, most)
     assert dropped + rest == given_pieces

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compaction.workshop import REQUEST, Summariser, conversation, good, planned, summed_up
-from holdfast.compaction import frame
-from holdfast.compaction.activity import activity
-from holdfast.compaction.digest import digest, outline, turns
+from holdfast.compaction import sections
+from holdfast.compaction.digest import make_digest, outline, split_turns
 from holdfast.compaction.sections import HEADINGS, parse
+from holdfast.compaction.tool_calls import find_activity
 from holdfast.context.edits import Block
 from holdfast.messages import Message
 from holdfast.tokens import count_text
@@ -29,7 +29,7 @@ CHINESE = [
 
 def made(messages: Sequence[Message], *, limit: int = 2_000, previous: str = "", request: str = "") -> str:
     """The digest of messages."""
-    return digest(messages, limit=limit, activity=activity(messages), previous=previous, request=request)
+    return make_digest(messages, limit=limit, activity=find_activity(messages), previous=previous, request=request)
 
 
 def test_the_last_request_stands_first() -> None:
@@ -74,7 +74,7 @@ def test_a_chinese_digest_is_as_good() -> None:
     assert any("决定改用原始请求体" in line for line in found["## Key Decisions"])
     assert any("deploy/prod.sh" in line for line in found["## Next Steps"])
     assert {"- src/hooks/verify.py", "- deploy/prod.sh"} <= set(found["### Exact Identifiers"])
-    failure = activity(CHINESE).failures[0]
+    failure = find_activity(CHINESE).failures[0]
     assert failure.status == 1
     assert "签名不匹配" in failure.text
 
@@ -111,14 +111,14 @@ def test_twenty_digests_in_a_row_stay_within_the_cap() -> None:
 
 def test_turns_end_with_what_was_said_last() -> None:
     """A turn is a request and its final words; what comes before the first request belongs to none."""
-    found = turns([reply("hello"), user("a"), reply("first"), reply("second"), user("b")])
-    assert [(turn.asked, turn.answered) for turn in found] == [("", "hello"), ("a", "second"), ("b", "")]
+    found = split_turns([reply("hello"), user("a"), reply("first"), reply("second"), user("b")])
+    assert [(turn.request, turn.answer) for turn in found] == [("", "hello"), ("a", "second"), ("b", "")]
 
 
 def test_nothing_makes_an_empty_digest() -> None:
     """Of no messages nothing is said."""
     assert made([]) == ""
-    assert set(outline([], activity=activity([]))) == set(HEADINGS)
+    assert set(outline([], activity=find_activity([]))) == set(HEADINGS)
 
 
 def test_without_a_model_the_digest_is_the_summary() -> None:
@@ -178,7 +178,7 @@ def test_failures_are_told_until_their_command_goes_well() -> None:
     went_well = [reply("", call("m", "bash", command="make test")), results(answer("m", "fine"))]
     talk = [user(REQUEST), reply("Looking. " * 200), *went_well, user("so?")]
     text = summed_up(planned(talk, keep=10, previous=before), None).text
-    assert parse(frame.without_lists(text))["## Tool Failures"] == ["- make deploy [exit 2]: no key"]
+    assert parse(sections.without_lists(text))["## Tool Failures"] == ["- make deploy [exit 2]: no key"]
     assert "<read-files>\na.py\n</read-files>" in text
 
 

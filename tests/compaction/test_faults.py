@@ -9,10 +9,9 @@ from threading import Event
 import pytest
 
 from compaction.workshop import REQUEST, Answer, Clock, Summariser, compaction, conversation, good, planned, summed_up
-from holdfast.compaction.cut import CompactionPlan
-from holdfast.compaction.faults import fault
-from holdfast.compaction.ladder import RUNGS
-from holdfast.compaction.summarise import MOST_CALLS
+from holdfast.compaction.plan import CompactionPlan
+from holdfast.compaction.prompting import find_fault
+from holdfast.compaction.summarise import MAX_CALLS, RUNGS
 from holdfast.errors import (
     ModelBusyError,
     ModelCancelledError,
@@ -90,10 +89,10 @@ def checked(plan: CompactionPlan, model: Summariser, mode: str, cancel: Event | 
     assert [(item.id, item.message.digest, item.tokens) for item in (*plan.summarised, *plan.kept)] == before
     assert summary.tokens < plan.replaced
     assert summary.tokens <= plan.summary_tokens
-    assert summary.calls == len(model.prompts) <= MOST_CALLS
+    assert summary.calls == len(model.prompts) <= MAX_CALLS
     assert summary.rung in RUNGS
     assert REQUEST in summary.text
-    assert summary.told.count("</summary>") == 1
+    assert summary.framed.count("</summary>") == 1
     assert model.clock.now <= 180
 
 
@@ -117,7 +116,7 @@ def test_one_wrong_answer_at_any_call(kind: str, mode: str) -> None:
         summary = summed_up(plan, model, settings=compaction(mode=mode))
         assert summary.tokens < plan.replaced
         assert (MARK in summary.text) <= (kind in BAD_SUMMARY)
-        assert summary.calls == len(model.prompts) <= MOST_CALLS
+        assert summary.calls == len(model.prompts) <= MAX_CALLS
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -127,7 +126,7 @@ def test_wrong_answers_from_any_call_on(kind: str, mode: str) -> None:
     plan = two_stages(mode)
     wrong = (NO_SUMMARY | BAD_SUMMARY)[kind]
     for position in (1, 2, positions(mode)):
-        checked(plan, wrong_at(position, wrong, last=MOST_CALLS), mode)
+        checked(plan, wrong_at(position, wrong, last=MAX_CALLS), mode)
 
 
 @pytest.mark.parametrize("kind", NO_SUMMARY)
@@ -194,7 +193,7 @@ def test_called_off_while_waiting_for_another_try() -> None:
 )
 def test_summaries_about_errors_are_no_errors(text: str) -> None:
     """Only a short text that begins like one is taken for a refusal or an error."""
-    assert fault(said(text)) is None
+    assert find_fault(said(text)) is None
 
 
 def test_a_history_of_one_message_can_be_summed_up_without_a_model() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.compaction.flush import Cycle, Held, due, is_silent, prompt, spoken
+from holdfast.compaction.flush import Cycle, Held, due, is_silent, prompt, strip_silence
 from holdfast.context.budget import budget
 from holdfast.settings import Compaction, MemoryFlush, Settings, Workspace
 
@@ -85,7 +85,7 @@ class TestSilence:
     def test_a_mark_alone_is_silence(self, text: str) -> None:
         """In whatever dress."""
         assert is_silent(text)
-        assert spoken(text) == ""
+        assert strip_silence(text) == ""
 
     @pytest.mark.parametrize(
         "text", ["", "No.", "NO_REPLYING", '{"action":', "The token NO_REPLY means silence.", "无"]
@@ -93,12 +93,12 @@ class TestSilence:
     def test_words_are_not(self, text: str) -> None:
         """An answer that merely speaks of the mark is an answer."""
         assert not is_silent(text)
-        assert spoken(text) == text
+        assert strip_silence(text) == text
 
     def test_a_mark_at_the_end_is_not_shown(self) -> None:
         """A real answer is never lost for it."""
-        assert spoken("I saved it.\n\nNO_REPLY") == "I saved it."
-        assert spoken("已保存。NO_REPLY") == "已保存。"
+        assert strip_silence("I saved it.\n\nNO_REPLY") == "I saved it."
+        assert strip_silence("已保存。NO_REPLY") == "已保存。"
 
     @pytest.mark.parametrize(
         ("pieces", "shown"),

@@ -9,9 +9,9 @@ import pytest
 from agent_files import OWN, REAL, name
 from compaction.workshop import Summariser, compaction, limits, summed_up
 from holdfast import transcripts
-from holdfast.compaction.audit import audit, wanted
-from holdfast.compaction.cut import plan
-from holdfast.compaction.summarise import MOST_CALLS
+from holdfast.compaction.audit import audit, find_requirements
+from holdfast.compaction.plan import plan_compaction
+from holdfast.compaction.summarise import MAX_CALLS
 from holdfast.context.edits import apply, tokens
 from holdfast.messages import Message
 from shared_data import needs_shared
@@ -30,16 +30,16 @@ def prove(talk: list[Message], *, window: int) -> None:
     """Compact a session both ways, and check that the result is shorter and holds what it must."""
     settings = compaction(keep_recent_tokens=window // 10)
     session = items(talk)
-    made = plan(session, settings=settings, budget=limits(window), force=True)
+    made = plan_compaction(session, settings=settings, budget=limits(window), force=True)
     if made.outcome != "ready":
         return
     for model in (None, Summariser(lambda _number, _prompt: "They worked on something.", context_tokens=window)):
         summary = summed_up(made, model, settings=settings)
-        after = apply(session, [made.edit(summary.told, cost=summary.tokens)])
+        after = apply(session, [made.edit(summary.framed, cost=summary.tokens)])
         assert tokens(after) == made.tokens_kept + summary.tokens < made.tokens_before
-        assert summary.calls <= MOST_CALLS
+        assert summary.calls <= MAX_CALLS
         assert summary.text.startswith("## Last Request") or not made.request
-        left = audit(summary.text, wanted(made, settings=settings))
+        left = audit(summary.text, find_requirements(made, settings=settings))
         assert not left.request
 
 

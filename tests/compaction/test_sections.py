@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.compaction import frame
+from holdfast.compaction import sections
 from holdfast.compaction.sections import Section, cut_to, pack, parse
 from holdfast.tokens import count_text
 
@@ -43,7 +43,7 @@ def test_what_closes_a_section_is_never_cut_off() -> None:
     """A list of files that had to be shortened can still be read back."""
     paths = [f"src/module{number}.py" for number in range(100)]
     text = pack([section("<read-files>", *paths, end="</read-files>"), section("## A", "word " * 200)], limit=150)
-    read, modified = frame.files(text)
+    read, modified = sections.read_file_lists(text)
     assert 0 < len(read) < 100
     assert set(read) <= set(paths)
     assert modified == []
@@ -92,10 +92,10 @@ def test_a_summary_is_read_by_heading() -> None:
 
 def test_nothing_in_a_summary_can_close_its_frame() -> None:
     """A framed summary comes back without its frame, and what looks like its end is escaped."""
-    told = frame.told("said </summary> and < / Summary >")
+    told = sections.wrap_summary("said </summary> and < / Summary >")
     assert told.count("</summary>") == 1
-    assert frame.bare(told) == "said &lt;/summary> and &lt; / Summary >"
-    assert frame.bare(" plain ") == "plain"
+    assert sections.unwrap_summary(told) == "said &lt;/summary> and &lt; / Summary >"
+    assert sections.unwrap_summary(" plain ") == "plain"
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_nothing_in_a_summary_can_close_its_frame() -> None:
 )
 def test_archive_numbers_are_told_as_runs(ids: list[int], earlier: list[tuple[int, int]], line: str) -> None:
     """Runs of numbers are short, and those of the summary before are among them."""
-    assert frame.archived(ids, earlier=earlier) == line
+    assert sections.archive_line(ids, earlier=earlier) == line
     known = sorted({*ids, *(number for first, last in earlier for number in range(first, last + 1))} - {0})
-    assert [number for first, last in frame.numbers(line) for number in range(first, last + 1)] == known
+    assert [number for first, last in sections.read_archive_line(line) for number in range(first, last + 1)] == known
 
 
 def test_lists_are_taken_out_of_a_summary() -> None:
     """What programs wrote below a summary is not part of its words."""
-    text = f"words\n\n<read-files>\na\n</read-files>\n\n{frame.archived([1, 2])}"
-    assert frame.without_lists(text) == "words"
+    text = f"words\n\n<read-files>\na\n</read-files>\n\n{sections.archive_line([1, 2])}"
+    assert sections.without_lists(text) == "words"

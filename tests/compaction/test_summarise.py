@@ -19,10 +19,10 @@ from compaction.workshop import (
     planned,
     summed_up,
 )
-from holdfast.compaction import frame
-from holdfast.compaction.audit import Misses
+from holdfast.compaction import sections
+from holdfast.compaction.audit import Checklist
 from holdfast.compaction.sections import HEADINGS
-from holdfast.compaction.summarise import MOST_CALLS, Progress
+from holdfast.compaction.summarise import MAX_CALLS, Progress
 from holdfast.context.edits import Item
 from holdfast.errors import (
     CompactionError,
@@ -56,8 +56,8 @@ def test_one_call_where_one_is_enough() -> None:
     assert summary.text.startswith(good())
     assert not summary.misses
     assert summary.warnings == ()
-    assert summary.tokens == count_message(user(summary.told)) < made.replaced
-    assert frame.bare(summary.told) == summary.text
+    assert summary.tokens == count_message(user(summary.framed)) < made.replaced
+    assert sections.unwrap_summary(summary.framed) == summary.text
 
 
 def test_the_question_holds_the_conversation_and_the_rules() -> None:
@@ -99,7 +99,7 @@ def test_a_chinese_conversation_asks_for_a_chinese_summary() -> None:
 
 def test_the_previous_summary_is_updated() -> None:
     """The summary so far goes into the question, without what programs wrote below it."""
-    made = planned(conversation(5), keep=30, previous=f"## Goal\nducks\n\n{frame.archived([1, 2])}")
+    made = planned(conversation(5), keep=30, previous=f"## Goal\nducks\n\n{sections.archive_line([1, 2])}")
     model = Summariser(lambda _number, _prompt: good())
     summary = summed_up(made, model)
     assert "<previous-summary>\n## Goal\nducks\n</previous-summary>" in asked(model)
@@ -175,7 +175,7 @@ def test_a_miss_is_asked_for_once_more_by_name() -> None:
     summary = summed_up(made, model, settings=settings)
     assert summary.calls == 2
     assert f"- exactly as written: {NAMES[1]}" in asked(model)
-    assert summary.misses == Misses()
+    assert summary.misses == Checklist()
 
 
 def test_what_is_still_missing_is_put_in_by_rule() -> None:
@@ -363,7 +363,7 @@ def test_the_number_of_calls_is_bounded() -> None:
     """However long the history, a model is asked at most so often."""
     model = Summariser(lambda _number, _prompt: good(), context_tokens=2_000)
     summary = summed_up(planned(conversation(300, size=600), keep=30), model)
-    assert summary.calls <= MOST_CALLS
+    assert summary.calls <= MAX_CALLS
     assert summary.rung == "partial"
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
-from holdfast.compaction.cut import CompactionPlan, plan
+from holdfast.compaction.plan import CompactionPlan, plan_compaction
 from holdfast.compaction.sections import HEADINGS
-from holdfast.compaction.summarise import Progress, summarise
-from holdfast.compaction.summary import Summary
+from holdfast.compaction.summarise import Progress, Summary, summarise
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Item
 from holdfast.errors import ModelError, ModelTimeoutError
@@ -129,7 +128,7 @@ def planned(
         one for one in messages if isinstance(one, Message)
     )
     how = compaction(keep_recent_tokens=keep, **settings)
-    return plan(window_items, settings=how, budget=limits(window), previous_summary=previous, force=force)
+    return plan_compaction(window_items, settings=how, budget=limits(window), previous_summary=previous, force=force)
 
 
 def compaction(**settings: object) -> Compaction:

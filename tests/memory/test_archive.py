@@ -113,7 +113,7 @@ class TestSearchable:
                 Opaque(kind="k", data=1),
             ),
         )
-        assert archive.searchable(message) == "I will look.\nbash: command: ls -la\nenv: A: [1]\nraw: not json"
+        assert archive.extract_text(message) == "I will look.\nbash: command: ls -la\nenv: A: [1]\nraw: not json"
 
     def test_noise_and_system_prompts_are_not_found(self) -> None:
         """Acknowledgements and system prompts are archived, but nothing of them is indexed."""

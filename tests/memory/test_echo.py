@@ -10,9 +10,7 @@ from itertools import pairwise
 import pytest
 
 from holdfast.memory import archive
-from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, render, strip_message, strip_text
-from holdfast.memory.echo import spans
-from holdfast.memory.marks import Marks
+from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, Marks, find_blocks, render, strip_message, strip_text
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Scope
 from talk import MARKS
@@ -160,6 +158,6 @@ def test_no_tool_result_brings_a_block_back(disguise: Callable[[str], str]) -> N
 )
 def test_hostile_text_takes_linear_time(text: str) -> None:
     """Whatever is repeated, blocks are looked for once; what is found lies in the text, in order, apart."""
-    found = spans(text, MARKS)
+    found = find_blocks(text, MARKS)
     assert all(0 <= start < stop <= len(text) for start, stop in found)
     assert all(first[1] < second[0] for first, second in pairwise(found))

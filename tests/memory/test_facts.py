@@ -8,8 +8,7 @@ import pytest
 
 from fact_talk import NOW, SCOPE, fact, learn, rows
 from holdfast.memory import facts
-from holdfast.memory.claims import is_asked, same_subject, slot_name, slot_of
-from holdfast.memory.values import fits, kind_of, same_value
+from holdfast.memory.facts import is_asked, kind_of, normalise_slot, same_subject, split_slot
 from holdfast.store.base import FactRow
 from holdfast.store.sqlite import SqliteStore
 
@@ -19,13 +18,13 @@ def test_history_follows_every_change(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "holdfast.db") as store:
         known: list[FactRow] = []
         for number, port in enumerate((8080, 9090, 8080), 1):
-            made = learn(rows(f"The API port is {port}.", first=number), known=known).rows_to_add
+            made = learn(rows(f"API_PORT={port}", first=number), known=known).rows_to_add
             store.add(made)
             known += made
         told = facts.history(store, known[0].id, scope=SCOPE)
-        assert [row.content[-5:-1] for row in told] == ["8080", "8080", "9090", "8080", "9090"]
-        assert [row.content for row in facts.current(known)] == ["The API port is 8080."]
-        assert [row.content for row in facts.as_of(known, time=known[1].time)] == ["The API port is 9090."]
+        assert [row.content[-4:] for row in told] == ["8080", "8080", "9090", "8080", "9090"]
+        assert [row.content for row in facts.current(known)] == ["API_PORT=8080"]
+        assert [row.content for row in facts.as_of(known, time=known[1].time)] == ["API_PORT=9090"]
 
 
 def test_a_question_finds_the_fact_it_asks_for() -> None:
@@ -74,10 +73,14 @@ def test_subjects_are_compared_by_all_their_words(left: str, right: str, *, same
 
 def test_slots_have_one_name() -> None:
     """What people and models call a property ends in one slot."""
-    assert slot_of("port of the API") == ("the API", "port")
-    assert slot_of("支付服务的新端口") == ("支付服务", "port")
-    assert slot_of("the weather") is None
-    assert (slot_name("Due_Date"), slot_name("端口"), slot_name("colour")) == ("deadline", "port", "colour")
+    assert split_slot("port of the API") == ("the API", "port")
+    assert split_slot("支付服务的新端口") == ("支付服务", "port")
+    assert split_slot("the weather") is None
+    assert (normalise_slot("Due_Date"), normalise_slot("端口"), normalise_slot("colour")) == (
+        "deadline",
+        "port",
+        "colour",
+    )
     assert is_asked("API", "port", question="API 的端口是多少？")
     assert not is_asked("API", "", question="API?")
 
@@ -103,22 +106,3 @@ def test_slots_have_one_name() -> None:
 def test_a_value_has_a_sort(value: str, kind: str) -> None:
     """Addresses, paths, versions, numbers, dates and words are told apart, in time however long they are."""
     assert kind_of(value) == kind
-
-
-def test_values_are_the_same_but_for_their_looks() -> None:
-    """Width, case, quotes and articles do not matter; a point inside a number does."""
-    assert same_value("“Redis”", "redis.")
-    assert same_value("８０８０", "port 8080")
-    assert not same_value("3.11", "31.1")
-
-
-def test_a_property_has_values_of_its_own_sort() -> None:
-    """A port is a number, a deadline a day, a name no adjective."""
-    assert fits("port", "8080")
-    assert not fits("port", "open")
-    assert fits("deadline", "Monday")
-    assert not fits("date", "critical")
-    assert fits("branch", "main")
-    assert not fits("language", "strong")
-    assert fits("status", "in review")
-    assert not fits("status", "a nice touch")

@@ -77,7 +77,7 @@ class TestSummaries:
             said += talk(40, about="tests", first="Go on.")[1:]
             second = engine.session("s").compact(said, limit=LIMIT)
             assert second.summary is not None
-            assert "zebraquartz" in second.summary.told
+            assert "zebraquartz" in second.summary.framed
             engine.session("s").forget(ids=[number(engine, "zebraquartz")])
             assert not in_records(engine, "zebraquartz")
             assert not in_window(engine, said, "zebraquartz")

@@ -78,7 +78,7 @@ def test_a_new_model_starts_over_and_goes_on_where_it_stopped(opened: Callable[[
 def test_words_find_everything_while_vectors_are_made(opened: Callable[[Embedder | None], Memory]) -> None:
     """With a few vectors of a new model, search goes by words alone and says so; with most of them it does not."""
     memory = opened(Counting("one"))
-    request = memory.request(("what about topic599 and its port",), scope=SCOPE)
+    request = memory.query(("what about topic599 and its port",), scope=SCOPE)
     for step, by_words in ((0, True), (100, True), (400, False)):
         memory.embed(limit=step)
         found = memory.recall(request)
@@ -93,7 +93,7 @@ def test_a_missing_embedder_is_in_every_answer(opened: Callable[[Embedder | None
     """Blocks, silence, statistics: each says that there are no vectors."""
     memory = opened(None)
     for text in ("topic5 port", "quantum chromodynamics for children"):
-        assert memory.recall(memory.request((text,), scope=SCOPE)).notes == ("nothing here",)
+        assert memory.recall(memory.query((text,), scope=SCOPE)).notes == ("nothing here",)
     assert memory.stats().notes == memory.missing() == ("nothing here",)
     assert (memory.waiting(), memory.embed()) == (0, 0)
 
@@ -103,27 +103,27 @@ def test_what_takes_too_long_is_left_out(opened: Callable[[Embedder | None], Mem
     memory = opened(Counting("one"))
     ticks = iter(range(1000))
     memory.timer = lambda: float(next(ticks))
-    late = memory.recall(memory.request(("topic5 port",), scope=SCOPE, automatic=True))
+    late = memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True))
     assert (late.block, late.hits) == ("", ())
     assert late.reason == "it took longer than 250 ms (recall.deadline_ms)"
-    assert memory.recall(memory.request(("topic5 port",), scope=SCOPE)).block
+    assert memory.recall(memory.query(("topic5 port",), scope=SCOPE)).block
 
 
 def test_loading_the_index_is_not_charged_to_a_question(opened: Callable[[Embedder | None], Memory]) -> None:
     """The first question with a deadline finds the index loaded, once."""
     memory = opened(Counting("one"))
     memory.embed()
-    assert memory.recall(memory.request(("topic5 port",), scope=SCOPE, automatic=True)).reason in {
+    assert memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True)).reason in {
         "",
         "it took longer than 250 ms (recall.deadline_ms)",  # on a machine that is very busy
     }
-    assert memory.recall(memory.request(("topic5 port",), scope=SCOPE)).block
+    assert memory.recall(memory.query(("topic5 port",), scope=SCOPE)).block
 
 
 def test_a_provider_that_fails_costs_the_vectors_alone(opened: Callable[[Embedder | None], Memory]) -> None:
     """Search goes on by words, and the note says what the provider said."""
     found = opened(Counting("gone", most=0))
-    recalled = found.recall(found.request(("topic5 port",), scope=SCOPE))
+    recalled = found.recall(found.query(("topic5 port",), scope=SCOPE))
     assert "topic5" in recalled.block
     assert recalled.notes == ("gone: the provider is gone: by words alone",)
     assert found.search("topic5", scope=SCOPE)
@@ -146,13 +146,13 @@ def test_a_slow_provider_is_not_waited_for(
         remote = RemoteEmbedder("openai-compatible", model="slow", dimension=2, base_url=server.url, query_seconds=60)
         memory = opened(CachedEmbedder(remote))
         memory.timer = lambda: 0.0
-        found = memory.recall(memory.request(("topic5 port",), scope=SCOPE, automatic=True))
+        found = memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True))
         assert "topic5" in found.block
         assert found.notes == ("openai-compatible/slow did not answer in 175 ms: by words alone",)
         assert asked.wait(60)
         answering.set()
         assert np.allclose(memory.choice.embedder.embed(["topic5 port"], kind="query"), [[1, 0]])  # type: ignore[union-attr]
-        again = memory.request(("topic5 port",), scope=SCOPE, automatic=True)
+        again = memory.query(("topic5 port",), scope=SCOPE, automatic=True)
         assert not memory.recall(replace(again, seconds=60.0)).notes  # on a busy machine even what is known takes time
 
 

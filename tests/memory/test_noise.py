@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.memory.noise import is_noise, unwrap
+from holdfast.memory.archive import is_noise, unwrap
 
 
 @pytest.mark.parametrize(

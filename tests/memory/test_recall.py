@@ -10,7 +10,8 @@ import pytest
 
 from embed_models import static_folder
 from holdfast.memory import archive
-from holdfast.memory.recall import Request, order_of, recall, search
+from holdfast.memory.query import RecallQuery, order_of
+from holdfast.memory.recall import recall, search
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed.base import CachedEmbedder
 from holdfast.search.embed.static import JointEmbedder, StaticEmbedder
@@ -43,9 +44,9 @@ def say(store: SqliteStore, *texts: str, scope: Scope = SCOPE, role: str = "user
     return store.add(archive.rows(messages, scope=scope))
 
 
-def asking(*texts: str, **more: Any) -> Request:
+def asking(*texts: str, **more: Any) -> RecallQuery:
     """A question to the session."""
-    return replace(Request(texts=texts, scope=SCOPE), **more)
+    return replace(RecallQuery(texts=texts, scope=SCOPE), **more)
 
 
 def embed(store: SqliteStore, embedder: CachedEmbedder | StaticEmbedder | JointEmbedder) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from fact_talk import NOW, SCOPE, fact
 from holdfast.memory import facts
-from holdfast.memory.draft import Draft, row
-from holdfast.memory.resolve import Decision, Ledger, resolve
+from holdfast.memory.facts import Decision, Draft, Ledger, make_row, resolve
 from holdfast.store.base import FactRow, Scope
 
 PORT = fact("The API port is 8080.", subject="API", slot="port", evidence=(1,))
@@ -89,26 +88,9 @@ def test_of_several_values_only_a_named_one_gives_way() -> None:
     assert [made.id for made in decision.rows if made.superseded_by] == ["second"]
 
 
-def test_a_change_finds_the_property_it_changes() -> None:
-    """Something that was postponed had a deadline, if that is all that is known of it."""
-    deadline = fact("The audit is due on June 12.", subject="audit", slot="deadline", type="task_state")
-    moved = Draft(
-        type="task_state",
-        content="The audit was postponed to July 1.",
-        subject="The audit",
-        slot="date",
-        value="July 1",
-        kin=("deadline",),
-        time=NOW,
-    )
-    new, old = decide(moved, deadline).rows
-    assert (new.slot, old.superseded_by) == ("deadline", new.id)
-    assert decide(moved, deadline, replace(deadline, id="b")).action == "ADD"
-
-
 def test_a_value_may_come_back() -> None:
     """A fact that was replaced holds again when it is said again, and not when it is only read again."""
-    first = row(replace(NEW, content=PORT.content, value="8080", evidence=(1,), time=NOW), scope=SCOPE)
+    first = make_row(replace(NEW, content=PORT.content, value="8080", evidence=(1,), time=NOW), scope=SCOPE)
     ledger = Ledger([first])
     ledger.add(resolve(NEW, scope=SCOPE, ledger=ledger).rows)
     again = replace(NEW, content=PORT.content, value="8080", evidence=(1,), time=NOW)
@@ -121,7 +103,7 @@ def test_a_value_may_come_back() -> None:
 
 def test_a_deleted_fact_stays_deleted() -> None:
     """Reading the same words again does not bring back what was taken out."""
-    kept = row(NEW, scope=SCOPE)
+    kept = make_row(NEW, scope=SCOPE)
     assert decide(replace(NEW, evidence=(9,)), kept, facts.retire(kept, time=NOW)).action == "NONE"
 
 
@@ -137,6 +119,6 @@ def test_remarks_are_compared_by_their_words() -> None:
 def test_an_id_is_made_of_scope_subject_slot_and_words() -> None:
     """The same fact always has the same id, however wide or spaced its letters are; another scope has another."""
     wide = replace(NEW, content="The  API port is ９０９０.")
-    assert row(NEW, scope=SCOPE).id == row(wide, scope=SCOPE).id
-    assert row(NEW, scope=SCOPE).id != row(NEW, scope=Scope(session="other")).id
-    assert row(NEW, scope=SCOPE).id != row(replace(NEW, slot="timeout"), scope=SCOPE).id
+    assert make_row(NEW, scope=SCOPE).id == make_row(wide, scope=SCOPE).id
+    assert make_row(NEW, scope=SCOPE).id != make_row(NEW, scope=Scope(session="other")).id
+    assert make_row(NEW, scope=SCOPE).id != make_row(replace(NEW, slot="timeout"), scope=SCOPE).id

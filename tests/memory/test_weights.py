@@ -1,28 +1,28 @@
 """The terms of a question, and how much each weighs."""
 
-from holdfast.memory.weights import weights
+from holdfast.memory.query import weigh_terms
 from holdfast.text import terms
 
 
 def test_the_newest_text_weighs_most() -> None:
     """What was said before counts half, and half again; what is said twice in one text counts twice."""
-    assert weights(("cat dog", "dog", "port port")) == {"port": 2, "dog": 0.5, "cat": 0.25}
-    assert weights(()) == {}
+    assert weigh_terms(("cat dog", "dog", "port port")) == {"port": 2, "dog": 0.5, "cat": 0.25}
+    assert weigh_terms(()) == {}
 
 
 def test_words_that_a_question_is_put_with_count_half() -> None:
     """Neither "how long" nor "take" is what is asked for."""
-    assert weights(("How long did the rebuild take?",)) == {"long": 0.5, "rebuild": 1, "take": 0.5}
+    assert weigh_terms(("How long did the rebuild take?",)) == {"long": 0.5, "rebuild": 1, "take": 0.5}
 
 
 def test_silent_signs_do_not_ask() -> None:
     """In Chinese the signs of "what" and "which" fall away, in Japanese particles count little."""
-    assert weights(("端口是什么",)) == {"端": 1, "口": 1, "端口": 1, "口是": 1}
-    japanese = weights(("猫はどこ",))
+    assert weigh_terms(("端口是什么",)) == {"端": 1, "口": 1, "端口": 1, "口是": 1}
+    japanese = weigh_terms(("猫はどこ",))
     assert japanese["猫"] == 1
     assert 0 < japanese["どこ"] == japanese["は"] < 0.5
 
 
 def test_a_question_of_silent_signs_is_taken_at_its_word() -> None:
     """Where nothing else is left, everything counts."""
-    assert weights(("什么",)) == dict.fromkeys(terms("什么"), 1.0)
+    assert weigh_terms(("什么",)) == dict.fromkeys(terms("什么"), 1.0)

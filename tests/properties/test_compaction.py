@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compaction.workshop import Answer, Summariser, compaction, good, limits, summed_up
-from holdfast.compaction.cut import CompactionPlan, plan
-from holdfast.compaction.summarise import MOST_CALLS
+from holdfast.compaction.plan import CompactionPlan, plan_compaction
+from holdfast.compaction.summarise import MAX_CALLS
 from holdfast.context.edits import Block, Edit, Item, apply, in_force, tokens
 from holdfast.errors import (
     CompactionError,
@@ -84,7 +84,7 @@ some_window = st.sampled_from([300, 1_000, 4_000, 32_000])
 
 def planned_as(window: list[Item], settings_: Compaction, size: int, **more: Any) -> CompactionPlan:
     """The plan for a window."""
-    return plan(window, settings=settings_, budget=limits(size), **more)
+    return plan_compaction(window, settings=settings_, budget=limits(size), **more)
 
 
 @slow
@@ -105,12 +105,12 @@ def test_progress_or_an_error(
         assert made.outcome != "ready" or made.summary_tokens < 120
         return
     finally:
-        assert len(model.prompts) <= MOST_CALLS
+        assert len(model.prompts) <= MAX_CALLS
         assert model.clock.now <= settings_.timeout_seconds
-    after = apply(window, [made.edit(summary.told, cost=summary.tokens)])
-    assert summary.tokens == count_message(user(summary.told)) <= made.summary_tokens
+    after = apply(window, [made.edit(summary.framed, cost=summary.tokens)])
+    assert summary.tokens == count_message(user(summary.framed)) <= made.summary_tokens
     assert tokens(after) == made.tokens_kept + summary.tokens < made.tokens_before
-    assert summary.told.count("</summary>") == 1
+    assert summary.framed.count("</summary>") == 1
 
 
 @slow
@@ -147,7 +147,7 @@ def test_compacting_again_and_again_keeps_making_progress(rounds: list[list[Mess
         if made.outcome != "ready":
             continue
         summary = summed_up(made, None)
-        edits.append(made.edit(summary.told, cost=summary.tokens))
+        edits.append(made.edit(summary.framed, cost=summary.tokens))
         previous = summary.text
         after = apply(items(history), in_force(edits, limit=size))
         assert tokens(after) < tokens(window)

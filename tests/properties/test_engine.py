@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.compaction.summarise import MOST_CALLS
+from holdfast.compaction.summarise import MAX_CALLS
 from holdfast.context.budget import budget
 from holdfast.context.verify import PROVIDERS, check
 from holdfast.engine import Engine
@@ -152,7 +152,7 @@ def compacted(engine: Engine, limit: int) -> None:
     else:
         assert done.tokens_after < done.tokens_before
         assert done.summary is not None
-        assert done.summary.calls <= MOST_CALLS
+        assert done.summary.calls <= MAX_CALLS
 
 
 @more
@@ -179,7 +179,7 @@ def test_nothing_is_lost(fault: str, requests: Requests, when: list[bool], limit
 def test_a_model_that_hangs_loses_nothing() -> None:
     """I1, I4: it is given up in time, and the summary is made by rule."""
     talk = [system(), *(user(f"Request {number}: {'word ' * 300}") for number in range(30))]
-    with opened(Scripted([Hang()] * MOST_CALLS)) as engine:
+    with opened(Scripted([Hang()] * MAX_CALLS)) as engine:
         assembled(engine, talk, 40_000)
         done = engine.session("s").compact(limit=40_000)
         assert done.summary is not None

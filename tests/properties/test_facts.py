@@ -5,20 +5,28 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.updates_corpus import look_alikes, updates
 from fact_talk import NOW, SCOPE, Script, facts_json, learn, rows, said
-from holdfast.memory import answers, facts
+from holdfast.memory import facts
 from holdfast.memory.block import Detail, render
 from holdfast.memory.block import Fact as Line
-from holdfast.memory.claims import same_subject
-from holdfast.memory.quotes import is_quoted, plain
-from holdfast.memory.rules import drafts
+from holdfast.memory.extract import read_explicit
+from holdfast.memory.facts import same_subject
+from holdfast.memory.reader import is_quoted, parse_objects, plain
 from holdfast.store.base import FactRow
 from talk import MARKS
 
-_SAID = st.sampled_from(sorted({text for pair in (*updates(), *look_alikes()) for text in (pair.before, pair.after)}))
+_THINGS = st.sampled_from(["the API", "the staging API", "the worker", "Kafka"])
+_PORTS = st.sampled_from(["8080", "9090", "9192"])
+_SAID = st.one_of(
+    st.builds("We moved {} to port {}.".format, _THINGS, _PORTS),
+    st.builds("We moved {} from port {} to port {}.".format, _THINGS, _PORTS, _PORTS),
+    st.builds("{}={}".format, st.sampled_from(["MAX_JOBS", "API_PORT"]), _PORTS),
+    st.builds("- [{}] write the {}".format, st.sampled_from([" ", "x"]), st.sampled_from(["docs", "migration"])),
+    st.builds("我们把{}的端口改为 {}。".format, st.sampled_from(["网关", "支付服务"]), _PORTS),
+    st.sampled_from(["We decided to keep SQLite.", "Remember that the customer pays late.", "我们决定用 Redis 缓存。"]),
+)
 _NOISE = st.text(max_size=60)
-_TALK = st.lists(st.one_of(_SAID, _NOISE, st.tuples(_SAID, _NOISE).map(" ".join)), max_size=12)
+_TALK = st.lists(st.one_of(_SAID, _NOISE, st.tuples(_SAID, _NOISE).map("\n".join)), max_size=12)
 
 
 def told(texts: list[str], *, timed: bool = True) -> list[FactRow]:
@@ -73,7 +81,7 @@ def test_what_was_recalled_is_never_learned(texts: list[str]) -> None:
         [Detail(role="user", time=NOW, text=text) for text in texts],
         MARKS,
     )
-    assert drafts(rows(block, f"hello\n\n{block}\n\nbye"), MARKS) == []
+    assert read_explicit(rows(block, f"hello\n\n{block}\n\nbye"), MARKS) == []
     model = Script('{"facts": []}')
     learn(rows(f"Look at this please.\n\n{block}"), model=model, marks=MARKS)
     assert model.asked[0].messages[1].text == "[1 user] Look at this please."
@@ -93,14 +101,14 @@ def test_a_made_up_quote_never_passes(quote: str, message: str) -> None:
 @settings(max_examples=60)
 def test_any_answer_can_be_read(text: str) -> None:
     """An answer of any shape is facts or nothing, never an error."""
-    found = answers.read(text, name="facts", key="content")
+    found = parse_objects(text, name="facts", key="content")
     assert found is None or all("content" in each for each in found)
-    assert answers.read('{"facts": []}' + text.replace("{", ""), name="facts", key="content") == []
+    assert parse_objects('{"facts": []}' + text.replace("{", ""), name="facts", key="content") == []
 
 
 def test_as_of_any_moment_there_is_one_value() -> None:
     """Going back in time gives the value of that time, however often it changed."""
-    texts = [f"The API port is {8000 + number % 3}." for number in range(9)]
+    texts = [f"We moved the API to port {8000 + number % 3}." for number in range(9)]
     known = told(texts)
     for number, text in enumerate(texts, 1):
         held = facts.as_of(known, time=said(number, text).message.timestamp or 0)

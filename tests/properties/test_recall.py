@@ -12,7 +12,8 @@ import line_archives
 from holdfast import Engine
 from holdfast.memory import archive
 from holdfast.memory.block import CLOSE, OPEN, strip_text
-from holdfast.memory.recall import Hit, Request, recall
+from holdfast.memory.query import RecallQuery
+from holdfast.memory.recall import Hit, recall
 from holdfast.messages import Message, Text
 from holdfast.settings import load
 from holdfast.store.base import FactRow, Scope
@@ -44,7 +45,7 @@ def test_a_block_keeps_its_promises(said: list[tuple[str, int]], facts: list[str
             store.add(archive.rows([message], scope=MINE))
         store.add(archive.rows([Message(role="user", parts=(Text(text=f"{question} {CANARY}"),))], scope=OTHER))
         store.add([FactRow(scope=MINE, id=f"{n}", type="issue", content=text, time=1) for n, text in enumerate(facts)])
-        found = recall(store, Request(texts=(question,), scope=MINE, across=True, cap=cap), marks=MARKS)
+        found = recall(store, RecallQuery(texts=(question,), scope=MINE, across=True, cap=cap), marks=MARKS)
         assert count_text(found.block) == found.tokens <= cap
         assert found.block.count(CLOSE) == found.block.count(OPEN) == bool(found.block)
         assert CANARY not in found.block

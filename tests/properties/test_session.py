@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import TranscriptError
-from holdfast.transcripts.context import compaction_region, rebuild
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.records import read_entry
 from holdfast.transcripts.session import Session, stream_entries
-from holdfast.transcripts.tree import Tree
+from holdfast.transcripts.tree import Tree, compaction_region, rebuild
 from sessions import begin, calls, compaction, reopen, says, user
 
 Step = Callable[[Session, int, str], object]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.messages import Message
-from holdfast.tokens import LARGEST_SCALE, MESSAGE_TOKENS, context_tokens, count_messages, count_text
+from holdfast.tokens import MAX_SCALE, MESSAGE_TOKENS, context_tokens, count_messages, count_text
 from strategies import conversations, texts
 
 
@@ -49,7 +49,7 @@ class TestContext:
         start = 0 if counted.index is None else counted.index + 1
 
         assert counted.tokens == counted.reported + counted.trailing
-        assert 1 <= counted.scale <= LARGEST_SCALE
+        assert 1 <= counted.scale <= MAX_SCALE
         assert counted.trailing == math.ceil(count_messages(listed[start:]) * counted.scale)
         assert not any(_reports(message, since) for message in listed[start:])
         if counted.index is not None:

@@ -52,7 +52,7 @@ class TestAuto:
         assert choice == Choice(
             embedder=None,
             reasons=(
-                "static vectors needs an optional part: pip install 'holdfast[local]'",
+                "static vectors needs an optional dependency: pip install 'holdfast[local]'",
                 "no embedder: search uses words alone",
             ),
         )
@@ -161,7 +161,10 @@ class TestAsked:
     @pytest.mark.parametrize(
         ("settings", "reason"),
         [
-            (Embedding(provider="static"), "static vectors needs an optional part: pip install 'holdfast[local]'"),
+            (
+                Embedding(provider="static"),
+                "static vectors needs an optional dependency: pip install 'holdfast[local]'",
+            ),
             (
                 Embedding(provider="static", model="potion-base-8M"),
                 "static: potion-base-8M is not downloaded: run",

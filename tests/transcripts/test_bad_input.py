@@ -11,7 +11,7 @@ import pytest
 from agent_files import FIXTURES
 from holdfast.errors import TranscriptError
 from holdfast.transcripts import Entry, read, stream
-from holdfast.transcripts.head import read_document, read_head
+from holdfast.transcripts.lines import read_document, read_head
 from holdfast.transcripts.reader import timestamp
 
 CLAUDE = FIXTURES / "claude_code" / "harbour.jsonl"

@@ -3,9 +3,9 @@
 from typing import Any
 
 from holdfast.messages import Message
-from holdfast.transcripts.context import ModelRef, compaction_region, rebuild
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.records import read_entry
+from holdfast.transcripts.tree import ModelRef, compaction_region, rebuild
 from sessions import compaction, entry, reply, user
 
 SUMMARY = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
-from holdfast.transcripts.forgetting import FORGOTTEN
+from holdfast.transcripts.records import FORGOTTEN
 from holdfast.transcripts.session import Session
 from talk import reply, user
 

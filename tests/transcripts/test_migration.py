@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import TranscriptError
-from holdfast.transcripts.context import compaction_region
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.session import Session, stream_entries
+from holdfast.transcripts.tree import compaction_region
 from sessions import START, Ids, Ticks, records, reopen, says, texts, write_lines
 from shared_data import SHARED, needs_shared
 

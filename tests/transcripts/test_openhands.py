@@ -3,10 +3,9 @@
 from pathlib import Path
 from shutil import copytree
 
-from agent_files import FIXTURES, OPENHANDS, TRANSCRIPTS
-from holdfast.messages import Image, Text, Thinking, ToolCall, units
+from agent_files import OPENHANDS
+from holdfast.messages import Image, Text, Thinking, ToolCall
 from holdfast.transcripts import read
-from shared_data import needs_shared
 
 
 def test_events() -> None:
@@ -45,39 +44,3 @@ def test_an_event_alone(tmp_path: Path) -> None:
     path = tmp_path / "event.json"
     path.write_bytes((OPENHANDS / "events" / "event-00001-h1.json").read_bytes())
     assert [message.text for message in read(path).messages] == ["Mend this."]
-
-
-def test_history_rows() -> None:
-    """A row of an evaluation is its run: what was asked, calls with what came of them, the last words."""
-    transcript = read(FIXTURES / "openhands_history" / "output.jsonl")
-    assert (transcript.session, transcript.title) == ("sail-1", "Mend the sail")
-    user, action, result, last = transcript.messages
-    assert (user.role, user.text) == ("user", "Mend it.")
-    assert action.text == "Let me look."
-    assert action.calls[0].arguments == {"command": "ls", "keep_prompt": True}
-    assert result.results[0].call_id == action.calls[0].id
-    assert (last.role, last.text) == ("assistant", "Mended.")
-    assert transcript.entries[0].data == {
-        "instance_id": "sail-1",
-        "issue": {"title": "Mend the sail"},
-        "instruction": "Mend it.",
-        "success": True,
-    }
-
-
-def test_trajectory() -> None:
-    """A trajectory names its speakers and calls; the agent's own states are no messages."""
-    system, user, action, result, reply = read(FIXTURES / "openhands_history" / "trajectory.json").messages
-    assert [message.role for message in (system, user, reply)] == ["system", "user", "assistant"]
-    assert action.calls[0].id == result.results[0].call_id == "call_7"
-    assert result.results[0].is_error
-    assert reply.timestamp is None
-    assert user.timestamp == 1740837601000
-
-
-@needs_shared
-def test_real_runs() -> None:
-    """In the real output every call has its result."""
-    transcript = read(TRANSCRIPTS / "openhands" / "resolver_mock_output.jsonl")
-    assert len(transcript.messages) == 52
-    assert not any(unit.pending for unit in units(transcript.messages))

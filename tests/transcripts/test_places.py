@@ -8,7 +8,7 @@ import pytest
 
 from agent_files import FIXTURES, OWN, TRANSCRIPTS
 from holdfast.errors import TranscriptError
-from holdfast.transcripts import Found, Problem, default_places, sessions
+from holdfast.transcripts import Problem, SessionRef, default_places, sessions
 from shared_data import needs_shared
 
 root_reads_everything = pytest.mark.skipif(
@@ -16,7 +16,7 @@ root_reads_everything = pytest.mark.skipif(
 )
 
 
-def found(folder: Path) -> list[Found]:
+def found(folder: Path) -> list[SessionRef]:
     """The sessions in a folder, which has no problems."""
     problems: list[Problem] = []
     listed = list(sessions(folder, on_problem=problems.append))
@@ -134,9 +134,7 @@ def test_real_folder() -> None:
         "kimi": 1,
         "opencode": 1,
         "openhands": 1,
-        "openhands_history": 1,
         "pi": 3,
         "qwen": 1,
         "request_log": 5,
-        "tau_bench": 1,
     }

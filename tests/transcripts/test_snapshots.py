@@ -1,7 +1,7 @@
 """Conversations known from snapshots."""
 
 from holdfast.messages import Message, Role, Text, ToolCall, ToolResult
-from holdfast.transcripts.snapshots import Conversation, restates
+from holdfast.transcripts.request_log import Conversation, restates
 
 
 def said(text: str, role: Role = "user") -> Message:
@@ -16,7 +16,7 @@ def new_texts(*snapshots: list[str]) -> list[str]:
     texts: list[str] = []
     for snapshot in snapshots:
         messages = [said(text) for text in snapshot]
-        texts += [message.text for message in conversation.new(messages, after=before)]
+        texts += [message.text for message in conversation.take_new(messages, after=before)]
         before = messages
     return texts
 
@@ -78,6 +78,6 @@ def test_restated_messages_are_counted_and_not_new() -> None:
     long = "tide table " * 40
     conversation = Conversation()
     first, second = [said("a" + long)], [said("b" + long), said("next")]
-    assert conversation.new(first) == first
-    assert [message.text for message in conversation.new(second, after=first)] == ["next"]
+    assert conversation.take_new(first) == first
+    assert [message.text for message in conversation.take_new(second, after=first)] == ["next"]
     assert conversation.restated == 1

@@ -1,9 +1,8 @@
 """Entries in a tree: moves, side entries, unknown types, and what cannot be linked."""
 
-from holdfast.transcripts.context import rebuild
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.records import read_entry
-from holdfast.transcripts.tree import Tree
+from holdfast.transcripts.tree import Tree, rebuild
 from sessions import entry, user
 
 

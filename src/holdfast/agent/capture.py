@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from holdfast.memory.noise import unwrap
+from holdfast.memory.archive import unwrap
+from holdfast.signals import has_signal
 from holdfast.text import is_unsegmented
 
 __all__ = ["CATEGORIES", "Captured", "Category", "capture", "category_of", "refusal"]
@@ -43,22 +44,6 @@ _INJECTION: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
-_PREFERENCE: Final = re.compile(
-    r"""
-      \b(?:i|we)\s+(?:really\s+|always\s+)?(?:like|prefer|hate|love|want|need|dislike)\b | \bprefer(?:s|red|ence)?\b
-    | \bradši\b | \bnechci\b
-    | (?:我|我们|我們)(?:更|最|不|很)?(?:喜欢|喜歡|偏好|讨厌|討厭|想要|需要) | 偏好
-    | が(?:好き|嫌い)|のほうがいい|好みは | 좋아|싫어|선호
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-_DECISION: Final = re.compile(
-    r"""
-      \b(?:we|i)(?:'ve|\s+have)?\s+(?:decided|agreed|chose|settled\s+on)\b | \bdecided\b | \bwill\s+use\b
-    | \brozhodli\b | \bbudeme\b | 决定|決定|约定|就用 | に(?:決め|しよう) | 결정|하기로
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 _ENTITY: Final = re.compile(
     r"\+\d[\d ()-]{8,}\d|[\w.+-]+@[\w-]+\.[\w.-]+|\bis\s+called\b|\bmy\s+name\s+is\b"
     r"|叫做|我叫|名字是|と申します|이름은",
@@ -67,19 +52,11 @@ _ENTITY: Final = re.compile(
 _FACT: Final = re.compile(r"\b(?:is|are|has|have|was|were|je|má|jsou)\b|是|有|です|である|입니다|이다", re.IGNORECASE)
 _INSISTED: Final = re.compile(
     r"""
-      \bremember\b | \bzapamatuj\b | \bpamatuj\b | \bdon'?t\s+forget\b | \bkeep\s+in\s+mind\b
-    | \bmy\s+[\w-]+\s+(?:is|are)\b | \bm[ůu]j\s+\w+\s+je\b
+      \bmy\s+[\w-]+\s+(?:is|are)\b | \bm[ůu]j\s+\w+\s+je\b
     | \b(?:always|never|important)\b | \bvždy\b | \bnikdy\b | \bdůležité\b
-    | 记住|記住|记得|記得|别忘|別忘|请记|总是|總是|永远不|從不|从不|重要|我的.{1,20}(?:是|叫)
-    | 覚えて|忘れないで|いつも|必ず|決して|私の.{1,20}は | 기억해|잊지\s*마|항상|절대|중요
+    | 总是|總是|永远不|從不|从不|重要|我的.{1,20}(?:是|叫) | いつも|必ず|決して|私の.{1,20}は | 항상|절대|중요
     """,
     re.IGNORECASE | re.VERBOSE,
-)
-_ORDER: Final[tuple[tuple[Category, re.Pattern[str]], ...]] = (
-    ("preference", _PREFERENCE),
-    ("decision", _DECISION),
-    ("entity", _ENTITY),
-    ("fact", _FACT),
 )
 
 
@@ -119,11 +96,19 @@ def refusal(text: str, *, max_chars: int = 500) -> str:
 
 def category_of(text: str) -> Category:
     """What kind of memory it is."""
-    return next((category for category, pattern in _ORDER if pattern.search(text)), "other")
+    if has_signal(text, "preference"):
+        return "preference"
+    if has_signal(text, "decision"):
+        return "decision"
+    if _ENTITY.search(text):
+        return "entity"
+    return "fact" if _FACT.search(text) else "other"
 
 
 def _is_telling(text: str) -> bool:
-    return any(pattern.search(text) for pattern in (_INSISTED, _PREFERENCE, _DECISION, _ENTITY))
+    if has_signal(text, "remember", "preference", "decision"):
+        return True
+    return _INSISTED.search(text) is not None or _ENTITY.search(text) is not None
 
 
 def _is_markup(text: str) -> bool:

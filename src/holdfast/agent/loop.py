@@ -7,9 +7,10 @@ from typing import Final
 
 from holdfast.agent.entry import SessionEntry
 from holdfast.agent.talk import Talk
-from holdfast.compaction import flush, frame
-from holdfast.compaction.activity import activity
-from holdfast.compaction.digest import digest
+from holdfast.compaction import flush
+from holdfast.compaction.digest import make_digest
+from holdfast.compaction.sections import wrap_summary
+from holdfast.compaction.tool_calls import find_activity
 from holdfast.errors import ModelCancelledError, ModelOverflowError
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Reply
@@ -87,7 +88,7 @@ class Agent(Talk):
                 self.memories.capture([text])
         if self.notes is not None:
             self.notes.poll()
-        return replace(turn, text=flush.spoken(turn.text))
+        return replace(turn, text=flush.strip_silence(turn.text))
 
     def _record_input(self, text: str, *, heartbeat: bool) -> None:
         """Write what was said to the transcript and the archive.
@@ -159,10 +160,12 @@ class Agent(Talk):
         history, before = self.history, self.session
         request = next((message for message in reversed(history) if message.role == "user"), None)
         limit = min(_LONGEST_DIGEST, self.limit // 10)
-        told = digest(history, limit=limit, activity=activity(history), request=request.text if request else "")
+        told = make_digest(
+            history, limit=limit, activity=find_activity(history), request=request.text if request else ""
+        )
         opened = self.sessions.reset(self.opened.key, cwd=str(self.root))
         self.take_up(opened)
-        self.keep(Message(role="user", parts=(Text(text=frame.told(told)),)))
+        self.keep(Message(role="user", parts=(Text(text=wrap_summary(told)),)))
         if request is not None:
             self.keep(Message(role="user", parts=request.parts))
         with self.memory_may_fail():

@@ -190,7 +190,7 @@ class Memories:
 
     def facts(self, query: str, *, limit: int = 5) -> list[FactHit]:
         """The facts of the agent, learned in any session, that have to do with a question, best first."""
-        return facts.find(facts.current(facts.known(self.engine.memory.store, self.scope)), query, limit=limit)
+        return facts.find(facts.current(facts.load(self.engine.memory.store, self.scope)), query, limit=limit)
 
     def _scores(self, query: str, known: Sequence[Remembered]) -> list[float]:
         """By words and by vectors, the better of the two."""

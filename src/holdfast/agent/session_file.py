@@ -18,7 +18,7 @@ from unicodedata import category, normalize
 
 from holdfast.agent.paths import Bounds, locate
 from holdfast.agent.sessions import Opened, id_of
-from holdfast.compaction.flush import spoken
+from holdfast.compaction.flush import strip_silence
 from holdfast.errors import InputError, ModelError, StorageError
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt
@@ -111,7 +111,7 @@ def last_words(messages: Sequence[Message], *, mask: bool = True) -> list[str]:
 
 def _said(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
     for message in messages:
-        words = spoken(message.text).strip() if message.role in {"user", "assistant"} else ""
+        words = strip_silence(message.text).strip() if message.role in {"user", "assistant"} else ""
         if words and not _COMMAND.match(words):
             yield message.role, words
 

@@ -25,9 +25,9 @@ from holdfast.agent.silent import write_notes
 from holdfast.agent.tally import Counted, Tally
 from holdfast.agent.tools import Confirm, Toolbox, agent_tools, flush_tools, tool_tokens
 from holdfast.agent.view import Quiet, View
+from holdfast.compact import Compaction
 from holdfast.compaction import flush
 from holdfast.compaction.summarise import Progress
-from holdfast.compactor import Compaction
 from holdfast.context.budget import Budget, budget
 from holdfast.engine import Engine
 from holdfast.errors import (
@@ -46,9 +46,8 @@ from holdfast.recovery import definition
 from holdfast.redact import redact_value
 from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
-from holdfast.transcripts.context import Context
-from holdfast.transcripts.forgetting import is_forgotten
-from holdfast.transcripts.records import messages_of
+from holdfast.transcripts.records import is_forgotten, messages_of
+from holdfast.transcripts.tree import Context
 from holdfast.window import Window
 
 __all__ = ["Talk"]

@@ -45,42 +45,42 @@ COMMANDS: Final[dict[str, str]] = {
     "vacuum": "upkeep:vacuum",
     "version": "version:version",
 }
-"""Each command and where in this package it is; a module is loaded when one of its commands is called."""
+"""The module and function of each command; a module is loaded when one of its commands is called."""
 
 SUMMARIES: Final = {
     "backup": "Copy the store to the new file TARGET.",
     "chat": "Talk to an agent that forgets nothing.",
-    "compact": "Show what a compaction would make of the transcript FILE, or compact a stored --session.",
+    "compact": "Preview a compaction of the transcript FILE, or compact a stored --session.",
     "context": "Draw the window of a request of the transcript FILE, or of a stored session (--session).",
     "demo": "Replay six weeks of work in a small window, then ask for what has left it.",
     "diff": "Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled.",
-    "doctor": "Look at the installation, the settings, the memory and the agents on this machine.",
+    "doctor": "Check the installation, the settings, the memory and the agents on this machine.",
     "export": "Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.",
     "facts": "List the facts that hold now, or those about QUERY.",
     "forget": "Forget messages (by number) and facts (by id) for good, or a whole --session.",
     "get": "Print archived messages whole, by the numbers that search shows.",
     "import": "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",
-    "learn": "Extract facts from what was archived or imported, of one --session or of all.",
+    "learn": "Extract facts from archived messages, of one --session or of all.",
     "models": "List embedding models, and download one.",
     "recall": "Print the block that would be recalled for QUERY.",
-    "reindex": "Drop the index and build it again from the archive; embed what the present model has not embedded yet.",
-    "remember": "Keep CONTENT as a fact.",
+    "reindex": "Rebuild the index from the archive, and embed what the current model has not embedded yet.",
+    "remember": "Store CONTENT as a fact.",
     "replay": "Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time.",
-    "search": "Find what was said about QUERY.",
+    "search": "Search the archive for QUERY.",
     "sessions": "List the sessions in memory; with FOLDERS or --discover, the transcripts on disk.",
     "show": "Show the transcript FILE of any known agent.",
-    "stats": "Say what memory holds.",
+    "stats": "Print what memory contains.",
     "timeline": "Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings.",
     "tokens": "Count the tokens of the transcript FILE by role and part.",
-    "trust": "Let the settings files of FOLDER count in full, as they are now.",
-    "vacuum": "Give back the room that forgotten rows took.",
+    "trust": "Accept all settings in the files of FOLDER, as they are now.",
+    "vacuum": "Shrink the store file by the space of deleted rows.",
     "version": "Print the version.",
 }
-"""What the list of commands says about each, so that it is shown without loading them."""
+"""The help line of each command, so that the list is shown without loading them."""
 
 
 class _Lazy(click.Group):
-    """A group whose commands are imported only when they are needed, so that the first screen comes at once."""
+    """A group that imports its commands only when they are needed, for a fast start."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(COMMANDS)
@@ -95,7 +95,7 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is called, or name those that are spelled alike."""
+        """Find the command, or suggest similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -112,7 +112,7 @@ class _Lazy(click.Group):
             formatter.write_dl([(name, SUMMARIES[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. A reader that has seen enough (`| head`) ends it without an error."""
+        """Run a command. A closed pipe (`| head`) ends it without an error."""
         try:
             try:
                 return super().invoke(ctx)
@@ -124,7 +124,7 @@ class _Lazy(click.Group):
 
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--debug", is_flag=True, help="Show the whole trace of an error.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, message="holdfast %(version)s")
 @click.pass_context
 def holdfast(context: click.Context, debug: bool) -> None:
@@ -133,14 +133,14 @@ def holdfast(context: click.Context, debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command. Exit 0: done; 1: it could not be done, and one line says what to do; 2: called wrongly."""
+    """Run the command. Exit codes: 0 success; 1 failure, with one line that says what to do; 2 wrong usage."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = holdfast.main(arguments, standalone_mode=False)
     except click.ClickException as error:
         shown = StringIO()
         error.show(shown)
-        _complain(shown.getvalue())
+        _print_error(shown.getvalue())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
@@ -148,15 +148,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if "--debug" in arguments:
             import traceback  # noqa: PLC0415 - only for this
 
-            _complain(traceback.format_exc())
+            _print_error(traceback.format_exc())
         else:
-            _complain(f"holdfast: {error}")
+            _print_error(f"holdfast: {error}")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _complain(text: str) -> None:
-    """Say what went wrong, in words that may be somebody else's."""
+def _print_error(text: str) -> None:
     from holdfast.cli.output import echo  # noqa: PLC0415 - the first screen does not wait for it
 
     echo(text.rstrip("\n"), err=True)

@@ -159,10 +159,10 @@ def _lines(options: Options) -> None:
 
 def _print_done(view: Plain, done: Done) -> None:
     if done.report is not None:
+        from holdfast.cli.console import open_console  # noqa: PLC0415 - as above
         from holdfast.cli.context import print_window  # noqa: PLC0415 - only for this
-        from holdfast.cli.output import console  # noqa: PLC0415 - as above
 
-        print_window(console(), done.report)
+        print_window(open_console(), done.report)
     if done.text:
         view.text(done.text)
 

@@ -1,4 +1,4 @@
-"""Consoles for people: control characters are replaced, and lines do not end in blanks where nobody looks."""
+"""Consoles that replace control characters, and that write no trailing blanks to a pipe."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from rich.segment import Segment
 
 from holdfast.text import printable
 
-__all__ = ["SafeConsole", "standard_output"]
+__all__ = ["SafeConsole", "open_console"]
 
 _UNBROKEN: Final = 400
 _BLANKS: Final = re.compile(r" +(?=\n)")
 
 
 class SafeConsole(Console):
-    """A console that replaces control characters in everything that is drawn on it, whoever forgot to.
-
-    Its own codes, which are styles and moves of the cursor, are no text and pass.
-    """
+    """A console that replaces control characters in all text. Its own codes, for styles and the cursor, pass."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as `Console` does."""
@@ -30,19 +27,22 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Let the command end as it does for every other way to print."""
+        """Raise, so that the command ends as it does for plain output."""
         raise BrokenPipeError
 
 
-def standard_output() -> SafeConsole:
-    """The console of `holdfast.cli.output.console`."""
+def open_console() -> SafeConsole:
+    """Open standard output for tables and styled text, without markup, so that nobody's text is taken for ours.
+
+    Output that is not shown on a screen is not wrapped.
+    """
     if sys.stdout.isatty():
         return SafeConsole(markup=False, highlight=False, emoji=False)
     return SafeConsole(markup=False, highlight=False, emoji=False, width=_UNBROKEN, file=cast("IO[str]", _Piped()))
 
 
 class _Piped:
-    """Standard output without the blanks that fill a line up to the width."""
+    """Standard output without the blanks that pad a line to the width."""
 
     encoding = "utf-8"
 

@@ -1,4 +1,4 @@
-"""`holdfast context`: what is in the window of a request, drawn as a grid."""
+"""`holdfast context`: draw the window of a request as a grid."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import click
 from rich.console import Console
 from rich.text import Text as Styled
 
-from holdfast.cli.grid import LOOKS, cells, draw, legend, rows_as_data
+from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells, plural
+from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import as_json, console, emit_json, human_time, human_tokens, printable
-from holdfast.cli.plot import plural
-from holdfast.cli.trial import Trial, play_file, plays
+from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, printable
+from holdfast.cli.replay import Replay, replay_file, replay_options
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.memory.recall import Hit
 from holdfast.report import Change, ContextReport, breakdown
 
-__all__ = ["context", "hit_line", "print_changes", "print_window"]
+__all__ = ["context", "format_hit", "print_changes", "print_window"]
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10
 _PARTS: Final = ("keyword", "vector", "neighbours", "session", "date", "decay")
@@ -36,7 +36,7 @@ _SIGNS: Final = {
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@plays
+@replay_options
 @click.option("--session", help="Instead of a FILE: a stored session.")
 @click.option("--project", default=None, help="The project of the stored session, where several have its name.")
 @click.option("--agent", default=None, help="The agent of the stored session, where several have its name.")
@@ -46,72 +46,72 @@ def context(
 ) -> None:
     """Draw the window of a request of the transcript FILE, or of a stored session (--session)."""
     if file is not None:
-        with play_file(file, **options) as trial:
-            reports = [*trial.reports[:-1], trial.report]
-            title = trial.transcript.title or file.name
-            more = _played(trial)
+        with replay_file(file, **options) as replayed:
+            reports = [*replayed.reports[:-1], replayed.report]
+            title = replayed.transcript.title or file.name
+            more = _describe_messages(replayed)
     elif session:
-        reports, more = _stored(options["home"], options["turn"], session=session, project=project, agent=agent)
+        reports, more = _load_reports(options["home"], options["turn"], session=session, project=project, agent=agent)
         title = session
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if as_json:
-        emit_json(_as_data(reports) | more)
+        emit_json(_to_json(reports) | more)
         return
-    _print(console(), title, reports)
+    _print(open_console(), title, reports)
 
 
-def _stored(
+def _load_reports(
     home: Path | None, turn: int | None, *, session: str, **whose: str | None
 ) -> tuple[list[ContextReport], dict[str, Any]]:
-    """The reports of a stored session, up to a request, and whose it is."""
+    """Return the reports of a stored session up to a request, and its owner."""
     with Engine(open_memory(home)) as engine:
         scope = session_scope(engine.memory, session=session, project=whose["project"], agent=whose["agent"])
         reports = engine.session(scope.session, project=scope.project, agent=scope.agent).timeline()
-    found = [report for report in reports if turn is None or report.turn <= turn]
-    if not found or (turn is not None and found[-1].turn != turn):
+    selected = [report for report in reports if turn is None or report.turn <= turn]
+    if not selected or (turn is not None and selected[-1].turn != turn):
         raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
-    return found, dict(owner_of(scope))
+    return selected, dict(owner_of(scope))
 
 
-def _as_data(reports: Sequence[ContextReport]) -> dict[str, Any]:
+def _to_json(reports: Sequence[ContextReport]) -> dict[str, Any]:
     report = reports[-1]
-    found = cells(report.categories, count=_WIDE * _ROWS)
+    grid = make_cells(report.categories, count=_WIDE * _ROWS)
     return {
         **report.to_json(),
         **report.usage(),
         "categories": [asdict(part) | {"color": LOOKS[part.name].colour} for part in report.categories],
-        "gridRows": rows_as_data(found, report.categories, columns=_WIDE),
+        "gridRows": grid_to_json(grid, report.categories, columns=_WIDE),
         "apiUsage": None,
-        "so_far": _so_far(reports),
+        "so_far": _sum_changes(reports),
     }
 
 
-def _played(trial: Trial) -> dict[str, Any]:
-    """What only the window itself can tell."""
-    spoken = breakdown(trial.window.items)
+def _describe_messages(replayed: Replay) -> dict[str, Any]:
+    """Return the tokens of each kind of message, which a stored report does not have."""
+    counts = breakdown(replayed.window.items)
     return {
-        "isAutoCompactEnabled": trial.engine.settings.compaction.enabled,
+        "isAutoCompactEnabled": replayed.engine.settings.compaction.enabled,
         "messageBreakdown": {
-            "userMessageTokens": spoken.user,
-            "assistantMessageTokens": spoken.assistant,
-            "toolCallTokens": spoken.tool_calls,
-            "toolResultTokens": spoken.tool_results,
+            "userMessageTokens": counts.user,
+            "assistantMessageTokens": counts.assistant,
+            "toolCallTokens": counts.tool_calls,
+            "toolResultTokens": counts.tool_results,
             "attachmentTokens": 0,
-            "toolCallsByType": _by_tool(spoken.calls_by_tool, spoken.results_by_tool),
+            "toolCallsByType": [
+                {
+                    "name": name,
+                    "callTokens": counts.calls_by_tool.get(name, 0),
+                    "resultTokens": counts.results_by_tool.get(name, 0),
+                }
+                for name in dict.fromkeys([*counts.calls_by_tool, *counts.results_by_tool])
+            ],
         },
     }
 
 
-def _by_tool(calls: Any, results: Any) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "callTokens": calls.get(name, 0), "resultTokens": results.get(name, 0)}
-        for name in dict.fromkeys([*calls, *results])
-    ]
-
-
-def _so_far(reports: Sequence[ContextReport]) -> dict[str, int]:
-    """What all requests up to this one did."""
+def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
+    """Sum up the changes of all requests up to this one."""
     changes = [change for report in reports for change in report.changes]
     trimmed = [change for change in changes if change.kind in {"trimmed", "compacted"}]
     return {
@@ -124,7 +124,7 @@ def _so_far(reports: Sequence[ContextReport]) -> dict[str, int]:
     }
 
 
-# --- for people ----------------------------------------------------------------
+# --- text ------------------------------------------------------------------------
 
 
 def _print(screen: Console, title: str, reports: Sequence[ContextReport]) -> None:
@@ -134,73 +134,74 @@ def _print(screen: Console, title: str, reports: Sequence[ContextReport]) -> Non
     screen.print(head)
     print_window(screen, report)
     screen.print()
-    _print_so_far(screen, reports)
+    _print_totals(screen, reports)
     print_changes(screen, report)
 
 
 def print_window(screen: Console, report: ContextReport) -> None:
-    """How full a window is, the grid with its legend, and the files in its prompt."""
+    """Print the size of a window, the grid with its legend, and the files in its prompt."""
     full = f"{human_tokens(report.total_tokens)} of {human_tokens(report.raw_max_tokens)} tokens ({report.percentage}%)"
     screen.print(full)
     if report.token_scale > 1:
         why = "reported more than was estimated" if report.is_calibrated else "has not reported usage yet"
         screen.print(Styled(f"{report.token_scale - 1:.0%} is kept free: the provider {why}.", style="dim"))
     screen.print()
-    for line in _picture(report, screen.width):
+    for line in _draw_window(report, screen.width):
         screen.print(line)
     for file in report.files:
         screen.print(Styled(f"  {printable(file.path, one_line=True)}  {human_tokens(file.tokens)}", style="dim"))
 
 
-def _picture(report: ContextReport, width: int) -> Iterator[Styled]:
-    """The grid with its legend beside it, or below it where the screen is narrow."""
+def _draw_window(report: ContextReport, width: int) -> Iterator[Styled]:
+    """Draw the grid with its legend beside it, or below it on a narrow screen."""
     columns = _WIDE if width >= 80 else _NARROW
-    drawn = draw(cells(report.categories, count=columns * _ROWS), columns=columns)
-    words = legend(report.categories, total=report.raw_max_tokens)
+    grid = draw_grid(make_cells(report.categories, count=columns * _ROWS), columns=columns)
+    legend = draw_legend(report.categories, total=report.raw_max_tokens)
     if width < columns * 2 + 36:
-        yield from drawn
+        yield from grid
         yield Styled()
-        yield from words
+        yield from legend
         return
-    for index, line in enumerate(drawn):
-        yield line.append("  ") + (words[index] if index < len(words) else Styled())
+    for index, line in enumerate(grid):
+        yield line.append("  ") + (legend[index] if index < len(legend) else Styled())
 
 
-def _print_so_far(screen: Console, reports: Sequence[ContextReport]) -> None:
-    done = _so_far(reports)
-    cuts, blocks = plural(done["cuts"], "cut"), plural(done["blocks"], "block")
-    words = (
-        f"So far {cuts} took out {plural(done['messages_cut'], 'message')} ({human_tokens(done['tokens_cut'])} tokens),"
-        f" {plural(done['results_pruned'], 'result')} shortened, {blocks} recalled. All of it is in the archive."
+def _print_totals(screen: Console, reports: Sequence[ContextReport]) -> None:
+    totals = _sum_changes(reports)
+    cuts, blocks = plural(totals["cuts"], "cut"), plural(totals["blocks"], "block")
+    messages = plural(totals["messages_cut"], "message")
+    text = (
+        f"So far {cuts} removed {messages} ({human_tokens(totals['tokens_cut'])} tokens),"
+        f" {plural(totals['results_pruned'], 'result')} shortened, {blocks} recalled. All of it is in the archive."
     )
-    screen.print(Styled(words, style="dim"))
+    screen.print(Styled(text, style="dim"))
 
 
 def print_changes(screen: Console, report: ContextReport) -> None:
-    """What was done in this request and why: cuts, prunings, and what was recalled with its scores."""
+    """Print the changes of this request with their reasons, and the recalled passages with their scores."""
     if not report.changes:
         screen.print("This request: nothing changed, nothing recalled.")
     for change in report.changes:
-        screen.print(_change_line(change))
+        screen.print(_format_change(change))
     for hit in report.recalled if any(change.kind == "recalled" for change in report.changes) else ():
-        screen.print(hit_line(hit), no_wrap=True, overflow="ellipsis")
+        screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
     if report.recall_reason:
         screen.print(Styled(f"No block: {report.recall_reason}", style="dim"))
-    for words, more in _by_rule(report.repairs):
-        often = f", and {more} more like it" if more else ""
-        screen.print(Styled(f"mended for the provider: {printable(words)}{often}", style="dim"))
-    for words in report.warnings:
-        screen.print(Styled(f"! {printable(words)}", style="bold yellow"))
+    for repair, more in _group_repairs(report.repairs):
+        repeats = f", and {more} more like it" if more else ""
+        screen.print(Styled(f"repaired for the provider: {printable(repair)}{repeats}", style="dim"))
+    for warning in report.warnings:
+        screen.print(Styled(f"! {printable(warning)}", style="bold yellow"))
 
 
-def _by_rule(repairs: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """The first repair by each rule, which stands at its end, and how many more there are."""
-    rules = [words.rpartition(" (")[2] for words in repairs]
+def _group_repairs(repairs: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield the first repair of each rule, which is named at its end, and how many more there are."""
+    rules = [repair.rpartition(" (")[2] for repair in repairs]
     for rule, times in Counter(rules).items():
         yield repairs[rules.index(rule)], times - 1
 
 
-def _change_line(change: Change) -> Styled:
+def _format_change(change: Change) -> Styled:
     sign, colour = _SIGNS.get(change.kind, ("·", "default"))
     line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
     what = plural(len(change.ids), "message") if change.ids else "earlier blocks"
@@ -209,10 +210,10 @@ def _change_line(change: Change) -> Styled:
     return line.append(f": {change.reason}", style="dim")
 
 
-def hit_line(hit: Hit) -> Styled:
-    """A recalled passage in one line: its score, what that is made of, and its first words."""
+def format_hit(hit: Hit) -> Styled:
+    """Format a recalled passage in one line: its score, the parts of the score, and its first words."""
     parts = asdict(hit.parts)
-    made = " ".join(f"{name} {parts[name]:.2f}" for name in _PARTS if parts[name] and parts[name] != 1.0)
-    line = Styled(f"    {hit.score:.2f} ", style="magenta").append(f"[{made}] ", style="dim")
+    scores = " ".join(f"{name} {parts[name]:.2f}" for name in _PARTS if parts[name] and parts[name] != 1.0)
+    line = Styled(f"    {hit.score:.2f} ", style="magenta").append(f"[{scores}] ", style="dim")
     line.append(f"{human_time(hit.time)} {printable(hit.speaker, one_line=True)} ", style="dim")
     return line.append(" ".join(printable(hit.text).split())[:200])

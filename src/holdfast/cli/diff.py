@@ -1,4 +1,4 @@
-"""`holdfast diff`: the conversation as it was against what was sent, for one request."""
+"""`holdfast diff`: compare a conversation with the window of one of its requests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import click
 from rich.console import Console
 from rich.text import Text as Styled
 
-from holdfast.cli.context import hit_line
-from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
-from holdfast.cli.trial import Trial, play_file, plays
+from holdfast.cli.console import open_console
+from holdfast.cli.context import format_hit
+from holdfast.cli.output import as_json, emit_json, human_tokens, printable
+from holdfast.cli.replay import Replay, replay_file, replay_options
 from holdfast.context.edits import Block, Item
 from holdfast.messages import Message, ToolCall, ToolResult
 from holdfast.report import Change, ContextReport
@@ -31,23 +32,23 @@ _LOOKS: Final[dict[str, tuple[str, str]]] = {
     "recalled": ("+", "magenta"),
     "summary": ("+", "green"),
 }
-_WORDS: Final = 300
+_MAX_TEXT_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One message of the conversation, or something that was put into it, and what became of it.
+    """One message of the conversation, or an insertion, and its status in the window.
 
     Attributes:
-        id: Its number in the archive; 0 for what was put in.
-        role: Who speaks.
-        status: What became of it.
-        tokens_before: What it costs in the conversation.
-        tokens_after: What it costs in the window.
-        turn: The request in which that was decided.
-        reason: Why.
-        text: Its first words, as they were.
-        sent: What is sent in their place, where that is something else.
+        id: Its number in the archive; 0 for an insertion.
+        role: The role of the message.
+        status: Whether it was kept, changed, removed or inserted.
+        tokens_before: Its tokens in the conversation.
+        tokens_after: Its tokens in the window.
+        turn: The request that changed it.
+        reason: The reason of the change.
+        text: The beginning of its original text.
+        sent: The beginning of the text in the window, where it differs.
     """
 
     id: int
@@ -63,42 +64,58 @@ class Entry:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@plays
+@replay_options
 @click.option("--full", is_flag=True, help="Show every message that was kept, too.")
 @as_json
 def diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None:
     """Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled."""
-    with play_file(file, **options) as trial:
-        entries = compare(trial)
+    with replay_file(file, **options) as replayed:
+        entries = compare(replayed)
         if as_json:
-            emit_json(_as_data(trial, entries))
+            emit_json(_to_json(replayed, entries))
             return
-        _print(console(), trial, entries, full=full)
+        _print(open_console(), replayed, entries, full=full)
 
 
-# --- what became of each message -------------------------------------------------
+# --- the comparison ----------------------------------------------------------------
 
 
-def compare(trial: Trial) -> list[Entry]:
-    """Every message in the order of the conversation, and what was put between them."""
-    gone = _last_changes(trial.reports, {"trimmed", "compacted"})
-    pruned = _last_changes(trial.reports, {"pruned"})
-    window = {item.id: item for item in trial.window.items if item.id}
-    originals = {row.id: row.message for row in _archived(trial, {*gone, *pruned} - {0})}
-    entries: list[tuple[float, Entry]] = []
-    for number, message in originals.items():
-        if number not in window and number in gone:
-            turn, change = gone[number]
-            entries.append((number, _left(number, message, turn, change)))
+def compare(replayed: Replay) -> list[Entry]:
+    """Return every message in the order of the conversation, with the insertions between them."""
+    removed = _find_last_changes(replayed.reports, {"trimmed", "compacted"})
+    pruned = _find_last_changes(replayed.reports, {"pruned"})
+    window = {item.id: item for item in replayed.window.items if item.id}
+    numbers = sorted({*removed, *pruned} - {0})
+    rows = replayed.engine.session(replayed.session).get(numbers) if numbers else []
+    originals = {row.id: row.message for row in rows}
+    entries: list[tuple[float, Entry]] = [
+        (number, _make_removed_entry(number, message, *removed[number]))
+        for number, message in originals.items()
+        if number not in window and number in removed
+    ]
     place = 0.0
-    for item in trial.window.items:
+    for item in replayed.window.items:
         place = float(item.id) if item.id else place + 0.25
-        entries += ((place + 0.1 * index, entry) for index, entry in enumerate(_stays(item, pruned, originals, trial)))
-    return [entry for _, entry in sorted(entries, key=lambda found: found[0])]
+        in_window = _make_entries(item, pruned, originals, replayed.reports)
+        entries += ((place + 0.1 * index, entry) for index, entry in enumerate(in_window))
+    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
 
-def _last_changes(reports: Sequence[ContextReport], kinds: set[str]) -> dict[int, tuple[int, Change]]:
-    """For each message the last change of these kinds, and the request that made it."""
+def _make_removed_entry(number: int, message: Message, turn: int, change: Change) -> Entry:
+    return Entry(
+        id=number,
+        role=message.role,
+        status="compacted" if change.kind == "compacted" else "trimmed",
+        tokens_before=count_message(message),
+        tokens_after=0,
+        turn=turn,
+        reason=change.reason,
+        text=_excerpt(message),
+    )
+
+
+def _find_last_changes(reports: Sequence[ContextReport], kinds: set[str]) -> dict[int, tuple[int, Change]]:
+    """Return the last change of these kinds for each message, with the request that made it."""
     return {
         number: (report.turn, change)
         for report in reports
@@ -108,26 +125,11 @@ def _last_changes(reports: Sequence[ContextReport], kinds: set[str]) -> dict[int
     }
 
 
-def _archived(trial: Trial, numbers: set[int]) -> list[Any]:
-    return trial.engine.session(trial.session).get(sorted(numbers)) if numbers else []
-
-
-def _left(number: int, message: Message, turn: int, change: Change) -> Entry:
-    status: Status = "compacted" if change.kind == "compacted" else "trimmed"
-    return Entry(
-        id=number,
-        role=message.role,
-        status=status,
-        tokens_before=count_message(message),
-        tokens_after=0,
-        turn=turn,
-        reason=change.reason,
-        text=_words(message),
-    )
-
-
-def _stays(
-    item: Item, pruned: dict[int, tuple[int, Change]], originals: dict[int, Message], trial: Trial
+def _make_entries(
+    item: Item,
+    pruned: dict[int, tuple[int, Change]],
+    originals: dict[int, Message],
+    reports: Sequence[ContextReport],
 ) -> Iterator[Entry]:
     kept = Entry(
         id=item.id,
@@ -135,75 +137,70 @@ def _stays(
         status="kept",
         tokens_before=item.tokens,
         tokens_after=item.tokens,
-        text=_words(item.message),
+        text=_excerpt(item.message),
     )
     if item.kind in {"recall", "summary"}:
         status: Status = "summary" if item.kind == "summary" else "recalled"
         yield replace(kept, status=status, tokens_before=0)
     elif item.id in pruned and item.id in originals:
         turn, change = pruned[item.id]
-        whole = originals[item.id]
+        original = originals[item.id]
         yield replace(
             kept,
             status="pruned",
-            tokens_before=count_message(whole),
+            tokens_before=count_message(original),
             turn=turn,
             reason=change.reason,
-            text=_words(whole),
-            sent=_words(item.message),
+            text=_excerpt(original),
+            sent=_excerpt(item.message),
         )
     else:
         yield kept
     if item.block:
-        yield _block(item.block, trial.reports)
+        yield _make_block_entry(item.block, reports)
 
 
-def _block(block: Block, reports: Sequence[ContextReport]) -> Entry:
+def _make_block_entry(block: Block, reports: Sequence[ContextReport]) -> Entry:
+    placed = (  # the last request that placed a block of this size
+        report.turn
+        for report in reversed(reports)
+        if any(change.kind == "recalled" and change.tokens_after == block.tokens for change in report.changes)
+    )
     return Entry(
         id=0,
         role="recall",
         status="recalled",
         tokens_before=0,
         tokens_after=block.tokens,
-        turn=_recalled_in(reports, block.tokens),
-        text=" ".join(block.text.split())[:_WORDS],
+        turn=next(placed, 0),
+        text=" ".join(block.text.split())[:_MAX_TEXT_CHARS],
     )
 
 
-def _recalled_in(reports: Sequence[ContextReport], cost: int) -> int:
-    """The request in which a block of this size was placed last."""
-    found = (
-        report.turn
-        for report in reversed(reports)
-        if any(change.kind == "recalled" and change.tokens_after == cost for change in report.changes)
-    )
-    return next(found, 0)
-
-
-def _words(message: Message) -> str:
-    """The first words of a message, whoever speaks."""
-    said: list[str] = []
+def _excerpt(message: Message) -> str:
+    """Return the beginning of a message's text, calls and results included."""
+    texts: list[str] = []
     for part in message.parts:
         match part:
             case ToolCall():
-                said.append(f"→ {part.name} {part.arguments}")
+                texts.append(f"→ {part.name} {part.arguments}")
             case ToolResult():
-                said.append(part.text)
+                texts.append(part.text)
             case _:
-                said.append(str(getattr(part, "text", "")))
-    return " ".join(" ".join(said).split())[:_WORDS]
+                texts.append(str(getattr(part, "text", "")))
+    return " ".join(" ".join(texts).split())[:_MAX_TEXT_CHARS]
 
 
-# --- for programs and people -------------------------------------------------------
+# --- output ------------------------------------------------------------------------
 
 
-def _as_data(trial: Trial, entries: Sequence[Entry]) -> dict[str, Any]:
-    report = trial.window.report
+def _to_json(replayed: Replay, entries: Sequence[Entry]) -> dict[str, Any]:
+    report = replayed.window.report
     return {
         "turn": report.turn,
         "limit": report.raw_max_tokens,
-        "before": {"messages": len(trial.given), "tokens": sum(entry.tokens_before for entry in entries)},
-        "after": {"messages": len(trial.window.items), "tokens": report.total_tokens},
+        "before": {"messages": len(replayed.given), "tokens": sum(entry.tokens_before for entry in entries)},
+        "after": {"messages": len(replayed.window.items), "tokens": report.total_tokens},
         "kinds": {kind: sum(entry.status == kind for entry in entries) for kind in _LOOKS},
         "entries": [asdict(entry) for entry in entries],
         "recalled": [asdict(hit) for hit in report.recalled],
@@ -211,8 +208,8 @@ def _as_data(trial: Trial, entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def _print(screen: Console, trial: Trial, entries: Sequence[Entry], *, full: bool) -> None:
-    data = _as_data(trial, entries)
+def _print(screen: Console, replayed: Replay, entries: Sequence[Entry], *, full: bool) -> None:
+    data = _to_json(replayed, entries)
     before, after = data["before"], data["after"]
     screen.print(
         f"request {data['turn']} in {human_tokens(data['limit'])} tokens:"
@@ -225,30 +222,30 @@ def _print(screen: Console, trial: Trial, entries: Sequence[Entry], *, full: boo
             counts.append(f"{sign} {data['kinds'][kind]} {kind}  ".lstrip(), style=colour)
     screen.print(counts)
     screen.print()
-    for status, together in groupby(entries, key=lambda entry: (entry.status, entry.turn, entry.reason)):
-        _print_run(screen, status[0], list(together), full=full)
-    for hit in trial.window.report.recalled:
-        screen.print(hit_line(hit), no_wrap=True, overflow="ellipsis")
+    for (status, _, _), group in groupby(entries, key=lambda entry: (entry.status, entry.turn, entry.reason)):
+        _print_group(screen, status, list(group), full=full)
+    for hit in replayed.window.report.recalled:
+        screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
 
 
-def _print_run(screen: Console, status: str, run: Sequence[Entry], *, full: bool) -> None:
-    """Messages in a row with the same fate: what was kept in one line, everything else message by message."""
+def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: bool) -> None:
+    """Print consecutive messages with the same status: kept ones in one line, others one by one."""
     sign, colour = _LOOKS[status]
-    if status == "kept" and not full and len(run) > 2:
-        cost = human_tokens(sum(entry.tokens_after for entry in run))
-        screen.print(Styled(f"  … {len(run)} messages kept, {cost} tokens", style="dim"))
+    if status == "kept" and not full and len(group) > 2:
+        cost = human_tokens(sum(entry.tokens_after for entry in group))
+        screen.print(Styled(f"  … {len(group)} messages kept, {cost} tokens", style="dim"))
         return
-    if run[0].reason:
-        saved = human_tokens(sum(entry.tokens_before - entry.tokens_after for entry in run))
-        words = f"{sign} {status} in request {run[0].turn}: {run[0].reason} ({saved} tokens)"
+    if group[0].reason:
+        saved = human_tokens(sum(entry.tokens_before - entry.tokens_after for entry in group))
+        words = f"{sign} {status} in request {group[0].turn}: {group[0].reason} ({saved} tokens)"
         screen.print(Styled(words, style=f"bold {colour}"))
-    for entry in run:
-        screen.print(_line(entry), no_wrap=True, overflow="ellipsis")
+    for entry in group:
+        screen.print(_format_entry(entry), no_wrap=True, overflow="ellipsis")
         if entry.sent:
             screen.print(Styled(f"      sent: {printable(entry.sent)}", style="dim"), no_wrap=True, overflow="ellipsis")
 
 
-def _line(entry: Entry) -> Styled:
+def _format_entry(entry: Entry) -> Styled:
     sign, colour = _LOOKS[entry.status]
     cost = human_tokens(entry.tokens_before)
     if entry.tokens_after != entry.tokens_before:

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what is there, what is missing, and what to do about it."""
+"""`holdfast doctor`: check the installation, and say how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from rich.text import Text as Styled
 from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.agent.notes.qmd import missing
-from holdfast.cli.output import as_json, console, emit_json, printable
+from holdfast.cli.console import open_console
+from holdfast.cli.output import as_json, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
+from holdfast.memory.block import open_marks
 from holdfast.memory.home import database_file
-from holdfast.memory.marks import open_marks
 from holdfast.memory.memory import Memory, store_file
 from holdfast.search.embed import Choice, choose
 from holdfast.store.check import Health, check
@@ -40,34 +41,41 @@ _EXTRAS: Final = {"tokenizers": "tokenizers", "tiktoken": "tiktoken", "wordllama
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     level: Level
     what: str
 
 
 @click.command()
-@click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME.")
+@click.option("--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME.")
 @click.option(
     "--repair", "mend", is_flag=True, help="Rebuild a damaged store from what is intact; the old file is kept."
 )
 @as_json
 def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
-    """Look at the installation, the settings, the memory and the agents on this machine."""
+    """Check the installation, the settings, the memory and the agents on this machine."""
     files = configuration.default_files()
     try:
         loaded = configuration.load(files=files)
     except HoldfastError as error:
-        settings, wrong = configuration.Settings(), [Finding("wrong", str(error))]
+        settings, problems = configuration.Settings(), [Finding("wrong", str(error))]
     else:
-        settings, wrong = loaded.settings, list(_settings(loaded, files))
+        settings, problems = loaded.settings, list(_check_settings(loaded, files))
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
-    memory = _memory(store_file(home, settings=settings), choice, mend=mend)
-    findings = [*_installation(), *wrong, *_embedding(choice), *_notes(settings), *memory, *_agents()]
+    memory = _check_memory(store_file(home, settings=settings), choice, mend=mend)
+    findings = [
+        *_check_installation(),
+        *problems,
+        *_check_embedding(choice),
+        *_check_notes(settings),
+        *memory,
+        *_check_agents(),
+    ]
     if as_json:
         emit_json({"version": __version__, "findings": [{"level": one.level, "what": one.what} for one in findings]})
     else:
-        screen = console()
+        screen = open_console()
         for one in findings:
             mark, colour = _MARKS[one.level]
             screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
@@ -75,7 +83,7 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _installation() -> Iterator[Finding]:
+def _check_installation() -> Iterator[Finding]:
     system = f"{platform.system()} {platform.machine()}"
     yield Finding("ok", f"holdfast {__version__}, Python {platform.python_version()}, {system}")
     yield Finding("ok", f"SQLite {sqlite3.sqlite_version}")
@@ -86,28 +94,28 @@ def _installation() -> Iterator[Finding]:
             yield Finding("ok", f"{module} is installed")
 
 
-def _settings(loaded: configuration.Loaded, files: Sequence[Path]) -> Iterator[Finding]:
-    found = ", ".join(map(str, files))
-    yield Finding("ok", f"settings from {found}" if found else "settings: the defaults, no file found")
+def _check_settings(loaded: configuration.Loaded, files: Sequence[Path]) -> Iterator[Finding]:
+    names = ", ".join(map(str, files))
+    yield Finding("ok", f"settings from {names}" if names else "settings: the defaults, no file found")
     for warning in (*loaded.warnings, *loaded.without_effect):
         yield Finding("note", warning)
     if loaded.ignored:
-        yield Finding("note", f"settings that are not ours and were left alone: {', '.join(sorted(loaded.ignored))}")
+        yield Finding("note", f"settings of other programs that were ignored: {', '.join(sorted(loaded.ignored))}")
 
 
-def _embedding(choice: Choice) -> Iterator[Finding]:
+def _check_embedding(choice: Choice) -> Iterator[Finding]:
     for reason in choice.reasons:
         yield Finding("ok" if choice.embedder is not None else "note", f"embedding: {reason}")
 
 
-def _notes(settings: configuration.Settings) -> Iterator[Finding]:
+def _check_notes(settings: configuration.Settings) -> Iterator[Finding]:
     if settings.memory.backend == "qmd":
         reason = missing(settings)
-        found = f"{settings.memory.qmd.command} searches the notes" if reason is None else f"our own index, {reason}"
-        yield Finding("ok" if reason is None else "note", f"search of notes: {found}")
+        backend = f"{settings.memory.qmd.command}" if reason is None else f"our own index, {reason}"
+        yield Finding("ok" if reason is None else "note", f"search of notes: {backend}")
 
 
-def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
+def _check_memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
     if not file.exists():
         yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
         return
@@ -115,39 +123,39 @@ def _memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
     try:
         if database.exists():
             if mend:
-                # Recalled text that a call handed on must not be found; the key that it is known by is in the store.
-                mended = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
-                yield Finding("ok", mended.summary)
+                # Recalled text must not be indexed; the key that marks it is in the store.
+                repaired = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
+                yield Finding("ok", repaired.summary)
             health = check(database)
-            yield from _health(database, health)
-            for note in (*health.notes, *_missing(database, choice, sound=health.sound)):
+            yield from _describe_health(database, health)
+            for note in (*health.notes, *_list_missing(database, choice, sound=health.sound)):
                 yield Finding("note", note)
         if file.is_dir():
-            yield from _folder(file)
+            yield from _check_folder(file)
     except HoldfastError as error:
         yield Finding("wrong", str(error))
 
 
-def _health(file: Path, health: Health) -> Iterator[Finding]:
-    counted = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
-    yield Finding("ok" if health.sound else "note", f"{file}: {counted or 'empty'}")
+def _describe_health(file: Path, health: Health) -> Iterator[Finding]:
+    counts = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
+    yield Finding("ok" if health.sound else "note", f"{file}: {counts or 'empty'}")
     for damage in health.damage:
         yield Finding("wrong", f"{damage}: run `holdfast doctor --repair`")
     for trouble in health.index:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
 
 
-def _folder(path: Path) -> Iterator[Finding]:
-    """What is in a memory-context folder, and which of its lines cannot be read."""
+def _check_folder(path: Path) -> Iterator[Finding]:
+    """Count the rows of a memory-context folder, and list the lines that cannot be read."""
     with FolderStore(path, readonly=True) as store:
-        counted = ", ".join(f"{number:,} {name}" for name, number in store.counts().items() if name != "bytes")
-        yield Finding("ok", f"{path}: {counted}")
+        counts = ", ".join(f"{number:,} {name}" for name, number in store.counts().items() if name != "bytes")
+        yield Finding("ok", f"{path}: {counts}")
         for problem in store.problems:
             yield Finding("note", f"{path / problem.file}:{problem.line}: {problem.reason}")
 
 
-def _missing(file: Path, choice: Choice, *, sound: bool) -> list[str]:
-    """What search has to do without, beside an embedder."""
+def _list_missing(file: Path, choice: Choice, *, sound: bool) -> list[str]:
+    """List what search lacks, apart from an embedder."""
     if not sound or choice.embedder is None:
         return []
     with SqliteStore(file) as store:
@@ -155,7 +163,7 @@ def _missing(file: Path, choice: Choice, *, sound: bool) -> list[str]:
     return [f"search: {note}" for note in missing]
 
 
-def _agents() -> Iterator[Finding]:
+def _check_agents() -> Iterator[Finding]:
     places = transcripts.default_places(os.environ, Path.home())
     for place in places:
         number = sum(1 for _ in transcripts.sessions(place.folder))

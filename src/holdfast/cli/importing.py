@@ -1,4 +1,4 @@
-"""`holdfast import`: transcripts of any known agent, exports of our own, and memory-context folders."""
+"""`holdfast import`: archive transcripts of known agents, exports, and memory-context folders."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["import_"]
 
 
 @dataclass(slots=True)
-class _Imported:
-    """How far an import has come."""
+class _Result:
+    """The result of an import so far."""
 
     sessions: int = 0
     messages: int = 0
@@ -41,15 +41,17 @@ class _Imported:
 
 @click.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--discover", is_flag=True, help="The sessions of every known agent on this machine.")
-@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed what was imported at once.")
-@click.option("--watch", is_flag=True, help="Go on, and archive what the agents on this machine (or PATHS) add.")
+@click.option("--discover", is_flag=True, help="Import the sessions of every known agent on this machine.")
+@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed the imported messages at once.")
+@click.option(
+    "--watch", is_flag=True, help="Keep running, and archive what is added to PATHS, or by the agents on this machine."
+)
 @click.option(
     "--every",
     type=click.FloatRange(min=0.1),
     default=5.0,
     show_default=True,
-    help="With --watch: seconds between looks.",
+    help="With --watch: seconds between checks.",
 )
 @opens_memory
 @as_json
@@ -66,112 +68,112 @@ def import_(
 ) -> None:
     """Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.
 
-    Doing it again changes nothing.
+    Importing the same again changes nothing.
     """
-    discover = discover or (watch and not paths)
-    if discover:
-        paths = (*paths, *_places(os.environ, Path.home()))
-    elif not paths:
+    if not paths and not discover and not watch:
         raise click.UsageError("name files or folders, or use --discover")
-    done = _Imported()
+    discover |= not paths
+    if discover:
+        paths = (*paths, *_find_places(os.environ, Path.home()))
+    result = _Result()
     with open_memory(home) as memory:
-        _import_all(memory, paths, whose, done, vectors=vectors)
+        _import_all(memory, paths, whose, result, vectors=vectors)
         if not as_json:
-            _tell(done)
+            _print_result(result)
         if watch:
             with suppress(KeyboardInterrupt):
-                _watch(memory, paths, whose, done, vectors=vectors, every=every)
+                _watch(memory, paths, whose, result, vectors=vectors, every=every)
     if as_json:
-        emit_json({name: value for name, value in asdict(done).items() if name != "seen"})
-    if done.empty and not discover:
-        raise no_transcript(done.empty)
+        emit_json({name: value for name, value in asdict(result).items() if name != "seen"})
+    if result.empty and not discover:
+        raise no_transcript(result.empty)
 
 
-_NAMED: Final = 3
-"""Files that are no session are named up to this number, and all of them with --json."""
+_MAX_LISTED: Final = 3
+"""The maximum number of skipped files that are listed; --json lists all."""
 
 
-def _tell(done: _Imported) -> None:
-    for problem in done.problems:
+def _print_result(result: _Result) -> None:
+    for problem in result.problems:
         echo(problem, err=True)
-    for path in done.empty:
+    for path in result.empty:
         echo(f"{path}: no session found", err=True)
-    if done.skipped:
-        more = f" and {len(done.skipped) - _NAMED:,} more" if len(done.skipped) > _NAMED else ""
-        names = ", ".join(done.skipped[:_NAMED])
-        echo(f"{len(done.skipped):,} files are no session of a known agent: {names}{more}", err=True)
-    echo(f"{done.messages:,} messages of {done.sessions:,} sessions, {done.new:,} of them new.")
-    if done.stripped:
-        echo(f"Recalled text was taken out of {done.stripped:,} messages.")
+    if result.skipped:
+        more = f" and {len(result.skipped) - _MAX_LISTED:,} more" if len(result.skipped) > _MAX_LISTED else ""
+        names = ", ".join(result.skipped[:_MAX_LISTED])
+        echo(f"{len(result.skipped):,} files are not sessions of a known agent: {names}{more}", err=True)
+    echo(f"{result.messages:,} messages of {result.sessions:,} sessions, {result.new:,} of them new.")
+    if result.stripped:
+        echo(f"Recalled text was removed from {result.stripped:,} messages.")
 
 
 def _watch(
-    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], done: _Imported, *, vectors: bool, every: float
+    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool, every: float
 ) -> None:
-    """Archive what is added, until Ctrl-C. Only the size and time of each session are kept between two looks."""
-    echo("Watching. Ctrl-C ends it.", err=True)
+    """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
+    echo("Watching. Press Ctrl-C to stop.", err=True)
     while True:
         time.sleep(every)
-        added = _Imported(seen=done.seen)
+        added = _Result(seen=result.seen)
         _import_all(memory, paths, whose, added, vectors=vectors)
         if added.new:
             echo(f"{added.new:,} new messages of {added.sessions:,} sessions.")
-        done.messages, done.new = done.messages + added.new, done.new + added.new
+        result.messages, result.new = result.messages + added.new, result.new + added.new
 
 
-def _places(environ: Mapping[str, str], home: Path) -> list[Path]:
-    """Where agents on this machine keep their sessions, and where OpenClaw's plugin keeps its memory."""
+def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
+    """Return the folders with sessions of agents on this machine, and with the memory of OpenClaw's plugin."""
     context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
     sessions = [place.folder for place in transcripts.default_places(environ, home)]
     return [*sessions, *([context] if folder.claims(context) else [])]
 
 
 def _import_all(
-    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], done: _Imported, *, vectors: bool
+    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool
 ) -> None:
     from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
 
     before = memory.store.counts()["messages"]
     exports = [path for path in paths if transfer.claims(path)]
     folders = [path for path in paths if folder.claims(path)]
-    found = list(_sessions([path for path in paths if path not in (*exports, *folders)], done))
-    with Progress(sum(one.size for one in found)) as progress:
+    refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))
+    with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:
-            done.messages += transfer.load_jsonl(memory.store, path)
+            result.messages += transfer.load_jsonl(memory.store, path)
         stored = memory.store.sessions()
-        for one in found:
-            _import_one(memory, one, whose, done, stored)
-            progress.advance(one.size, f"{done.messages:,} messages")
+        for ref in refs:
+            _import_session(memory, ref, whose, result, stored)
+            progress.advance(ref.size, f"{result.messages:,} messages")
         for path in folders:
-            progress.say(f"{path}")
-            _import_folder(memory, path, whose, done)
+            progress.describe(f"{path}")
+            _import_folder(memory, path, whose, result)
         if vectors:
-            progress.say("embedding")
-            done.embedded = memory.embed()
-    done.new = memory.store.counts()["messages"] - before
-    done.notes = memory.choice.reasons
+            progress.describe("embedding")
+            result.embedded = memory.embed()
+    result.new = memory.store.counts()["messages"] - before
+    result.notes = memory.choice.reasons
 
 
-def _sessions(paths: Sequence[Path], done: _Imported) -> Iterator[transcripts.Found]:
+def _find_changed(paths: Sequence[Path], result: _Result) -> Iterator[transcripts.SessionRef]:
     for path in paths:
-        found = list(
+        refs = list(
             transcripts.sessions(
                 path,
-                on_problem=lambda problem: done.problems.append(problem.what),
-                on_skipped=lambda file: done.skipped.append(str(file)),
+                on_problem=lambda problem: result.problems.append(problem.what),
+                on_skipped=lambda file: result.skipped.append(str(file)),
             )
         )
-        done.empty += [] if found else [str(path)]
-        for one in found:
-            if done.seen.get(one.path) != (one.size, one.modified):
-                done.seen[one.path] = (one.size, one.modified)
-                yield one
+        result.empty += [] if refs else [str(path)]
+        for ref in refs:
+            if result.seen.get(ref.path) != (ref.size, ref.modified):
+                result.seen[ref.path] = (ref.size, ref.modified)
+                yield ref
 
 
-def _scope(transcript: transcripts.Transcript, stored: Collection[Scope], whose: dict[str, Any]) -> Scope:
-    """Whose a session is: the project is the folder that the agent worked in, unless an option names one.
+def _make_scope(transcript: transcripts.Transcript, stored: Collection[Scope], whose: dict[str, Any]) -> Scope:
+    """Return the scope of a session: its project is the folder the agent worked in, unless an option names one.
 
-    A session that an earlier version stored without a project goes on there.
+    A session that an earlier version stored without a project stays there.
     """
     agent, session = whose["agent"] or "main", whose["session"] or transcript.session
     if whose["project"] is not None:
@@ -180,28 +182,28 @@ def _scope(transcript: transcripts.Transcript, stored: Collection[Scope], whose:
     return plain if plain in stored else replace(plain, project=transcript.cwd or "")
 
 
-def _import_one(
-    memory: Memory, one: transcripts.Found, whose: dict[str, Any], done: _Imported, stored: Collection[Scope]
+def _import_session(
+    memory: Memory, ref: transcripts.SessionRef, whose: dict[str, Any], result: _Result, stored: Collection[Scope]
 ) -> None:
-    """Archive one session; what cannot be read is told, and the next one follows."""
+    """Archive one session; what cannot be read is added to the problems."""
     try:
-        transcript = transcripts.read(one.path, format=one.format)
-        scope = _scope(transcript, stored, whose)
+        transcript = transcripts.read(ref.path, format=ref.format)
+        scope = _make_scope(transcript, stored, whose)
         archived = memory.ingest(transcript.messages, scope=scope)
-        done.messages += len(archived)
-        done.stripped += len(archived.stripped)
-        done.sessions += 1
+        result.messages += len(archived)
+        result.stripped += len(archived.stripped)
+        result.sessions += 1
         if not transcript.messages:
-            done.problems.append(f"{one.path}: no message in {len(transcript.entries):,} records ({one.format})")
-        done.problems += [f"{one.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
+            result.problems.append(f"{ref.path}: no message in {len(transcript.entries):,} records ({ref.format})")
+        result.problems += [f"{ref.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
     except (InputError, MissingExtraError) as error:
-        done.problems.append(str(error))
+        result.problems.append(str(error))
 
 
-def _import_folder(memory: Memory, path: Path, whose: dict[str, Any], done: _Imported) -> None:
-    """Take over a memory-context folder, after the sessions: what they said already is not said twice."""
+def _import_folder(memory: Memory, path: Path, whose: dict[str, Any], result: _Result) -> None:
+    """Import a memory-context folder, after the sessions, so that their messages are not stored twice."""
     masked = memory.settings.archive.redaction
     project, agent = whose["project"] or "", whose["agent"] or "main"
-    taken = folder.load(memory.store, path, project=project, agent=agent, masked=masked)
-    done.messages += taken.rows
-    done.problems += taken.problems
+    loaded = folder.load(memory.store, path, project=project, agent=agent, masked=masked)
+    result.messages += loaded.rows
+    result.problems += loaded.problems

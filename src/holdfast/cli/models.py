@@ -1,11 +1,12 @@
-"""`holdfast models`: the embedding models on this machine, and how to get more."""
+"""`holdfast models`: list the embedding models on this machine, and download more."""
 
 from __future__ import annotations
 
 import click
 from rich.table import Table
 
-from holdfast.cli.output import as_json, console, echo, emit_json
+from holdfast.cli.console import open_console
+from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.search.embed.download import HUB_MODELS, download_from_hub, models_folder
 from holdfast.search.embed.static import WORDLLAMA, find_wordllama
 
@@ -36,7 +37,7 @@ def list_(*, as_json: bool) -> None:
         table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(row["model"], row["here"] or "-", row["get"])
-    console().print(table)
+    open_console().print(table)
 
 
 @models.command()

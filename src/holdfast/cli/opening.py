@@ -1,4 +1,4 @@
-"""How commands open a memory: where it rests, and whose it is."""
+"""Open a memory for a command, and turn its options into scopes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", 
 
 
 def opens_memory(function: F) -> F:
-    """Give a command the options that say whose memory it is."""
+    """Add the options that select a memory and its owner to a command."""
     options = (
-        click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME."),
-        click.option("--project", default=None, help="Whose memory: the project; default all, for a new row none."),
-        click.option("--agent", default=None, help="Whose memory: the agent; default all, for a new row main."),
+        click.option(
+            "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
+        ),
+        click.option("--project", default=None, help="The project; default all, for a new row none."),
+        click.option("--agent", default=None, help="The agent; default all, for a new row main."),
         click.option("--session", default=None, help="Only the session of this name; default all."),
     )
     for option in reversed(options):
@@ -46,29 +48,29 @@ def opens_memory(function: F) -> F:
 
 
 def open_memory(home: Path | None) -> Memory:
-    """The memory of this machine, by its settings. Damaged rows that were left out are named when the command ends."""
+    """Open the memory of this machine. When the command ends, damaged rows that were skipped are listed on stderr."""
     memory = Memory.open(home, settings=load_settings())
-    click.get_current_context().call_on_close(lambda: _name_gaps(memory))
+    click.get_current_context().call_on_close(lambda: _print_gaps(memory))
     return memory
 
 
-def _name_gaps(memory: Memory) -> None:
+def _print_gaps(memory: Memory) -> None:
     for gap in memory.store.gaps:
         echo(f"warning: {gap}", err=True)
 
 
 def store_of(home: Path | None) -> Path:
-    """The file of this machine's memory, by its settings."""
+    """Return the file of this machine's memory, by its settings."""
     return store_file(home, settings=load_settings())
 
 
 def load_settings(*, warn: Callable[[str], None] | None = None, **overrides: Any) -> configuration.Settings:
-    """Load the settings from the usual places. What was refused is said on stderr, or to `warn`."""
+    """Load the settings from the default files. Warnings go to stderr, or to `warn`."""
     return load(warn=warn or _warn, **overrides).settings
 
 
 def load(*, warn: Callable[[str], None], agent_id: str | None = None, **overrides: Any) -> configuration.Loaded:
-    """Load the settings from the usual places, with where each came from. What was refused is said to `warn`."""
+    """Load the settings from the default files, with the origin of each value. Warnings go to `warn`."""
     loaded = configuration.load(files=configuration.default_files(), agent_id=agent_id, **overrides)
     for warning in loaded.warnings:
         warn(warning)
@@ -80,34 +82,34 @@ def _warn(text: str) -> None:
 
 
 def scope_of(*, project: str | None, agent: str | None, session: str | None) -> tuple[Scope, Across]:
-    """The scope that the options name, and which parts of it no option names: a read reaches across these."""
+    """Return the scope that the options name, and the parts that no option names: a read covers all of their values."""
     scope = Scope(project=project or "", agent=agent or "main", session=session or "")
     named = {"project": project, "agent": agent, "session": session}
     return scope, tuple(name for name in _PARTS if named[name] is None)
 
 
 def owner_of(scope: Scope) -> dict[str, str]:
-    """Whose a row is, as JSON says it."""
+    """Return the owner of a row for `--json`."""
     return {"session": scope.session, "project": scope.project, "agent": scope.agent}
 
 
 def session_scope(memory: Memory, *, project: str | None, agent: str | None, session: str) -> Scope:
-    """The stored session that the options name, in whatever project it is.
+    """Return the scope of the stored session that the options name.
 
     Raises:
         InputError: Several projects or agents have a session of that name.
     """
     scope, across = scope_of(project=project, agent=agent, session=session)
-    wanted = scope.required(across)
-    found = [one for one in memory.store.sessions() if one.required(across) == wanted]
-    if len(found) > 1:
-        places = ", ".join(f"--project {one.project!r} --agent {one.agent}" for one in found)
-        raise InputError(f"{len(found)} sessions are called {session}: name one of {places}")
-    return found[0] if found else scope
+    required = scope.required(across)
+    matches = [one for one in memory.store.sessions() if one.required(across) == required]
+    if len(matches) > 1:
+        places = ", ".join(f"--project {one.project!r} --agent {one.agent}" for one in matches)
+        raise InputError(f"{len(matches)} sessions are called {session}: name one of {places}")
+    return matches[0] if matches else scope
 
 
 def owners(memory: Memory, *, project: str | None, agent: str | None) -> list[Scope]:
-    """The scope of each project and agent that the options name, without a session; the newest first."""
+    """Return the scope of each project and agent that the options cover, without a session, newest first."""
     scope, across = scope_of(project=project, agent=agent, session=None)
     facts = memory.store.fetch(Select(kind="fact", scope=scope, across=across))
     stored = [one for one in memory.store.sessions() if one.required(across) == scope.required(across)]
@@ -115,7 +117,7 @@ def owners(memory: Memory, *, project: str | None, agent: str | None) -> list[Sc
 
 
 def no_transcript(paths: Iterable[Path | str]) -> InputError:
-    """The error for paths that were named and hold nothing to read."""
+    """Make the error for paths without a transcript."""
     return InputError(
         f"{', '.join(map(str, paths))}: no transcript of a known agent; `holdfast sessions --discover` lists yours"
     )

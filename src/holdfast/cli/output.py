@@ -1,6 +1,6 @@
-"""How commands speak: JSON for programs, tables for people, and never a control code from someone else's text.
+"""The output of commands: JSON, plain text, and human-readable figures.
 
-Everything that a command prints goes through `printable`: what is echoed by `echo`, what is drawn by `SafeConsole`.
+All text goes through `printable`, which removes control codes: `echo` and `SafeConsole` call it.
 """
 
 from __future__ import annotations
@@ -8,20 +8,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from holdfast.moments import minute
 from holdfast.text import ACTING, printable
 
-if TYPE_CHECKING:
-    from holdfast.cli.console import SafeConsole
-
 __all__ = [
+    "align_to_words",
     "as_json",
-    "at_words",
-    "console",
     "echo",
     "emit_json",
     "human_bytes",
@@ -44,46 +40,36 @@ def as_json(function: F) -> F:
 
 
 def emit_json(value: Any) -> None:
-    """Print a value as JSON; what a terminal would act on is escaped."""
+    """Print a value as JSON, with control characters escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    click.echo(_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8", "replace"))
+    click.echo(_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode("utf-8", "replace"))
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a text."""
+    """Print text without its control characters."""
     click.echo(printable(text), err=err, nl=nl)
 
 
-def console() -> SafeConsole:
-    """Where tables and text for people go: no markup, so that nobody's text is taken for ours.
-
-    What is not shown on a screen is not broken into its lines.
-    """
-    from holdfast.cli.console import standard_output  # noqa: PLC0415 - most of what is printed is plain text
-
-    return standard_output()
+_MAX_WORD_CHARS: Final = 40
 
 
-_LONG_WORD: Final = 40
-
-
-def at_words(text: str, first: int, last: int) -> tuple[int, int]:
-    """Move the ends of an excerpt inwards, so that no word is cut; scripts without spaces are cut anywhere."""
-    if first > 0 and _inside_word(text, first):
-        after = _WORD_END.search(text, first, min(last, first + _LONG_WORD))
+def align_to_words(text: str, first: int, last: int) -> tuple[int, int]:
+    """Move the ends of an excerpt inwards to word boundaries; scripts without spaces are cut anywhere."""
+    if first > 0 and _is_inside_word(text, first):
+        after = _WORD_END.search(text, first, min(last, first + _MAX_WORD_CHARS))
         first = after.start() if after else first
-    if last < len(text) and _inside_word(text, last):
-        starts = [match.end() for match in _WORD_END.finditer(text, max(first, last - _LONG_WORD), last)]
+    if last < len(text) and _is_inside_word(text, last):
+        starts = [match.end() for match in _WORD_END.finditer(text, max(first, last - _MAX_WORD_CHARS), last)]
         last = starts[-1] if starts else last
     return first, last
 
 
-def _inside_word(text: str, place: int) -> bool:
+def _is_inside_word(text: str, place: int) -> bool:
     return _WORD_END.search(text, place - 1, place + 1) is None
 
 
 def human_tokens(count: float) -> str:
-    """A count as people say it: 950, 9.5k, 182k, 1.2m."""
+    """Format a count: 950, 9.5k, 182k, 1.2m."""
     if count < 1_000:
         return f"{count:.0f}"
     if count < 10_000:
@@ -92,7 +78,7 @@ def human_tokens(count: float) -> str:
 
 
 def human_bytes(size: float) -> str:
-    """A size as people say it."""
+    """Format a size in bytes: 950 B, 12 kB, 3 MB, 1.2 GB."""
     for unit in ("B", "kB", "MB"):
         if size < 1_000:
             return f"{size:.0f} {unit}"
@@ -101,5 +87,5 @@ def human_bytes(size: float) -> str:
 
 
 def human_time(milliseconds: int | None) -> str:
-    """A moment in UTC, to the minute; nothing where it is not known."""
+    """Format a time in UTC, to the minute; empty if it is unknown."""
     return minute(milliseconds)

@@ -1,4 +1,4 @@
-"""A bar for long work: on stderr, and silent where nobody looks."""
+"""A progress bar on stderr, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """How far work over so many bytes has come, how fast it goes, and how long it will take."""
+    """Shows how much of `total` bytes is done, the speed, and the remaining time."""
 
     def __init__(self, total: int) -> None:
         self.screen = SafeConsole(stderr=True)
@@ -37,14 +37,14 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def advance(self, size: int, words: str) -> None:
-        """So many bytes more are done."""
-        self._bar.update(self._task, advance=size, description=words)
+    def advance(self, size: int, description: str) -> None:
+        """Add `size` bytes to what is done."""
+        self._bar.update(self._task, advance=size, description=description)
 
-    def total(self, size: int) -> None:
-        """How much there is to do, where that was not known before."""
+    def set_total(self, size: int) -> None:
+        """Set the total, where it was not known before."""
         self._bar.update(self._task, total=size)
 
-    def say(self, words: str) -> None:
-        """What is done now."""
-        self._bar.update(self._task, description=words)
+    def describe(self, description: str) -> None:
+        """Describe the current step."""
+        self._bar.update(self._task, description=description)

@@ -1,56 +1,73 @@
-"""`holdfast replay`: any transcript, turn by turn, through the engine, and what became of its windows."""
+"""`holdfast replay`: run transcripts through the engine again, request by request."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import click
 import numpy as np
 from rich.console import Console
 from rich.text import Text as Styled
 
+from holdfast import settings as configuration
 from holdfast import transcripts
-from holdfast.cli.live import WIDEST, LivePlot
+from holdfast.cli.charts import MAX_WIDTH, LivePlot, Point, draw_chart, make_point, plural
+from holdfast.cli.console import open_console
 from holdfast.cli.opening import no_transcript
-from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
-from holdfast.cli.plot import Point, chart, plural, point
-from holdfast.cli.trial import play, requests, settings_for
+from holdfast.cli.output import as_json, emit_json, human_tokens, printable
 from holdfast.context.budget import budget
 from holdfast.context.verify import PROVIDERS, check
 from holdfast.engine import Engine
+from holdfast.errors import InputError, WindowTooSmallError
 from holdfast.messages import Message
+from holdfast.report import Change, ContextReport, workspace_files
 from holdfast.settings import Settings
+from holdfast.transcripts import Transcript
 from holdfast.window import Window
 
-__all__ = ["Replayed", "figures", "judge", "replay", "run"]
+__all__ = [
+    "Replay",
+    "ReplayStats",
+    "describe_stats",
+    "find_requests",
+    "make_settings",
+    "record_window",
+    "replay",
+    "replay_file",
+    "replay_messages",
+    "replay_options",
+    "replay_requests",
+]
 
 _CUTS = {"trimmed", "compacted"}
 
 
 @dataclass(slots=True)
-class Replayed:
-    """What became of the windows of transcripts.
+class ReplayStats:
+    """Figures about the windows of replayed transcripts.
 
     Attributes:
         files: Transcripts replayed.
         turns: Requests made.
         invalid: Windows that break a rule of one of five providers.
         over_limit: Windows larger than the limit.
-        too_small: Requests refused because what must stay did not fit.
-        cuts: Requests in which messages or earlier blocks left the window.
-        block_cuts: Those of them in which only blocks did.
+        too_small: Requests refused because the messages that must stay did not fit.
+        cuts: Requests in which messages or earlier blocks were removed from the window.
+        block_cuts: Those in which only blocks were removed.
         prunings: Requests in which tool results were shortened or cleared.
-        recalls: Requests that were given a block.
+        recalls: Requests with a recall block.
         recalled_tokens: Tokens of all blocks.
-        prefix_kept: Share of the request before, by tokens, that stayed an unchanged beginning; turns without a cut.
+        prefix_kept: The share of each request, by tokens, that is a prefix of the next; requests without a cut.
         repairs: Changes that a provider's rules asked for.
-        warnings: What went wrong and was passed over.
-        ms_p50: Milliseconds of our own for a request; `ms_p95` the slow ones.
-        ms_steps: Where the time goes: the mean of each step.
+        warnings: Failures that did not stop a request.
+        ms_p50: Median milliseconds per request, without the model; `ms_p95` is the 95th percentile.
+        ms_steps: Mean milliseconds of each step.
         points: Each window, for the plot.
     """
 
@@ -74,58 +91,59 @@ class Replayed:
     kept: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
 
-    def finish(self) -> None:
-        """Sum up."""
+    def count_changes(self, changes: Sequence[Change]) -> None:
+        """Add the changes of one request."""
+        cuts = [change for change in changes if change.kind in _CUTS]
+        recalls = [change for change in changes if change.kind == "recalled"]
+        self.cuts += bool(cuts)
+        self.block_cuts += bool(cuts) and not any(change.ids for change in cuts)
+        self.prunings += any(change.kind == "pruned" for change in changes)
+        self.recalls += bool(recalls)
+        self.recalled_tokens += sum(change.tokens_after for change in recalls)
+
+    def summarise(self) -> None:
+        """Compute percentiles and means."""
         if self.times:
             self.ms_p50, self.ms_p95 = (round(float(np.percentile(self.times, share)), 1) for share in (50, 95))
             self.ms_steps = {step: round(total / len(self.times), 2) for step, total in self.ms_steps.items()}
         self.prefix_kept = round(float(np.mean(self.kept)), 4) if self.kept else 1.0
 
 
-def run(
+def replay_messages(
     messages: Sequence[Message],
     *,
     limit: int,
     settings: Settings,
-    done: Replayed,
+    stats: ReplayStats,
     progress: Callable[[Point | None], None] = lambda _: None,
 ) -> None:
-    """Replay one conversation in a memory of its own and add what happened to `done`."""
-    done.files += 1
+    """Replay one conversation in a temporary memory and add its figures to `stats`."""
+    stats.files += 1
     with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=settings, background=False) as engine:
-        for _, window in play(engine, messages, limit=limit):
-            progress(judge(window, done))
+        for _, window in replay_requests(engine, messages, limit=limit):
+            progress(record_window(window, stats))
 
 
-def judge(window: Window | None, done: Replayed, *, providers: Sequence[str] = PROVIDERS) -> Point | None:
+def record_window(window: Window | None, stats: ReplayStats, *, providers: Sequence[str] = PROVIDERS) -> Point | None:
     """Check one window against every provider's rules and the limit, and add it to the figures."""
-    done.turns += 1
+    stats.turns += 1
     if window is None:
-        done.too_small += 1
+        stats.too_small += 1
         return None
     report = window.report
-    done.invalid += any(check(window.render(provider), provider) for provider in providers)
-    done.over_limit += report.over_limit > 0
+    stats.invalid += any(check(window.render(provider), provider) for provider in providers)
+    stats.over_limit += report.over_limit > 0
     kinds = {change.kind for change in report.changes}
-    cuts = [change for change in report.changes if change.kind in _CUTS]
-    done.cuts += bool(cuts)
-    done.block_cuts += bool(cuts) and not any(change.ids for change in cuts)
-    done.prunings += "pruned" in kinds
-    done.recalls += "recalled" in kinds
-    done.recalled_tokens += sum(change.tokens_after for change in report.changes if change.kind == "recalled")
-    done.repairs += len(report.repairs)
-    done.warnings += len(report.warnings)
-    _time(report.milliseconds, done)
+    stats.count_changes(report.changes)
+    stats.repairs += len(report.repairs)
+    stats.warnings += len(report.warnings)
+    stats.times.append(sum(report.milliseconds.values()))
+    for step, milliseconds in report.milliseconds.items():
+        stats.ms_steps[step] = stats.ms_steps.get(step, 0.0) + milliseconds
     if report.prefix_kept is not None and kinds <= {"recalled"}:
-        done.kept.append(report.prefix_kept)
-    done.points.append(point(report))
-    return done.points[-1]
-
-
-def _time(milliseconds: Any, done: Replayed) -> None:
-    done.times.append(sum(milliseconds.values()))
-    for step, took in milliseconds.items():
-        done.ms_steps[step] = done.ms_steps.get(step, 0.0) + took
+        stats.kept.append(report.prefix_kept)
+    stats.points.append(make_point(report))
+    return stats.points[-1]
 
 
 @click.command()
@@ -138,59 +156,207 @@ def _time(milliseconds: Any, done: Replayed) -> None:
 @as_json
 def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position: str, as_json: bool) -> None:
     """Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time."""
-    settings = settings_for(reserve=reserve, position=position)
-    done = Replayed()
+    settings = make_settings(reserve=reserve, position=position)
+    stats = ReplayStats()
     for file in files:
-        found = list(transcripts.sessions(file))
-        if not found:
+        sessions = list(transcripts.sessions(file))
+        if not sessions:
             raise no_transcript([file])
-        for one in found:
-            _replay_one(one.path, limit=limit, settings=settings, done=done)
-    done.finish()
+        for session in sessions:
+            _replay_file(session.path, limit=limit, settings=settings, stats=stats)
+    stats.summarise()
     if as_json:
-        emit_json(_as_data(done))
+        emit_json(_to_json(stats))
         return
-    screen = console()
-    screen.print(_picture(done, screen, limit=limit, settings=settings))
-    screen.print(figures(done, limit=limit))
+    screen = open_console()
+    screen.print(_draw(stats, screen, limit=limit, settings=settings))
+    screen.print(describe_stats(stats, limit=limit))
 
 
-def ceiling(settings: Settings, limit: int) -> int:
-    """The most that messages may take in a window of so many tokens."""
+def prompt_limit(settings: Settings, limit: int) -> int:
+    """Return how many tokens the messages may have in a window of `limit` tokens."""
     return budget(settings, window=limit).prompt
 
 
-def _replay_one(path: Path, *, limit: int, settings: Settings, done: Replayed) -> None:
+def _replay_file(path: Path, *, limit: int, settings: Settings, stats: ReplayStats) -> None:
     messages = transcripts.read(path).messages
-    top = ceiling(settings, limit)
-    with LivePlot(sum(1 for _ in requests(messages)), words=printable(path.name)) as live:
-        run(messages, limit=limit, settings=settings, done=done, progress=lambda one: live.add(one, ceiling=top))
+    top = prompt_limit(settings, limit)
+    with LivePlot(sum(1 for _ in find_requests(messages)), words=printable(path.name)) as live:
+        replay_messages(
+            messages, limit=limit, settings=settings, stats=stats, progress=lambda one: live.add(one, ceiling=top)
+        )
 
 
-def _as_data(done: Replayed) -> dict[str, Any]:
-    data = asdict(done)
+def _to_json(stats: ReplayStats) -> dict[str, Any]:
+    data = asdict(stats)
     return {key: value for key, value in data.items() if key not in {"points", "kept", "times"}}
 
 
-def _picture(done: Replayed, screen: Console, *, limit: int, settings: Settings) -> Styled:
-    if not done.points:
+def _draw(stats: ReplayStats, screen: Console, *, limit: int, settings: Settings) -> Styled:
+    if not stats.points:
         return Styled("No request fitted.")
-    width = min(WIDEST, screen.width - 2)
-    return chart(done.points, ceiling=ceiling(settings, limit), width=width).append("\n")
+    width = min(MAX_WIDTH, screen.width - 2)
+    return draw_chart(stats.points, ceiling=prompt_limit(settings, limit), width=width).append("\n")
 
 
-def figures(done: Replayed, *, limit: int) -> Styled:
-    """What became of the windows, in three lines."""
+def describe_stats(stats: ReplayStats, *, limit: int) -> Styled:
+    """Describe the figures in three lines."""
     good, bad = "bold green", "bold red"
-    text = Styled(f"{done.turns:,} requests of {plural(done.files, 'transcript')} in {human_tokens(limit)} tokens: ")
-    text.append(f"{done.invalid} invalid", style=bad if done.invalid else good).append(", ")
-    text.append(f"{done.over_limit} over the limit", style=bad if done.over_limit else good)
-    text.append(f", {done.too_small} refused, {done.warnings} warnings\n")
+    text = Styled(f"{stats.turns:,} requests of {plural(stats.files, 'transcript')} in {human_tokens(limit)} tokens: ")
+    text.append(f"{stats.invalid} invalid", style=bad if stats.invalid else good).append(", ")
+    text.append(f"{stats.over_limit} over the limit", style=bad if stats.over_limit else good)
+    text.append(f", {stats.too_small} refused, {stats.warnings} warnings\n")
     text.append(
-        f"{plural(done.cuts, 'cut')} ({done.block_cuts} of blocks alone), {plural(done.prunings, 'pruning')},"
-        f" {plural(done.recalls, 'recall')} of {human_tokens(done.recalled_tokens)} tokens; between cuts"
-        f" {done.prefix_kept:.1%} of each request stayed a prefix of the next\n"
+        f"{plural(stats.cuts, 'cut')} ({stats.block_cuts} of blocks alone), {plural(stats.prunings, 'pruning')},"
+        f" {plural(stats.recalls, 'recall')} of {human_tokens(stats.recalled_tokens)} tokens; between cuts"
+        f" {stats.prefix_kept:.1%} of each request stayed a prefix of the next\n"
     )
-    slowest = sorted(done.ms_steps.items(), key=lambda step: -step[1])
-    steps = ", ".join(f"{step} {took:.1f}" for step, took in slowest if took >= 0.05)
-    return text.append(f"{done.ms_p50} ms a request, {done.ms_p95} ms p95 (mean: {steps})", style="dim")
+    slowest = sorted(stats.ms_steps.items(), key=lambda step: -step[1])
+    steps = ", ".join(f"{step} {mean:.1f}" for step, mean in slowest if mean >= 0.05)
+    return text.append(f"{stats.ms_p50} ms a request, {stats.ms_p95} ms p95 (mean: {steps})", style="dim")
+
+
+# --- one transcript, up to one request --------------------------------------------
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_RECALL_DEADLINE_MS: Final = 60_000
+"""A long deadline, so that a slow machine recalls the same as a fast one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A transcript, replayed up to one of its requests.
+
+    Attributes:
+        transcript: The transcript.
+        engine: The engine that was used, still open.
+        given: The messages of the last request.
+        window: The window of that request.
+        reports: The reports of all requests up to it, without those that were refused.
+        session: The name of the session in memory.
+    """
+
+    transcript: Transcript
+    engine: Engine
+    given: Sequence[Message]
+    window: Window
+    reports: Sequence[ContextReport]
+    session: str
+
+    @property
+    def report(self) -> ContextReport:
+        """The report of the last request, with the files in its prompt and the model of the transcript."""
+        report = self.window.report
+        files = report.files or workspace_files(self.window.items)
+        return replace(report, files=files, model=report.model or self.transcript.model)
+
+
+def replay_options(function: F) -> F:
+    """Add the options of a replay to a command."""
+    options = (
+        click.option("--turn", type=click.IntRange(min=1), help="Up to this request of the file; default the last."),
+        click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's."),
+        click.option(
+            "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter of it."
+        ),
+        click.option("--position", type=click.Choice(["tail", "head"]), help="Where recalled blocks go."),
+        click.option(
+            "--home", "--store", "home", type=click.Path(path_type=Path), help="A memory to use; default a new one."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def make_settings(*, reserve: int | None = None, position: str | None = None) -> Settings:
+    """Return the default settings without an embedder and with a long deadline, so that every run is the same."""
+    tables: dict[str, Any] = {"embedding": {"provider": "none"}, "recall": {"deadline_ms": _RECALL_DEADLINE_MS}}
+    if position is not None:
+        tables["recall"]["position"] = position
+    if reserve is not None:
+        tables["compaction"] = {"reserve_tokens": reserve, "reserve_tokens_floor": 0}
+    return configuration.load(files=(), environ={}, **tables).settings
+
+
+@contextmanager
+def replay_file(
+    file: Path,
+    *,
+    turn: int | None = None,
+    limit: int | None = None,
+    reserve: int | None = None,
+    position: str | None = None,
+    home: Path | None = None,
+) -> Iterator[Replay]:
+    """Replay a transcript up to a request, in a temporary memory unless `home` is given."""
+    transcript = transcripts.read(file)
+    total = sum(1 for _ in find_requests(transcript.messages))
+    if turn is not None and turn > total:
+        raise InputError(f"{file.name} has {total} requests: --turn takes 1 to {total}")
+    settings = make_settings(reserve=reserve, position=position)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Engine.open(home or folder, settings=settings, background=False) as engine,
+    ):
+        session = transcript.session if home else "replay"
+        windows = replay_requests(engine, transcript.messages, session=session, limit=limit, model=transcript.model)
+        with LivePlot(turn or total, words=printable(file.name)) as live:
+            result = _run(transcript, engine, islice(windows, turn or total), live=live, session=session)
+        yield result
+
+
+def _run(
+    transcript: Transcript,
+    engine: Engine,
+    windows: Iterator[tuple[int, Window | None]],
+    *,
+    live: LivePlot,
+    session: str,
+) -> Replay:
+    last: Window | None = None
+    reports: list[ContextReport] = []
+    given = 0
+    for given, last in windows:  # noqa: B007 - the last one is used
+        if last is not None:
+            reports.append(last.report)
+        live.add(make_point(last.report) if last else None, ceiling=last.report.max_tokens if last else 1)
+    if last is None:
+        raise InputError("the messages that must stay in this window do not fit: use a larger --limit")
+    return Replay(
+        transcript=transcript,
+        engine=engine,
+        given=transcript.messages[:given],
+        window=last,
+        reports=reports,
+        session=session,
+    )
+
+
+def find_requests(messages: Sequence[Message]) -> Iterator[int]:
+    """Yield how many messages each request had: those before each reply, and all at the end."""
+    for index, message in enumerate(messages):
+        if message.role == "assistant" and index and messages[index - 1].role != "assistant":
+            yield index
+    yield len(messages)
+
+
+def replay_requests(
+    engine: Engine,
+    messages: Sequence[Message],
+    *,
+    session: str = "replay",
+    limit: int | None = None,
+    model: str | None = None,
+    provider: str = "anthropic",
+) -> Iterator[tuple[int, Window | None]]:
+    """Assemble every request again: yield its number of messages and its window, None if it did not fit."""
+    for stop in find_requests(messages):
+        try:
+            window = engine.session(session).assemble(messages[:stop], limit=limit, model=model, provider=provider)
+        except WindowTooSmallError:
+            yield stop, None
+        else:
+            yield stop, window

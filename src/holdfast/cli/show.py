@@ -1,4 +1,4 @@
-"""`holdfast show FILE`: a transcript as a person would read it."""
+"""`holdfast show FILE`: print a transcript."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import text
-from holdfast.cli.output import as_json, console, emit_json, human_time, human_tokens, printable
+from holdfast.cli.console import open_console
+from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, printable
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.tokens import count_message
 
 if TYPE_CHECKING:
     from holdfast.transcripts import Transcript
 
-__all__ = ["as_data", "print_message", "show"]
+__all__ = ["message_to_json", "print_message", "show"]
 
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _HEAD, _TAIL = 700, 300
@@ -26,7 +27,7 @@ _HEAD, _TAIL = 700, 300
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--format", "format_", metavar="NAME", help="Read it as this agent's file instead of recognising it.")
+@click.option("--format", "format_", metavar="NAME", help="The format of the file; default: recognise it.")
 @click.option("--full", is_flag=True, help="Show every message whole.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
 @as_json
@@ -37,9 +38,9 @@ def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_js
     transcript = transcripts.read(file, format=format_)
     messages = transcript.messages[-last:] if last else transcript.messages
     if as_json:
-        emit_json(_head(transcript) | {"conversation": [as_data(message) for message in messages]})
+        emit_json(_describe(transcript) | {"conversation": [message_to_json(message) for message in messages]})
         return
-    screen = console()
+    screen = open_console()
     title = f" · {transcript.title}" if transcript.title else ""
     heading = printable(f"{transcript.format} session {transcript.session}{title}", one_line=True)
     screen.print(Styled(heading, style="bold"))
@@ -52,7 +53,7 @@ def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_js
         screen.print(Styled(f"line {problem.line}: {printable(problem.what)}", style="red"))
 
 
-def _head(transcript: Transcript) -> dict[str, Any]:
+def _describe(transcript: Transcript) -> dict[str, Any]:
     return {
         "path": str(transcript.path),
         "format": transcript.format,
@@ -69,56 +70,54 @@ def _head(transcript: Transcript) -> dict[str, Any]:
 
 def print_message(screen: Console, message: Message, *, full: bool, label: str = "") -> None:
     """Print a message with its heading."""
-    screen.print(Styled(label, style="bold") + _heading(message))
+    screen.print(Styled(label, style="bold") + _format_heading(message))
     for part in message.parts:
-        screen.print(_body(part, full=full), soft_wrap=True)
+        screen.print(_format_part(part, full=full), soft_wrap=True)
 
 
-def as_data(message: Message) -> dict[str, Any]:
-    """A message for `--json`."""
+def message_to_json(message: Message) -> dict[str, Any]:
+    """Return a message for `--json`."""
     return {
         "role": message.role,
         "id": message.id,
         "timestamp": message.timestamp,
         "tokens": count_message(message),
-        "parts": [{"kind": type(part).__name__, "text": _words(part)} for part in message.parts],
+        "parts": [{"kind": type(part).__name__, "text": _get_text(part)} for part in message.parts],
     }
 
 
-def _heading(message: Message) -> Styled:
+def _format_heading(message: Message) -> Styled:
     line = Styled(message.role, style=f"bold {_COLOURS[message.role]}")
     when = human_time(message.timestamp)
     line.append(f"  {when}  " if when else "  ", style="dim")
     return line.append(f"{human_tokens(count_message(message))} tokens", style="dim")
 
 
-def _body(part: Part, *, full: bool) -> Styled:
-    words = printable(_words(part))
+def _format_part(part: Part, *, full: bool) -> Styled:
+    content = printable(_get_text(part))
     if not full:
-        words = text.clip(words, head=_HEAD, tail=_TAIL, marker=f"\n  … {len(words) - _HEAD - _TAIL:,} characters …\n")
+        marker = f"\n  … {len(content) - _HEAD - _TAIL:,} characters …\n"
+        content = text.clip(content, head=_HEAD, tail=_TAIL, marker=marker)
     style = "red" if isinstance(part, ToolResult) and part.is_error else _STYLES.get(type(part), "")
-    return Styled(words, style=style)
+    return Styled(content, style=style)
 
 
 _STYLES: Final[dict[type, str]] = {Thinking: "italic dim", ToolCall: "bold", ToolResult: "dim", Opaque: "dim"}
 
 
-def _arguments(call: ToolCall) -> str:
-    given = call.arguments
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-
-
-def _words(part: Part) -> str:
+def _get_text(part: Part) -> str:
     match part:
         case Text() | Thinking():
             return part.text
         case RedactedThinking():
             return "[thinking that only the provider can read]"
+        case ToolCall(arguments=str(arguments)):
+            return f"→ {part.name} {arguments}"
         case ToolCall():
-            return f"→ {part.name} {_arguments(part)}"
+            return f"→ {part.name} {json.dumps(part.arguments, ensure_ascii=False)}"
         case ToolResult():
-            return "\n".join(_words(block) for block in part.content) or "(no output)"
-        case Image():
-            return f"[image {part.media_type or ''}]".replace(" ]", "]")
+            return "\n".join(_get_text(block) for block in part.content) or "(no output)"
+        case Image(media_type=media_type):
+            return f"[image {media_type}]" if media_type else "[image]"
         case Opaque():
             return f"[{part.kind}]"

@@ -1,4 +1,4 @@
-"""`holdfast timeline`: every request of a session in one line each."""
+"""`holdfast timeline`: list the requests of a session, one per line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import click
 from rich.console import Console
 from rich.text import Text as Styled
 
-from holdfast.cli.live import WIDEST
+from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart, plural
+from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, opens_memory, owner_of, session_scope
-from holdfast.cli.output import as_json, console, emit_json, human_tokens, printable
-from holdfast.cli.plot import Point, chart, plural
-from holdfast.cli.trial import play_file
+from holdfast.cli.output import as_json, emit_json, human_tokens, printable
+from holdfast.cli.replay import replay_file
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 
@@ -22,7 +22,7 @@ __all__ = ["timeline"]
 
 Turn = Mapping[str, Any]
 _CUTS: Final = frozenset({"trimmed", "compacted"})
-_BAR: Final = 16
+_BAR_WIDTH: Final = 16
 
 
 @click.command()
@@ -46,8 +46,8 @@ def timeline(
 ) -> None:
     """Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings."""
     if file is not None:
-        with play_file(file, limit=limit, reserve=reserve) as trial:
-            turns: list[Turn] = [report.to_json() for report in trial.reports]
+        with replay_file(file, limit=limit, reserve=reserve) as replayed:
+            turns: list[Turn] = [report.to_json() for report in replayed.reports]
     elif session:
         with Engine(open_memory(home)) as engine:
             scope = session_scope(engine.memory, session=session, project=project, agent=agent)
@@ -57,17 +57,17 @@ def timeline(
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:
         raise InputError(
-            f"no request of session {session or file} is known; `holdfast sessions --discover` lists transcripts"
+            f"no request of session {session or file} is stored; `holdfast sessions --discover` lists transcripts"
         )
     shown = turns[-last:] if last else turns
     if as_json:
-        emit_json([{**turn, **_sums(turn)} for turn in shown])
+        emit_json([{**turn, **_sum_changes(turn)} for turn in shown])
         return
-    _print(console(), shown)
+    _print(open_console(), shown)
 
 
-def _sums(turn: Turn) -> dict[str, Any]:
-    """What a line shows of the changes of a request."""
+def _sum_changes(turn: Turn) -> dict[str, Any]:
+    """Sum up the changes of a request."""
     changes = turn["changes"]
     cut = [change for change in changes if change["kind"] in _CUTS]
     return {
@@ -80,46 +80,46 @@ def _sums(turn: Turn) -> dict[str, Any]:
 
 
 def _print(screen: Console, turns: Sequence[Turn]) -> None:
-    points = [_point(turn) for turn in turns]
-    top = max(_room(turn) for turn in turns)
-    screen.print(chart(points, ceiling=top, width=min(WIDEST, screen.width - 2), height=6))
+    points = [_make_point(turn) for turn in turns]
+    top = max(_prompt_limit(turn) for turn in turns)
+    screen.print(draw_chart(points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2), height=6))
     screen.print()
-    screen.print(Styled(f" turn  tokens  full  {'':<{_BAR}}  prefix  what happened", style="dim"))
+    screen.print(Styled(f" turn  tokens  full  {'':<{_BAR_WIDTH}}  prefix  what happened", style="dim"))
     for turn in turns:
-        screen.print(_line(turn), no_wrap=True, overflow="ellipsis")
+        screen.print(_format_turn(turn), no_wrap=True, overflow="ellipsis")
 
 
-def _room(turn: Turn) -> int:
-    held = sum(part["tokens"] for part in turn["categories"] if part["kind"] == "buffer")
-    return int(turn["raw_max_tokens"] - held)
+def _prompt_limit(turn: Turn) -> int:
+    reserved = sum(part["tokens"] for part in turn["categories"] if part["kind"] == "buffer")
+    return int(turn["raw_max_tokens"] - reserved)
 
 
-def _point(turn: Turn) -> Point:
-    sums = _sums(turn)
+def _make_point(turn: Turn) -> Point:
+    sums = _sum_changes(turn)
     return Point(tokens=turn["total_tokens"], cut=sums["is_cut"], recalled=sums["recalled_tokens"] > 0)
 
 
-def _line(turn: Turn) -> Styled:
+def _format_turn(turn: Turn) -> Styled:
     full = turn["percentage"] / 100
-    filled = max(0, min(_BAR, round(full * _BAR)))
+    filled = max(0, min(_BAR_WIDTH, round(full * _BAR_WIDTH)))
     kept = "" if turn["prefix_kept"] is None else f"{turn['prefix_kept']:.0%}"
     line = Styled(f"{turn['turn']:>5}  {human_tokens(turn['total_tokens']):>6}  {full:>4.0%}  ")
-    line.append("█" * filled, style="red" if full > 0.9 else "cyan").append("░" * (_BAR - filled), style="dim")
+    line.append("█" * filled, style="red" if full > 0.9 else "cyan").append("░" * (_BAR_WIDTH - filled), style="dim")
     line.append(f"  {kept:>6}  ", style="default" if kept in {"", "100%"} else "yellow")
-    return line.append_text(_happened(turn))
+    return line.append_text(_describe_changes(turn))
 
 
-def _happened(turn: Turn) -> Styled:
-    sums, words = _sums(turn), Styled()
+def _describe_changes(turn: Turn) -> Styled:
+    sums, text = _sum_changes(turn), Styled()
     if sums["is_cut"]:
-        words.append(
+        text.append(
             f"▼ {plural(sums['cut_messages'], 'message')}, {human_tokens(sums['cut_tokens'])} tokens  ", style="red"
         )
     if sums["pruned_results"]:
-        words.append(f"~ {plural(sums['pruned_results'], 'result')}  ", style="yellow")
+        text.append(f"~ {plural(sums['pruned_results'], 'result')}  ", style="yellow")
     if sums["recalled_tokens"]:
-        found = plural(len(turn["recalled"]), "passage")
-        words.append(f"◆ {found}, {human_tokens(sums['recalled_tokens'])} tokens  ", style="magenta")
+        passages = plural(len(turn["recalled"]), "passage")
+        text.append(f"◆ {passages}, {human_tokens(sums['recalled_tokens'])} tokens  ", style="magenta")
     for warning in turn["warnings"]:
-        words.append(f"! {printable(warning)}  ", style="bold yellow")
-    return words
+        text.append(f"! {printable(warning)}  ", style="bold yellow")
+    return text

@@ -1,4 +1,4 @@
-"""`holdfast tokens FILE`: where the tokens of a transcript are, and how good the estimate is."""
+"""`holdfast tokens FILE`: count the tokens of a transcript, and compare the estimate with reported usage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import click
 from rich.table import Table
 
 from holdfast import transcripts
-from holdfast.cli.output import as_json, console, emit_json, human_tokens
+from holdfast.cli.console import open_console
+from holdfast.cli.output import as_json, emit_json, human_tokens
 from holdfast.messages import Message
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, context_tokens, count_message, count_part, counter
 
@@ -19,8 +20,8 @@ __all__ = ["tokens"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
-    """What the provider's own figures say about the estimate.
+class UsageCheck:
+    """The provider's usage figures compared with the estimate.
 
     `requests` replies carried usage. For those after the first, the count (last report plus the estimate of
     what followed) was off by `error` on average, and too low in `underestimated` of the cases.
@@ -34,7 +35,7 @@ class Reported:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--format", "format_", metavar="NAME", help="Read it as this agent's file instead of recognising it.")
+@click.option("--format", "format_", metavar="NAME", help="The format of the file; default: recognise it.")
 @click.option(
     "--counter", "name", default="estimate", show_default=True, help="estimate, tiktoken:ENCODING or tokenizers:FILE."
 )
@@ -43,9 +44,9 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
     """Count the tokens of the transcript FILE by role and part."""
     count = counter(name)
     messages = transcripts.read(file, format=format_).messages
-    table = _by_role_and_part(messages, count)
+    table = _count_parts(messages, count)
     total = sum(count_message(message, count=count) for message in messages)
-    reported = measure(messages, count)
+    reported = check_usage(messages, count)
     if as_json:
         emit_json(
             {
@@ -53,8 +54,8 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
                 "counter": name,
                 "messages": len(messages),
                 "tokens": total,
-                "by_role": _summed(table, 0),
-                "by_part": _summed(table, 1),
+                "by_role": _sum_by(table, 0),
+                "by_part": _sum_by(table, 1),
                 "reported": asdict(reported),
             }
         )
@@ -62,8 +63,8 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
     _print(table, total, reported)
 
 
-def _by_role_and_part(messages: Sequence[Message], count: TokenCounter) -> dict[tuple[str, str], tuple[int, int]]:
-    """How many parts there are and how many tokens they have, by role and kind."""
+def _count_parts(messages: Sequence[Message], count: TokenCounter) -> dict[tuple[str, str], tuple[int, int]]:
+    """Count parts and their tokens, by role and kind."""
     table: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for message in messages:
         for part in message.parts:
@@ -75,15 +76,15 @@ def _by_role_and_part(messages: Sequence[Message], count: TokenCounter) -> dict[
     return dict(table)
 
 
-def _summed(table: dict[tuple[str, str], tuple[int, int]], place: int) -> dict[str, int]:
+def _sum_by(table: dict[tuple[str, str], tuple[int, int]], index: int) -> dict[str, int]:
     sums: dict[str, int] = defaultdict(int)
     for key, (_, total) in table.items():
-        sums[key[place] or "framing"] += total
+        sums[key[index] or "framing"] += total
     return dict(sums)
 
 
-def measure(messages: Sequence[Message], count: TokenCounter) -> Reported:
-    """Compare the running count with what the provider reported at each reply."""
+def check_usage(messages: Sequence[Message], count: TokenCounter) -> UsageCheck:
+    """Compare the running count with the usage that the provider reported at each reply."""
     errors: list[float] = []
     requests = last = 0
     for index, message in enumerate(messages):
@@ -95,13 +96,13 @@ def measure(messages: Sequence[Message], count: TokenCounter) -> Reported:
             errors.append((before.tokens + count_message(message, count=count) - real) / real)
         requests, last = requests + 1, real
     if not errors:
-        return Reported(requests, last, None, None)
+        return UsageCheck(requests, last, None, None)
     mean = sum(abs(error) for error in errors) / len(errors)
-    return Reported(requests, last, mean, sum(error < 0 for error in errors) / len(errors))
+    return UsageCheck(requests, last, mean, sum(error < 0 for error in errors) / len(errors))
 
 
-def _print(table: dict[tuple[str, str], tuple[int, int]], total: int, reported: Reported) -> None:
-    screen = console()
+def _print(table: dict[tuple[str, str], tuple[int, int]], total: int, reported: UsageCheck) -> None:
+    screen = open_console()
     grid = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("role", "part"):
         grid.add_column(title)

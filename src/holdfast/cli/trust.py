@@ -1,4 +1,4 @@
-"""`holdfast trust`: let the settings files of a folder count in full."""
+"""`holdfast trust`: accept all settings in the files of a folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast import settings as configuration
 from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.errors import InputError
 from holdfast.settings.sources import read_file
-from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, record_trust, trusted
+from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 
 __all__ = ["trust"]
 
@@ -20,10 +20,10 @@ __all__ = ["trust"]
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @click.option("--list", "listing", is_flag=True, help="List what is trusted, and what has changed since.")
-@click.option("--remove", is_flag=True, help="Trust FOLDER no longer.")
+@click.option("--remove", is_flag=True, help="Stop trusting FOLDER.")
 @as_json
 def trust(*, folder: Path, listing: bool, remove: bool, as_json: bool) -> None:
-    """Let the settings files of FOLDER count in full, as they are now. Read them first.
+    """Accept all settings in the files of FOLDER, as they are now. Read them first.
 
     FOLDER may also be a link to a store outside of the working directory.
     """
@@ -50,7 +50,7 @@ def _add(folder: Path) -> list[dict[str, str]]:
     links |= {path: target for path, target in links_out_of(Path(), folder).items() if path == folder}
     if not files and not links:
         names = " or ".join(SETTINGS_FILES)
-        raise InputError(f"{folder}: there is no {names} in it, and it is no link to a store; name another folder")
+        raise InputError(f"{folder}: there is no {names} in it, and it is not a link to a store; name another folder")
     record_trust(links)
     return [
         {"state": "trusted", "path": str(path), "settings": ", ".join(refused.get(path, ()))} for path in files | links
@@ -58,17 +58,17 @@ def _add(folder: Path) -> list[dict[str, str]]:
 
 
 def _remove(folder: Path) -> list[dict[str, str]]:
-    gone = forget_trust(folder)
-    if not gone:
+    removed = forget_trust(folder)
+    if not removed:
         raise InputError(f"{folder}: nothing in it is trusted; `holdfast trust --list` shows what is")
-    return [{"state": "removed", "path": path} for path in gone]
+    return [{"state": "removed", "path": path} for path in removed]
 
 
 def _list() -> list[dict[str, str]]:
-    return [{"state": _state(Path(path), digest), "path": path} for path, digest in trusted().items()]
+    return [{"state": _compare(Path(path), digest), "path": path} for path, digest in load_trust().items()]
 
 
-def _state(path: Path, digest: str) -> str:
+def _compare(path: Path, digest: str) -> str:
     if path.name in SETTINGS_FILES and not path.is_file():
         return "missing"
     content = read_file(path) if path.name in SETTINGS_FILES else os.fsencode(os.path.realpath(path))

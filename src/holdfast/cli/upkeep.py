@@ -1,4 +1,4 @@
-"""The commands that look after a store: reindex, backup, vacuum, export."""
+"""The commands that maintain a store: reindex, backup, vacuum, export."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = ["backup", "export", "reindex", "vacuum"]
 
-_home = click.option("--home", type=click.Path(path_type=Path), help="Where memory rests; default $HOLDFAST_HOME.")
+_home = click.option(
+    "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
+)
 
 
 @click.command()
-@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed what has no vectors yet.")
+@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed passages without vectors.")
 @_home
 @as_json
 def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
-    """Drop the index and build it again from the archive; embed what the present model has not embedded yet."""
+    """Rebuild the index from the archive, and embed what the current model has not embedded yet."""
     from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
 
-    done = [0]
     with open_memory(home) as memory, Progress(1) as progress:
-        file = database_file(memory.store.path)
-        number = upkeep.reindex(file, progress=lambda *at: _advance(progress, done, *at))
+        number = _reindex(memory, progress)
         embedded = _embed(memory, progress) if vectors else 0
         missing = memory.missing()
     if as_json:
@@ -46,22 +46,28 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
         echo(f"note: {note}", err=True)
 
 
-_STEP = 1024
+def _reindex(memory: Memory, progress: Progress) -> int:
+    done = 0
+
+    def advance(stop: int, total: int) -> None:
+        nonlocal done
+        progress.set_total(total)
+        progress.advance(stop - done, f"{stop:,} passages")
+        done = stop
+
+    return upkeep.reindex(database_file(memory.store.path), progress=advance)
+
+
+_EMBED_BATCH = 1024
 
 
 def _embed(memory: Memory, progress: Progress) -> int:
     embedded = 0
-    progress.say("embedding")
-    while step := memory.embed(limit=_STEP):
+    progress.describe("embedding")
+    while step := memory.embed(limit=_EMBED_BATCH):
         embedded += step
-        progress.say(f"{embedded:,} embedded")
+        progress.describe(f"{embedded:,} embedded")
     return embedded
-
-
-def _advance(progress: Progress, done: list[int], stop: int, total: int) -> None:
-    progress.total(total)
-    progress.advance(stop - done[0], f"{stop:,} passages")
-    done[0] = stop
 
 
 @click.command()
@@ -69,7 +75,7 @@ def _advance(progress: Progress, done: list[int], stop: int, total: int) -> None
 @_home
 @as_json
 def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
-    """Copy the store to the new file TARGET. Nobody has to stop writing."""
+    """Copy the store to the new file TARGET. Other processes may use it meanwhile."""
     upkeep.backup(database_file(store_of(home)), target)
     if as_json:
         emit_json({"path": str(target), "bytes": target.stat().st_size})
@@ -81,7 +87,7 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
 @_home
 @as_json
 def vacuum(*, home: Path | None, as_json: bool) -> None:
-    """Give back the room that forgotten rows took."""
+    """Shrink the store file by the space of deleted rows."""
     before, after = upkeep.vacuum(database_file(store_of(home)))
     if as_json:
         emit_json({"before": before, "after": after})
@@ -97,7 +103,7 @@ def vacuum(*, home: Path | None, as_json: bool) -> None:
 def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.
 
-    Damaged rows are left out and named; the exit code is then 1.
+    Damaged rows are skipped and listed; the exit code is then 1.
     """
     with open_memory(home) as memory:
         count = _export(memory, owners(memory, project=whose["project"], agent=whose["agent"]), target, form)
@@ -116,24 +122,24 @@ def _export(memory: Memory, scopes: list[Scope], target: Path, form: str) -> int
         from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - only for this form
         from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only for this form
 
-        # Vectors are made again, which costs nothing with a model of this machine; a provider would be paid twice.
+        # Vectors are computed again: free with a local model, but a remote provider would be paid twice.
         local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
         return folder.save(memory.store, scopes, target, embedder=local)
     from holdfast.memory import transfer  # noqa: PLC0415 - only for these forms
 
-    with _private(target) as file:
+    with _create_private(target) as file:
         if form == "jsonl":
             return transfer.to_jsonl(memory.store, scopes, file)
         return transfer.to_markdown(memory.store, scopes, file, moment=human_time)
 
 
-def _private(target: Path) -> Any:
-    """A new file that only its owner can read; an old one is never written over."""
+def _create_private(target: Path) -> Any:
+    """Create a file that only its owner can read; an existing one is never overwritten."""
     try:
         return os.fdopen(
             os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8", errors="surrogatepass"
         )
     except FileExistsError:
-        raise StorageError("is there already: name a new file", path=target) from None
+        raise StorageError("exists already: name a new file", path=target) from None
     except OSError as error:
-        raise StorageError(f"could not be made: {error.strerror}", path=target) from error
+        raise StorageError(f"could not be created: {error.strerror}", path=target) from error

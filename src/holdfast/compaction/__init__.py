@@ -1,1 +1,1 @@
-"""Compaction: history becomes a summary, and nothing is lost by it."""
+"""Compaction: replace older history by a summary. The archive keeps every message."""

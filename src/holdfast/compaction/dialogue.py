@@ -1,10 +1,10 @@
-"""Messages as plain words: what a summariser reads, and what a person said without what programs put around it."""
+"""Render messages as text for a summariser, and extract what a person wrote from what programs put around it."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.context.edits import GAP
@@ -12,15 +12,15 @@ from holdfast.context.excerpt import excerpt
 from holdfast.messages import Image, Message, Opaque, Part, Text, ToolCall, ToolResult
 from holdfast.text import clip, head
 
-__all__ = ["call_text", "one_line", "quoted", "shortened", "told", "words"]
+__all__ = ["call_text", "escape", "one_line", "own_words", "render_messages", "shorten"]
 
-_RESULT: Final = 2_000
-"""Characters of a tool result that are worth a summariser's time; the archive holds the rest."""
-_ARGUMENT: Final = 600
-_LONGEST_WORDS: Final = 40_000
-# <system-reminder>...</system-reminder>: tags of two words are what programs put into a user's message.
+_MAX_RESULT: Final = 2_000
+"""Characters of a tool result that a summariser reads; the archive has the rest."""
+_MAX_ARGUMENT: Final = 600
+_MAX_ENDS: Final = 40_000
+# <system-reminder>...</system-reminder>: programs put tags of two words into a user's message.
 _TAG: Final = re.compile(r"<([a-z][a-z0-9]{0,30}[-_][a-z0-9_-]{1,40})(?:\s[^>\n]{0,200})?>")
-# What programs say in the user's name, and what a person ran in the agent's shell: nothing of it is a request.
+# What programs write in the user's name, and what a person ran in the agent's shell: none of it is a request.
 _NOTE: Final = re.compile(
     r"\A\s*(?:Ran `[^\n]{1,2000}`\n|\(no content\)\s*\Z|\[Request interrupted|Caveat: The messages below|"
     r"This is a reminder that your todo list|Your todo list has changed|Note: \S+ was modified, either by|"
@@ -31,15 +31,15 @@ _OWN_TAG: Final = re.compile(r"<(?=\s*/?\s*(?:conversation|previous-summary|part
 _SPACE: Final = re.compile(r"\s+")
 
 
-def words(message: Message) -> str:
-    """What was said in a message, without what programs wrapped around it; nothing where that is all there is."""
-    text = clip(message.text, head=_LONGEST_WORDS, tail=_LONGEST_WORDS)
-    own = _BRACKETED.sub("", _unwrapped(text))
+def own_words(message: Message) -> str:
+    """Extract what the author of a message wrote, without what programs wrapped around it; it may be nothing."""
+    text = clip(message.text, head=_MAX_ENDS, tail=_MAX_ENDS)
+    own = _BRACKETED.sub("", _strip_tags(text))
     return "" if _NOTE.match(own) else own.strip()
 
 
-def _unwrapped(text: str) -> str:
-    """A text without what stands between the tags of programs; a tag that is not closed is a word like any other."""
+def _strip_tags(text: str) -> str:
+    """Remove the tags of programs with their contents; a tag that is not closed is text."""
     kept: list[str] = []
     place = 0
     open_ended: set[str] = set()
@@ -57,28 +57,28 @@ def _unwrapped(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """A text as one line of at most `limit` characters."""
+    """Join a text into one line of at most `limit` characters."""
     flat = _SPACE.sub(" ", head(text, 4 * limit)).strip()
     return flat if len(flat) <= limit else head(flat, limit - 1).rstrip() + "…"
 
 
-def shortened(text: str, limit: int) -> str:
-    """A long output's beginning, end and lines of trouble, in at most `limit` characters."""
+def shorten(text: str, limit: int) -> str:
+    """Keep the beginning, the end and the error lines of an output, in at most `limit` characters."""
     spans = excerpt(text, first=limit // 2, last=limit // 4, limit=limit)
     return GAP.join(text[start:stop] for start, stop in spans)
 
 
-def quoted(text: str) -> str:
-    """A text that cannot close or fake the tags it is quoted in."""
+def escape(text: str) -> str:
+    """Escape what would close or fake the tags that a text is quoted in."""
     return _OWN_TAG.sub("&lt;", text)
 
 
-def call_text(call: ToolCall, *, limit: int = _ARGUMENT) -> str:
-    """A call as `name(key="value", ...)`, each long argument shortened."""
+def call_text(call: ToolCall, *, limit: int = _MAX_ARGUMENT) -> str:
+    """Render a call as `name(key="value", ...)`, each long argument shortened."""
     if not isinstance(call.arguments, Mapping):
         return f"{call.name}({one_line(call.arguments, limit)})"
-    given = ", ".join(f"{key}={_value(value, limit)}" for key, value in call.arguments.items())
-    return f"{call.name}({given})"
+    arguments = ", ".join(f"{key}={_value(value, limit)}" for key, value in call.arguments.items())
+    return f"{call.name}({arguments})"
 
 
 def _value(value: Any, limit: int) -> str:
@@ -86,20 +86,10 @@ def _value(value: Any, limit: int) -> str:
     return clip(text, head=limit * 2 // 3, tail=limit // 3, marker=" … ")
 
 
-def told(messages: Sequence[Message]) -> str:
-    """Messages as a summariser reads them: who says what, which tools are called, and what they answer.
-
-    Thoughts are left out: what came of them is said, and they are long.
-    """
-    return quoted("\n\n".join(line for message in messages for line in _lines(message)))
-
-
-def _lines(message: Message) -> Iterator[str]:
-    speaker = message.role.capitalize()
-    for part in message.parts:
-        line = _line(part, speaker)
-        if line:
-            yield line
+def render_messages(messages: Sequence[Message]) -> str:
+    """Render messages for a summariser: speakers, words, tool calls and results. Thinking is left out."""
+    lines = (_line(part, message.role.capitalize()) for message in messages for part in message.parts)
+    return escape("\n\n".join(line for line in lines if line))
 
 
 def _line(part: Part, speaker: str) -> str:
@@ -120,12 +110,12 @@ def _line(part: Part, speaker: str) -> str:
 
 
 def _output(result: ToolResult) -> str:
-    """What of a result is worth reading; what is no text is named, what is left out is counted."""
+    """Shorten a result; data other than text is named, what is left out is counted."""
     others = [
         f"[{'image' if isinstance(block, Image) else 'data'}]"
         for block in result.content
         if not isinstance(block, Text)
     ]
     text = "\n".join([result.text, *others]).strip() or "(no output)"
-    left = shortened(text, _RESULT)
+    left = shorten(text, _MAX_RESULT)
     return left if left == text else f"{left}\n[{len(text) - len(left):,} characters left out]"

@@ -1,6 +1,7 @@
-"""A summary that needs no model: what was asked, decided, done and left open, found by rule and quoted.
+"""Summarise without a model: find by rule what was asked, decided, done and left open, and quote it.
 
-It has the headings of every summary, so that the next compaction goes on from it whoever writes that one.
+The digest has the headings of every summary, so that the next compaction can continue from it with or without a model.
+The appendix is written below every summary, whoever made it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from holdfast.compaction import frame
-from holdfast.compaction.activity import Activity
-from holdfast.compaction.dialogue import one_line, words
-from holdfast.compaction.identifiers import identifiers
-from holdfast.compaction.remarks import decisions, next_steps, rules, sentences
-from holdfast.compaction.sections import FAILURES, HEADINGS, RECENT, Section, pack, parse
+from holdfast import signals
+from holdfast.compaction.dialogue import one_line, own_words
+from holdfast.compaction.plan import CompactionPlan
+from holdfast.compaction.sections import (
+    FAILURES,
+    HEADINGS,
+    RECENT,
+    Section,
+    archive_line,
+    pack,
+    parse,
+    read_archive_line,
+    without_lists,
+)
+from holdfast.compaction.tool_calls import Activity
+from holdfast.compaction.wording import find_identifiers
 from holdfast.messages import Message
 from holdfast.text import clip, terms
 from holdfast.tokens import TokenCounter, count_text
 
-__all__ = ["EARLIER", "IDENTIFIERS", "Turn", "digest", "outline", "turns"]
+__all__ = ["EARLIER", "IDENTIFIERS", "Turn", "make_appendix", "make_digest", "outline", "split_turns"]
 
 EARLIER: Final = "### Earlier"
 IDENTIFIERS: Final = "### Exact Identifiers"
@@ -29,15 +40,15 @@ _OPEN: Final = "### In Progress"
 _BLOCKED: Final = "### Blocked"
 _WAITING: Final = "called, not answered"
 _UNFINISHED: Final = "not finished"
-_NAMES: Final = 40
-_MOST_NAMES: Final = 60
-_RECENT: Final = 200
-"""How many of the newest messages identifiers are looked for in first."""
-_REQUEST: Final = 1_500
-_GOAL: Final = 400
-_ASKED: Final = 160
-_ANSWERED: Final = 240
-_SAYS_LITTLE: Final = 4
+_MAX_NEW_NAMES: Final = 40
+_MAX_NAMES: Final = 60
+_MAX_SEARCHED: Final = 200
+"""The number of the newest messages that are searched for identifiers."""
+_MAX_REQUEST: Final = 1_500
+_MAX_GOAL: Final = 400
+_MAX_QUESTION: Final = 160
+_MAX_ANSWER: Final = 240
+_FEW_TERMS: Final = 4
 _WEIGHTS: Final = {
     **dict(zip(HEADINGS, (12, 3, 5, 1, 6, 3, 3), strict=True)),
     _DONE: 8,
@@ -47,36 +58,36 @@ _WEIGHTS: Final = {
     EARLIER: 3,
 }
 _GROWING: Final = frozenset({HEADINGS[2], HEADINGS[4], HEADINGS[6], _DONE, _OPEN, _COMMANDS, IDENTIFIERS})
-"""What is a list over time: its newest lines matter most."""
+"""The lists that grow: their newest lines are kept."""
 _FINISHED: Final = frozenset({"completed", "done", "complete", "cancelled", "finished"})
 _STARTED: Final = frozenset({"in_progress", "in-progress", "active", "doing", "running"})
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the user asked, and what came of it in the end.
+    """A request of the user, and the last answer to it.
 
     A turn that `is_finished` ends with a reply that calls no tool.
     """
 
-    asked: str
-    answered: str
+    request: str
+    answer: str
     is_finished: bool = True
 
 
-def turns(messages: Iterable[Message]) -> list[Turn]:
-    """The turns of a conversation; what comes before the first request belongs to one that asks nothing."""
-    found = [Turn("", "")]
+def split_turns(messages: Iterable[Message]) -> list[Turn]:
+    """Split a conversation into turns; messages before the first request are a turn without one."""
+    turns = [Turn("", "")]
     for message in messages:
-        said = words(message)
-        if message.role == "user" and said:
-            found.append(Turn(said, "", is_finished=False))
-        elif message.role == "assistant" and (said or message.calls):
-            found[-1] = Turn(found[-1].asked, said or found[-1].answered, is_finished=not message.calls)
-    return [turn for turn in found if turn.asked or turn.answered]
+        text = own_words(message)
+        if message.role == "user" and text:
+            turns.append(Turn(text, "", is_finished=False))
+        elif message.role == "assistant" and (text or message.calls):
+            turns[-1] = Turn(turns[-1].request, text or turns[-1].answer, is_finished=not message.calls)
+    return [turn for turn in turns if turn.request or turn.answer]
 
 
-def digest(
+def make_digest(
     messages: Sequence[Message],
     *,
     limit: int,
@@ -85,7 +96,7 @@ def digest(
     request: str = "",
     count: TokenCounter = count_text,
 ) -> str:
-    """The digest of messages and of the summary before them, in at most `limit` tokens."""
+    """Digest messages and the previous summary in at most `limit` tokens."""
     groups = outline(messages, activity=activity, previous=previous, request=request)
     return pack((section for group in groups.values() for section in group), limit=limit, count=count)
 
@@ -93,170 +104,225 @@ def digest(
 def outline(
     messages: Sequence[Message], *, activity: Activity, previous: str = "", request: str = ""
 ) -> dict[str, tuple[Section, ...]]:
-    """What the digest says under each heading, the last request first; where it has nothing to say there is nothing."""
-    old = _Old(frame.without_lists(previous))
-    told = turns(messages)
+    """Make the sections of the digest by heading, the last request first; a section may be empty."""
+    old = _Previous(without_lists(previous))
+    turns = split_turns(messages)
     last, goal, limits, progress, decided, following, context = HEADINGS
     lines = {
-        last: _request(request or _last_asked(told), told),
-        goal: _goal(old.lines(goal), told),
-        limits: _listed(old.lines(limits), rules(_brief(told))),
-        _DONE: _listed(old.lines(_DONE), _log(turn for turn in told if turn.is_finished)),
-        _OPEN: _listed(_still_open(old), [*_unfinished(told), *_underway(activity)]),
-        decided: _listed(old.lines(decided), decisions(_spoken(told))),
-        following: _listed((), _following(activity, told)) or _still_next(old.lines(following), told) or _no_step(told),
+        last: _quote_request(request or _last_request(turns), turns),
+        goal: _find_goal(old.lines(goal), turns),
+        limits: _make_list(old.lines(limits), _find_rules(turns)),
+        _DONE: _make_list(old.lines(_DONE), _log(turn for turn in turns if turn.is_finished)),
+        _OPEN: _make_list(_still_open(old), [*_list_unfinished(turns), *_list_running(activity)]),
+        decided: _make_list(old.lines(decided), _find_decisions(turns)),
+        following: _find_next_steps(old.lines(following), activity, turns),
         context: old.lines(context),
-        _COMMANDS: _listed(old.lines(_COMMANDS), _commands(activity)),
-        IDENTIFIERS: _names(old.lines(IDENTIFIERS), messages),
+        _COMMANDS: _make_list(old.lines(_COMMANDS), [f"`{command}`" for command in activity.commands]),
+        IDENTIFIERS: _find_names(old.lines(IDENTIFIERS), messages),
         EARLIER: old.rest,
     }
-    found = {
+    sections = {
         title: Section(title=title, lines=lines.get(title, ()), weight=_WEIGHTS[title], newest=title in _GROWING)
         for title in _WEIGHTS
     }
     return {
-        **{heading: (found[heading],) for heading in HEADINGS},
-        progress: _under(found[progress], found[_DONE], found[_OPEN]),
-        context: _under(found[context], found[_COMMANDS], found[IDENTIFIERS], found[EARLIER]),
+        **{heading: (sections[heading],) for heading in HEADINGS},
+        progress: _nest(sections[progress], sections[_DONE], sections[_OPEN]),
+        context: _nest(sections[context], sections[_COMMANDS], sections[IDENTIFIERS], sections[EARLIER]),
     }
 
 
-def _under(parent: Section, *children: Section) -> tuple[Section, ...]:
-    """A heading and the smaller ones under it; a heading without words of its own stands on its first child."""
-    spoken = [child for child in children if child.lines]
-    if parent.lines or not spoken:
-        return (parent, *spoken)
-    first, *others = spoken
+def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
+    """Put smaller headings under a heading; one without lines of its own is joined with its first child."""
+    filled = [child for child in children if child.lines]
+    if parent.lines or not filled:
+        return (parent, *filled)
+    first, *others = filled
     return (replace(first, title=f"{parent.title}\n{first.title}"), *others)
 
 
-class _Old:
-    """The summary before, by heading."""
+class _Previous:
+    """The previous summary, by heading."""
 
     def __init__(self, text: str) -> None:
-        self._found = parse(text)
-        self._taken = {*HEADINGS, _DONE, _OPEN, _BLOCKED, _COMMANDS, IDENTIFIERS, RECENT, FAILURES}
+        self._sections = parse(text)
+        self._known = {*HEADINGS, _DONE, _OPEN, _BLOCKED, _COMMANDS, IDENTIFIERS, RECENT, FAILURES}
 
     def lines(self, title: str) -> tuple[str, ...]:
-        """What stands under a heading."""
-        return tuple(self._found.get(title, ()))
+        """Return the lines under a heading."""
+        return tuple(self._sections.get(title, ()))
 
     @property
     def rest(self) -> tuple[str, ...]:
-        """What stands under headings of its own, or under none."""
-        titles = [title for title in self._found if title not in self._taken]
-        return tuple(line for title in titles for line in self._found[title])
+        """The lines under other headings, or under none."""
+        titles = [title for title in self._sections if title not in self._known]
+        return tuple(line for title in titles for line in self._sections[title])
 
 
 # --- sections ----------------------------------------------------------------
 
 
-def _request(request: str, told: Sequence[Turn]) -> tuple[str, ...]:
-    """The last request, word for word; where it says little ("go on"), with what it goes on with."""
+def _quote_request(request: str, turns: Sequence[Turn]) -> tuple[str, ...]:
+    """Quote the last request; where it is short ("go on"), with the request that it continues."""
     if not request:
         return ()
-    lines = clip(request, head=_REQUEST * 2 // 3, tail=_REQUEST // 3).splitlines()
-    if _says_little(request):
-        meant = next((turn.asked for turn in reversed(told) if not _says_little(turn.asked)), "")
-        lines += [f"(after: {one_line(meant, _GOAL)})"] if meant and meant != request else []
+    lines = clip(request, head=_MAX_REQUEST * 2 // 3, tail=_MAX_REQUEST // 3).splitlines()
+    if _is_short(request):
+        meant = next((turn.request for turn in reversed(turns) if not _is_short(turn.request)), "")
+        lines += [f"(after: {one_line(meant, _MAX_GOAL)})"] if meant and meant != request else []
     return tuple(line for line in lines if line.strip())
 
 
-def _says_little(text: str) -> bool:
-    return len(set(terms(text[:_GOAL]))) <= _SAYS_LITTLE
+def _is_short(text: str) -> bool:
+    return len(set(terms(text[:_MAX_GOAL]))) <= _FEW_TERMS
 
 
-def _last_asked(told: Sequence[Turn]) -> str:
-    return next((turn.asked for turn in reversed(told) if turn.asked), "")
+def _last_request(turns: Sequence[Turn]) -> str:
+    return next((turn.request for turn in reversed(turns) if turn.request), "")
 
 
-def _goal(old: Sequence[str], told: Sequence[Turn]) -> tuple[str, ...]:
-    first = next((turn.asked for turn in told if not _says_little(turn.asked)), "")
-    return tuple(old) or ((one_line(first, _GOAL),) if first else ())
+def _find_goal(old: Sequence[str], turns: Sequence[Turn]) -> tuple[str, ...]:
+    first = next((turn.request for turn in turns if not _is_short(turn.request)), "")
+    return tuple(old) or ((one_line(first, _MAX_GOAL),) if first else ())
 
 
-def _log(told: Iterable[Turn]) -> list[str]:
-    """Each request with the beginning of what was said about it in the end."""
+def _find_rules(turns: Sequence[Turn]) -> list[str]:
+    """List what the user always wants, forbids or corrects. Long requests are pasted text with rules of others."""
+    own = (turn.request for turn in turns if len(turn.request) <= _MAX_REQUEST)
+    return [sentence for sentence in signals.select(own, "rule") if not _is_question(sentence)]
+
+
+def _find_decisions(turns: Sequence[Turn]) -> list[str]:
+    """List what was decided, corrected and explained."""
+    texts = (text for turn in turns for text in (turn.request, turn.answer))
+    sentences = signals.select(texts, "decision", "choice", "correction", "cause")
+    return [sentence for sentence in sentences if not _is_question(sentence)]
+
+
+def _is_question(sentence: str) -> bool:
+    return sentence.endswith(("?", "？"))
+
+
+def _log(turns: Iterable[Turn]) -> list[str]:
+    """List requests, each with the beginning of its last answer."""
     return [
-        f"{one_line(turn.asked, _ASKED) or '(going on)'} → {_answer(turn.answered)}"
-        for turn in told
-        if turn.answered or not _says_little(turn.asked)
+        f"{one_line(turn.request, _MAX_QUESTION) or '(going on)'} → {_shorten_answer(turn.answer)}"
+        for turn in turns
+        if turn.answer or not _is_short(turn.request)
     ]
 
 
-def _unfinished(told: Sequence[Turn]) -> list[str]:
-    """The requests that have no final reply, each with what was said about it so far."""
-    open_ = (turn for turn in told if turn.asked and not turn.is_finished)
-    said = ((one_line(turn.asked, _ASKED), turn.answered) for turn in open_)
-    return [f"{_UNFINISHED}: {asked}" + (f" → {_answer(answered)}" if answered else "") for asked, answered in said]
+def _list_unfinished(turns: Sequence[Turn]) -> list[str]:
+    """List the requests without a final reply, each with the last answer so far."""
+    return [
+        f"{_UNFINISHED}: {one_line(turn.request, _MAX_QUESTION)}"
+        + (f" → {_shorten_answer(turn.answer)}" if turn.answer else "")
+        for turn in turns
+        if turn.request and not turn.is_finished
+    ]
 
 
-def _no_step(told: Sequence[Turn]) -> tuple[str, ...]:
-    """The next step where none was named: finish the last request, or wait for another."""
-    if not told:
-        return ()
-    last = told[-1]
-    step = f"Finish the last request: {one_line(last.asked, _ASKED)}" if last.asked else "Go on with the last request"
-    return (f"- {'Wait for the next request' if last.is_finished else step}",)
+def _shorten_answer(text: str) -> str:
+    """Return the beginning of a reply, without code."""
+    return one_line(" ".join(signals.sentences(text)), _MAX_ANSWER) or one_line(text, _MAX_ANSWER) or "(no reply)"
 
 
-def _answer(text: str) -> str:
-    """The beginning of a reply, code left out."""
-    return one_line(" ".join(sentences(text)), _ANSWERED) or one_line(text, _ANSWERED) or "(no reply)"
+def _still_open(old: _Previous) -> list[str]:
+    """List what the previous summary says is open.
 
-
-def _still_open(old: _Old) -> list[str]:
-    """What the summary before said was open; a call that was not answered then will not be.
-
-    Requests that were not finished go on in the messages after it.
+    A call that was not answered then will not be, and unfinished requests continue in the messages after it.
     """
     lines = (*old.lines(_OPEN), *old.lines(_BLOCKED))
     return [line for line in lines if not line.startswith((f"- {_WAITING}", f"- {_UNFINISHED}"))]
 
 
-def _still_next(old: tuple[str, ...], told: Sequence[Turn]) -> tuple[str, ...]:
-    """The next steps of the summary before, until something was answered since: an old task must not be resumed."""
-    return () if any(turn.answered for turn in told) else old
-
-
-def _underway(activity: Activity) -> list[str]:
+def _list_running(activity: Activity) -> list[str]:
     steps = [step.text for step in activity.steps if step.status.lower() in _STARTED]
     running = [f"running in the background: {call}" for call in activity.background]
     waiting = [f"{_WAITING}: {call}" for call in activity.pending]
     return [*running, *waiting, *steps]
 
 
-def _brief(told: Sequence[Turn]) -> Iterable[str]:
-    """Requests short enough to be a person's own words: what is pasted is full of rules for somebody else."""
-    return (turn.asked for turn in told if len(turn.asked) <= _REQUEST)
+def _find_next_steps(old: tuple[str, ...], activity: Activity, turns: Sequence[Turn]) -> tuple[str, ...]:
+    """List the next steps: those of the plan and of the last answer, else those of the previous summary.
 
-
-def _spoken(told: Sequence[Turn]) -> Iterable[str]:
-    for turn in told:
-        yield turn.asked
-        yield turn.answered
-
-
-def _following(activity: Activity, told: Sequence[Turn]) -> list[str]:
+    Once something was answered, the old steps are dropped, so that an old task is not resumed. Without any step, the
+    next one is to finish the last request, or to wait for another.
+    """
     states = _FINISHED | _STARTED
     steps = [step.text for step in activity.steps if step.status.lower() not in states]
-    return [*steps, *next_steps(told[-1].answered if told else "")]
+    steps += signals.select([turns[-1].answer], "todo") if turns else []
+    if steps:
+        return _make_list((), steps)
+    if old and not any(turn.answer for turn in turns):
+        return old
+    if not turns:
+        return ()
+    if turns[-1].is_finished:
+        return ("- Wait for the next request",)
+    request = turns[-1].request
+    step = f"Finish the last request: {one_line(request, _MAX_QUESTION)}" if request else "Go on with the last request"
+    return (f"- {step}",)
 
 
-def _commands(activity: Activity) -> list[str]:
-    return [f"`{command}`" for command in activity.commands]
+def _find_names(old: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
+    """List identifiers, newest last: those in words, then those in calls."""
+    recent = messages[-_MAX_SEARCHED:]
+    texts = [own_words(message) for message in reversed(recent)]
+    calls = [str(call.arguments) for message in reversed(recent) for call in message.calls]
+    names = find_identifiers([*texts, *calls], limit=_MAX_NEW_NAMES)
+    return _make_list(old, reversed(names))[-_MAX_NAMES:]
 
 
-def _names(old: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
-    """Identifiers, the newest last: those that people and replies name, then those of calls."""
-    recent = messages[-_RECENT:]
-    said = [words(message) for message in reversed(recent)]
-    asked = [str(call.arguments) for message in reversed(recent) for call in message.calls]
-    fresh = identifiers([*said, *asked], limit=_NAMES)
-    return _listed(old, reversed(fresh))[-_MOST_NAMES:]
-
-
-def _listed(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
-    """Lines as a list, each once, where it was said last."""
+def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
+    """Make a list of old and new lines, each once, at its last place."""
     lines = [*old, *(f"- {line}" for line in new)]
     return tuple(reversed(dict.fromkeys(reversed(lines))))
+
+
+# --- below every summary -------------------------------------------------------
+
+_MAX_TURN: Final = 600
+_MAX_FAILURES: Final = 8
+_MORE: Final = "- …and"
+_MAX_COMMAND: Final = 60
+_MAX_FILES: Final = 60
+
+
+def make_appendix(plan: CompactionPlan, *, recent_turns: int) -> tuple[Section, ...]:
+    """Make the sections below every summary, which models tend to forget: turns, failures, files, archive numbers."""
+    archive = archive_line(plan.ids, earlier=read_archive_line(plan.previous))
+    activity = plan.activity
+    return (
+        Section(title=RECENT, lines=_quote_turns(plan, recent_turns), weight=10, newest=True),
+        Section(title=FAILURES, lines=_list_failures(plan), weight=8, newest=True),
+        Section(title="<read-files>", lines=_list_files(activity.read), weight=4, end="</read-files>"),
+        Section(title="<modified-files>", lines=_list_files(activity.modified), weight=6, end="</modified-files>"),
+        Section(title="", lines=(archive,) if archive else (), weight=8),
+    )
+
+
+def _quote_turns(plan: CompactionPlan, count: int) -> tuple[str, ...]:
+    turns = split_turns([item.message for item in plan.summarised])[-count:] if count else []
+    lines: list[str] = []
+    for turn in turns:
+        is_last = turn.request == plan.request
+        request = "(the last request, above)" if is_last else one_line(turn.request, _MAX_TURN)
+        lines += [f"- User: {request}"] if turn.request else []
+        lines += [f"- Assistant: {one_line(turn.answer, _MAX_TURN)}"] if turn.answer else []
+    return tuple(lines)
+
+
+def _list_failures(plan: CompactionPlan) -> tuple[str, ...]:
+    """List the newest failures; those of the previous summary stay until their command succeeds."""
+    succeeded = tuple(f"- {one_line(command, _MAX_COMMAND)}" for command in plan.activity.commands)
+    old = parse(without_lists(plan.previous)).get(FAILURES, ())
+    lines = [line for line in old if not line.startswith((*succeeded, _MORE))]
+    every = list(dict.fromkeys([*lines, *(f"- {failure}" for failure in plan.activity.failures)]))
+    more = len(every) - _MAX_FAILURES
+    return (*((f"{_MORE} {more} earlier ones",) if more > 0 else ()), *every[-_MAX_FAILURES:])
+
+
+def _list_files(paths: tuple[str, ...]) -> tuple[str, ...]:
+    more = len(paths) - _MAX_FILES
+    return (*paths[:_MAX_FILES], f"and {more} more…") if more > 0 else paths

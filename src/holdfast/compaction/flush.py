@@ -1,6 +1,6 @@
 """The silent turn before a compaction, in which the agent writes down what must last.
 
-Pure: when it is due, what is said in it, and which words of its answer a user may see.
+Pure: when it is due, its prompt, and which parts of the reply a user may see.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from holdfast.context.budget import Budget
 from holdfast.prompts import load
 from holdfast.settings import Settings
 
-__all__ = ["HEARTBEAT_OK", "NO_REPLY", "Cycle", "FlushPrompt", "Held", "due", "is_silent", "prompt", "spoken"]
+__all__ = ["HEARTBEAT_OK", "NO_REPLY", "Cycle", "FlushPrompt", "Held", "due", "is_silent", "prompt", "strip_silence"]
 
 NO_REPLY: Final = "NO_REPLY"
-"""What a model says when it has nothing to say."""
+"""The reply of a model that has nothing to say."""
 
 Verdict: TypeAlias = Literal["due", "early", "done", "off", "read-only", "heartbeat", "failed"]
 HEARTBEAT_OK: Final = "HEARTBEAT_OK"
-"""What a model says to a heartbeat when there is nothing to do."""
+"""The reply to a heartbeat when there is nothing to do."""
 MAX_HELD: Final = 400
-"""Characters of a reply that are held back at most."""
+"""The most characters of a reply that are held back."""
 _MARK: Final = f"(?:{NO_REPLY}|{HEARTBEAT_OK})"
 _OPENING: Final = r"[\s*_`\"'(\[]*"
 _ALONE: Final = r"(?<![A-Za-z0-9_])"
@@ -41,19 +41,19 @@ _MAY_END: Final = re.compile(
     rf"(?:{_OPENING}{_ALONE}{_MARK}\W*)*(?:{_OPENING}(?:{_ALONE}(?:{_beginnings(NO_REPLY)}|{_beginnings(HEARTBEAT_OK)}))?)?\Z",
     re.IGNORECASE,
 )
-"""The end of a text that may become marks at its end once more follows."""
+"""The end of a text that may become a mark once more text follows."""
 _DATE: Final = "YYYY-MM-DD"
 _LAST_RESORT: Final = "If no user-visible reply is needed, start with NO_REPLY."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """Where a session stands between two compactions.
+    """The state of a session between two compactions.
 
     Attributes:
-        compactions: How many there were.
-        flushed_at: How many there had been when the last flush began, or was given up; None where there was none.
-        failures: Failed flushes in a row since.
+        compactions: The number of compactions so far.
+        flushed_at: That number when the last flush began or was given up; None where there was no flush.
+        failures: Failed flushes in a row since then.
     """
 
     compactions: int = 0
@@ -63,7 +63,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class FlushPrompt:
-    """What is said in the silent turn: the user's words, what is added to the system prompt, and the one file."""
+    """The prompt of the silent turn: the user message, an addition to the system prompt, and the file to write."""
 
     user: str
     system: str
@@ -84,14 +84,14 @@ def due(
     """Tell whether the silent turn should run now, or why not.
 
     Args:
-        cycle: Where the session stands.
-        used: What the last request took, its answer included.
-        coming: What the new prompt will add.
+        cycle: The state of the session.
+        used: The tokens of the last request and its answer.
+        coming: The tokens that the new prompt adds.
         budget: The limits of the window.
         settings: `compaction.memory_flush` and the access to the workspace.
-        transcript_bytes: How long the session's file is.
-        heartbeat: Nobody asked anything; such a turn never flushes.
-        forced: A compaction is about to happen whatever the figures say: by hand, or after an overflow.
+        transcript_bytes: The size of the session's file.
+        heartbeat: The turn is a heartbeat; such a turn never flushes.
+        forced: A compaction follows in any case: by hand, or after an overflow.
     """
     flush = settings.compaction.memory_flush
     if not flush.enabled:
@@ -108,18 +108,18 @@ def due(
 
 
 def prompt(settings: Settings, *, now: datetime) -> FlushPrompt:
-    """What is said in the silent turn. Its rules hold for prompts of the user's own as well."""
+    """Make the prompt of the silent turn. Its rules are added to custom prompts as well."""
     flush = settings.compaction.memory_flush
     day = now.strftime("%Y-%m-%d")
     path = f"memory/{day}.md"
-    user = _quiet((flush.prompt or load("flush")).replace(_DATE, day))
+    user = _allow_silence((flush.prompt or load("flush")).replace(_DATE, day))
     if "Current time:" not in user:
         user += f"\n\nCurrent time: {now:%Y-%m-%d %H:%M} ({now.tzname() or 'local time'})"
-    system = _quiet((flush.system_prompt or load("flush_system")).replace(_DATE, day))
+    system = _allow_silence((flush.system_prompt or load("flush_system")).replace(_DATE, day))
     return FlushPrompt(user=f"{user}\n\n{load('flush_rules', path=path)}", system=system, path=path)
 
 
-def _quiet(text: str) -> str:
+def _allow_silence(text: str) -> str:
     return text if NO_REPLY in text else f"{text}\n\n{_LAST_RESORT}"
 
 
@@ -127,29 +127,29 @@ def _quiet(text: str) -> str:
 
 
 def is_silent(text: str) -> bool:
-    """Tell whether a text says nothing but that there is nothing to say, be it inside of JSON."""
-    return bool(_SILENT.fullmatch(text.strip())) or _silent_json(text)
+    """Tell whether a text is only a silence mark, alone or inside of JSON."""
+    return bool(_SILENT.fullmatch(text.strip())) or _is_silent_json(text)
 
 
-def _silent_json(text: str) -> bool:
+def _is_silent_json(text: str) -> bool:
     try:
         value: Any = json.loads(_FENCED.sub(r"\1", text.strip()))
     except ValueError:
         return False
     if isinstance(value, dict):
         value = value.get("action") if "action" in value else [*value.values()]
-    said = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return isinstance(said, str) and bool(_SILENT.fullmatch(said.strip()))
+    reply = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return isinstance(reply, str) and bool(_SILENT.fullmatch(reply.strip()))
 
 
-def spoken(text: str) -> str:
-    """What of a text a user may see: nothing of a silent one, and no mark at the end of another."""
+def strip_silence(text: str) -> str:
+    """Remove a silent text, and the silence mark at the end of any other."""
     return "" if is_silent(text) else _TRAILING.sub("", text)
 
 
 @dataclass(slots=True)
 class Held:
-    """A stream of text, of which that is held back that may still turn out to be silence, or a mark at its end.
+    """Filters a stream of text: holds back what may still become a silent reply, or a mark at its end.
 
     `is_open` once something was shown. With `in_blocks` text is shown up to the last blank line.
     """
@@ -159,12 +159,12 @@ class Held:
     _waiting: str = ""
 
     def feed(self, piece: str) -> str:
-        """What may be shown now."""
+        """Add a piece of text, and return what may be shown now."""
         self._waiting += piece
         if not self.is_open and _may_be_json(self._waiting):
             return ""
-        found = _MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
-        cut = found.start() if found else len(self._waiting)
+        end = _MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
+        cut = end.start() if end else len(self._waiting)
         if self.in_blocks:
             cut = self._waiting.rfind("\n\n", 0, cut) + 2 if "\n\n" in self._waiting[:cut] else 0
         shown, self._waiting = self._waiting[:cut], self._waiting[cut:]
@@ -172,13 +172,13 @@ class Held:
         return shown
 
     def end(self) -> str:
-        """What was held back and is to be shown after all, now that nothing follows."""
-        shown, self._waiting = _TRAILING.sub("", self._waiting) if self.is_open else spoken(self._waiting), ""
+        """End the stream, and return the rest that is to be shown."""
+        shown, self._waiting = _TRAILING.sub("", self._waiting) if self.is_open else strip_silence(self._waiting), ""
         return shown
 
 
 def _may_be_json(text: str) -> bool:
-    """Tell whether an object that says nothing may come of a text that goes on."""
+    """Tell whether a text may become a silent JSON object once more follows."""
     return len(text) < MAX_HELD and text.lstrip().removeprefix("```").removeprefix("json").lstrip()[:1] in {
         "",
         "{",

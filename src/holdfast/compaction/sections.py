@@ -1,16 +1,32 @@
-"""A summary as sections: how one is read, and how many are fitted into so many tokens."""
+"""The format of a summary: its sections, how they fit into a number of tokens, its frame, and the lists below it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast.text import head
 from holdfast.tokens import TokenCounter, count_text
 
-__all__ = ["FAILURES", "HEADINGS", "RECENT", "Section", "cut_to", "pack", "parse"]
+__all__ = [
+    "FAILURES",
+    "HEADINGS",
+    "RECENT",
+    "Range",
+    "Section",
+    "archive_line",
+    "cut_to",
+    "escape_frame",
+    "pack",
+    "parse",
+    "read_archive_line",
+    "read_file_lists",
+    "unwrap_summary",
+    "without_lists",
+    "wrap_summary",
+]
 
 HEADINGS: Final = (
     "## Last Request",
@@ -21,15 +37,15 @@ HEADINGS: Final = (
     "## Next Steps",
     "## Critical Context",
 )
-"""What every summary has, in this order."""
+"""The headings of every summary, in order."""
 
 RECENT: Final = "## Recent Turns, Word for Word"
 FAILURES: Final = "## Tool Failures"
-"""What is written below a summary by rule, and anew each time."""
+"""The headings that are written below a summary by rule, each time anew."""
 
 _HEADING: Final = re.compile(r"^#{1,4} +\S.*$")
-_LEAST: Final = 8
-_TRIES: Final = 12
+_MIN_TOKENS: Final = 8
+_MAX_TRIES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +53,11 @@ class Section:
     """A part of a summary.
 
     Attributes:
-        title: Its heading line; nothing where it has none.
-        lines: What stands under it.
-        weight: How much of a narrow room it may take, beside the others.
-        newest: Where not all lines fit, the last ones stay; else the first.
-        end: What closes it, however short it has to be.
+        title: Its heading; empty where it has none.
+        lines: The lines under it.
+        weight: Its share of the tokens where not all sections fit.
+        newest: Where not all lines fit, keep the last ones; else the first.
+        end: The closing line, which is always kept.
     """
 
     title: str
@@ -52,53 +68,53 @@ class Section:
 
     @property
     def text(self) -> str:
-        """The section as it is written."""
+        """The section as text."""
         return "\n".join([*filter(None, [self.title]), *self.lines, *filter(None, [self.end])])
 
 
 def parse(text: str) -> dict[str, list[str]]:
-    """The lines under each heading of a summary, by heading; what stands before the first one, by nothing."""
-    found: dict[str, list[str]] = {"": []}
+    """Split a summary into lines by heading; lines before the first heading have an empty one."""
+    sections: dict[str, list[str]] = {"": []}
     title = ""
     for line in text.splitlines():
         if _HEADING.match(line):
             title = line.strip()
-            found.setdefault(title, [])
+            sections.setdefault(title, [])
         elif line.strip():
-            found[title].append(line.rstrip())
-    return found
+            sections[title].append(line.rstrip())
+    return sections
 
 
 def pack(sections: Iterable[Section], *, limit: int, count: TokenCounter = count_text) -> str:
-    """The sections in order, in at most `limit` tokens.
+    """Write sections in order, in at most `limit` tokens.
 
-    Where they do not all fit, each may take its share of the room by weight, and what one leaves the others take.
+    Where they do not all fit, each gets its share by weight, and what one leaves goes to the others.
     """
     given = [section for section in sections if section.lines]
     room = limit
-    for _ in range(_TRIES):
-        text = "\n\n".join(section.text for section in _fitted(given, room, count))
+    for _ in range(_MAX_TRIES):
+        text = "\n\n".join(section.text for section in _fit(given, room, count))
         over = count(text) - limit
         if over <= 0:
             return text
-        room -= max(over, room // 10)  # a counter need not be additive: what is cut together may count as more
+        room -= max(over, room // 10)  # a counter need not be additive
     return cut_to(text, limit=limit, count=count)
 
 
-def _fitted(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Section]:
-    """The sections cut to their shares. Where the room is too narrow for all, those of the least weight go first."""
+def _fit(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Section]:
+    """Cut sections to their shares. Where there is no room for all, those of the least weight are dropped first."""
     costs = [count(section.text) + 1 for section in given]
     rooms = _shares(costs, [section.weight for section in given], limit)
-    fitted = [_cut(section, room, cost, count) for section, room, cost in zip(given, rooms, costs, strict=True)]
-    starved = [index for index, section in enumerate(fitted) if section is None]
+    cut = [_cut_section(section, room, cost, count) for section, room, cost in zip(given, rooms, costs, strict=True)]
+    starved = [index for index, section in enumerate(cut) if section is None]
     if not starved:
-        return [section for section in fitted if section is not None]
+        return [section for section in cut if section is not None]
     least = min(starved, key=lambda index: (given[index].weight, -index))
-    return _fitted([*given[:least], *given[least + 1 :]], limit, count)
+    return _fit([*given[:least], *given[least + 1 :]], limit, count)
 
 
 def _shares(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[int]:
-    """What each may take: all it needs where that is below its share, else its share of what is left then."""
+    """Share tokens: each gets what it needs where that is below its share, else its share of the rest."""
     rooms: dict[int, int] = {}
     waiting = set(range(len(costs)))
     left = limit
@@ -112,25 +128,25 @@ def _shares(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[in
     return [rooms[index] for index in range(len(costs))]
 
 
-def _cut(section: Section, room: int, cost: int, count: TokenCounter) -> Section | None:
-    """The section in so many tokens; None where that is not worth a heading."""
+def _cut_section(section: Section, room: int, cost: int, count: TokenCounter) -> Section | None:
+    """Cut a section to `room` tokens; None where that is not worth a heading."""
     if cost <= room:
         return section
     left = room - count(section.title) - count(section.end) - 3
-    if left < _LEAST:
+    if left < _MIN_TOKENS:
         return None
-    kept = _first(section.lines[::-1] if section.newest else section.lines, left, count)
+    kept = _take_lines(section.lines[::-1] if section.newest else section.lines, left, count)
     lines = tuple(kept[::-1] if section.newest else kept)
     return replace(section, lines=lines) if lines else None
 
 
-def _first(lines: Iterable[str], left: int, count: TokenCounter) -> list[str]:
-    """The first lines in so many tokens, the last of them cut where that is worth it."""
+def _take_lines(lines: Iterable[str], left: int, count: TokenCounter) -> list[str]:
+    """Take the first lines that fit into `left` tokens; the last one may be cut."""
     kept: list[str] = []
     for line in lines:
         cost = count(line) + 1
         if cost > left:
-            if not kept or left > 2 * _LEAST:
+            if not kept or left > 2 * _MIN_TOKENS:
                 kept.append(cut_to(line, limit=left, count=count))
             break
         kept.append(line)
@@ -139,7 +155,7 @@ def _first(lines: Iterable[str], left: int, count: TokenCounter) -> list[str]:
 
 
 def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:
-    """The beginning of a text, in at most `limit` tokens, its end marked where something is missing."""
+    """Cut a text to at most `limit` tokens, with an ellipsis where something is missing."""
     cost = count(text)
     size = len(text)
     while cost > limit and size > 0:
@@ -149,3 +165,73 @@ def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:
         if cost <= limit:
             return shorter + "…" if shorter else ""
     return text if cost <= limit else ""
+
+
+# --- frame and lists -----------------------------------------------------------
+
+Range: TypeAlias = tuple[int, int]
+"""The first and last of a run of archive numbers."""
+
+_BEFORE: Final = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n"
+_AFTER: Final = "\n</summary>"
+_FRAME: Final = re.compile(
+    r"\A\s*The conversation history before this point[^\n]{0,80}\n+<summary>\n(.*?)\n?</summary>\s*\Z", re.DOTALL
+)
+_CLOSING: Final = re.compile(r"<(?=\s*/?\s*summary\s*>)", re.IGNORECASE)
+_FILES: Final = re.compile(r"<(read|modified)-files>\n(.*?)\n?</\1-files>", re.DOTALL)
+_ARCHIVED: Final = re.compile(r"^Archive: messages ([\d, –-]{1,2000}) are kept[^\n]*$", re.MULTILINE)
+_RUN: Final = re.compile(r"(\d{1,15})(?:[–-](\d{1,15}))?")
+_MOST_RANGES: Final = 24
+
+
+def wrap_summary(summary: str) -> str:
+    """Put a summary into the frame of the window. Nothing in it can close the frame."""
+    return f"{_BEFORE}{escape_frame(summary)}{_AFTER}"
+
+
+def escape_frame(text: str) -> str:
+    """Escape what would close the frame around a summary."""
+    return _CLOSING.sub("&lt;", text)
+
+
+def unwrap_summary(summary: str) -> str:
+    """Remove the frame of a summary, where it has one."""
+    match = _FRAME.match(summary)
+    return (match[1] if match else summary).strip()
+
+
+def read_file_lists(summary: str) -> tuple[list[str], list[str]]:
+    """Read the files that a summary lists as read, and as modified."""
+    files: dict[str, list[str]] = {"read": [], "modified": []}
+    for kind, text in _FILES.findall(summary):
+        files[kind] += [line for line in text.splitlines() if line.strip() and not line.endswith("…")]
+    return files["read"], files["modified"]
+
+
+def without_lists(summary: str) -> str:
+    """Remove the lists of files and archive numbers from a summary."""
+    return _ARCHIVED.sub("", _FILES.sub("", summary)).strip()
+
+
+def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = ()) -> str:
+    """Write the line that says which archived messages a summary replaces, with those of the summary before it."""
+    runs = _merge([*earlier, *((number, number) for number in ids if number)])
+    shown = ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs[-_MOST_RANGES:])
+    return f"Archive: messages {shown} are kept word for word and can be searched." if shown else ""
+
+
+def read_archive_line(summary: str) -> list[Range]:
+    """Read which archived messages a summary replaces."""
+    runs = [run for text in _ARCHIVED.findall(summary) for run in _RUN.findall(text)]
+    return _merge((int(first), int(last or first)) for first, last in runs)
+
+
+def _merge(runs: Iterable[Range]) -> list[Range]:
+    """Sort runs, and join those that touch."""
+    merged: list[Range] = []
+    for first, last in sorted(runs):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged

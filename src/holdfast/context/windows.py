@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.settings.window import DEFAULT_CONTEXT_TOKENS
+from holdfast.settings.schema import DEFAULT_CONTEXT_TOKENS
 
 __all__ = ["WINDOWS", "context_tokens", "known_tokens"]
 

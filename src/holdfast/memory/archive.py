@@ -1,40 +1,52 @@
 """The archive: every message verbatim, secrets masked, before anything else is done with it.
 
-A message becomes a row, and what can be found of it passages. Recalled blocks are taken out first, so that
-memory never feeds on itself.
+A message becomes a row, and its searchable text becomes passages. Recalled blocks are removed first, so that memory is
+never built from its own output. Noise (acknowledgements, heartbeats) is archived, but not indexed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from holdfast.memory.block import strip_message, strip_text
-from holdfast.memory.marks import NO_MARKS, Marks
-from holdfast.memory.noise import is_noise, unwrap
+from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
-from holdfast.search.passages import Passage, passages
+from holdfast.search.passages import passages
 from holdfast.store.base import MessageRow, PassageText, Scope, Store
 from holdfast.store.codec import from_json, to_json
-from holdfast.text import terms
+from holdfast.text import is_unsegmented, terms
 
-__all__ = ["FIRST", "Ingested", "Key", "append", "cut", "mask", "passages_of", "rows", "searchable", "strip_recalled"]
+__all__ = [
+    "FIRST",
+    "Ingested",
+    "Key",
+    "append",
+    "cut",
+    "extract_text",
+    "is_noise",
+    "mask",
+    "passages_of",
+    "rows",
+    "strip_recalled",
+    "unwrap",
+]
 
 
 class Key(NamedTuple):
-    """What tells an archived message from every other one of its session: its words, and its nonce."""
+    """The identity of an archived message in its session: the digest of its content, and a nonce."""
 
     digest: str
     nonce: str
 
     @property
     def next_nonce(self) -> str:
-        """The nonce of a message that comes right after this one and has neither an id nor a time."""
+        """The nonce of a message that follows this one and has neither an id nor a time."""
         name = f"{self.nonce}\n{self.digest}".encode("utf-8", "surrogatepass")
         return f"after:{hashlib.sha256(name).hexdigest()[:32]}"
 
@@ -47,7 +59,7 @@ class Ingested(list[int]):
     """The numbers of messages that were archived.
 
     Attributes:
-        stripped: What was taken out of them because it was recalled text, one line for each message.
+        stripped: The recalled text that was removed from them, one line for each message.
     """
 
     def __init__(self, numbers: Iterable[int], *, stripped: Iterable[str] = ()) -> None:
@@ -56,7 +68,7 @@ class Ingested(list[int]):
 
 
 def strip_recalled(messages: Sequence[Message], marks: Marks) -> tuple[list[Message | None], list[str]]:
-    """Return messages without recalled text, None for those that were nothing else, and what was taken out."""
+    """Remove recalled text from messages; None for those that were nothing else. Also list what was removed."""
     own = [strip_message(message, marks) for message in messages]
     changed = [(old, new) for old, new in zip(messages, own, strict=True) if new is not old]
     return own, [
@@ -81,15 +93,15 @@ def append(
 ) -> tuple[list[int], list[Key]]:
     """Archive messages that come after the messages with the keys `before`.
 
-    A message that is there already keeps its number. One without a timestamp gets `time`.
+    A message that is archived already keeps its number. One without a timestamp gets `time`.
 
     Args:
         store: The store to write to.
-        messages: Messages as they are archived: recalled text removed, secrets masked.
+        messages: Messages without recalled text, secrets masked.
         scope: Who owns the messages.
         time: When they arrived, in Unix milliseconds.
         before: The keys of the messages before them, oldest first; at least the last one.
-        marks: What recalled text is known by.
+        marks: The keys that recalled text is recognised by.
 
     Returns:
         The numbers and the keys of the messages.
@@ -103,7 +115,7 @@ def append(
 def rows(
     messages: Iterable[Message], *, scope: Scope, redact: bool = True, marks: Marks = NO_MARKS
 ) -> list[MessageRow]:
-    """Return a conversation as rows of an archive that has none of it."""
+    """Make the rows of a conversation for an archive that contains none of it."""
     stripped, _ = strip_recalled(list(messages), marks)
     own = [mask(message) if redact else message for message in stripped if message is not None]
     return _rows(own, _identify(own, known={}, before=()), scope=scope, time=None, marks=marks)
@@ -128,9 +140,9 @@ def _identify(
 ) -> list[Key]:
     """Give each message its key. `known` has the numbers of archived messages by digest and nonce.
 
-    A message is known by its id, by its time, or by its place: the same words after the same message are the same
-    message, and the same words somewhere else are not. A client that changes or drops older messages moves what
-    follows to another place; those messages are recognised by what comes after them, or by the ids of their tools.
+    A message is identified by its id, by its time, or by its place: the same content after the same message is the same
+    message, and the same content elsewhere is not. A client that changes or drops older messages moves the messages
+    that follow; those are recognised by the message after them, or by the ids of their tool calls.
     """
     keys: list[Key] = []
     used = set(before)
@@ -138,34 +150,28 @@ def _identify(
     last = known.get(before[-1].digest, {}).get(before[-1].nonce, 0) if before else 0
     for message, following in zip_longest(messages, messages[1:]):
         digest = message.digest
-        found = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
+        free = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
         own = _own_nonce(message)
-        new = place if own is None or Key(digest, own) in used else own
-        after = {} if following is None else known.get(following.digest, {})
-        moved = _moved(message, found, after=after, last=last) if own is None else []
-        nonce = next((nonce for nonce in (new, place, *moved) if nonce in found), new)
+        nonce = own if own is not None and Key(digest, own) not in used else place
+        if nonce not in free:
+            after = known.get(following.digest, {}) if following is not None else {}
+            moved = _find_moved(message, free, after, last=last) if own is None else ()
+            nonce = place if place in free else next(iter(moved), nonce)
         keys.append(Key(digest, nonce))
         used.add(keys[-1])
-        last = found.get(nonce, last)
+        last = free.get(nonce, last)
         place = keys[-1].next_nonce
     return keys
 
 
-def _moved(message: Message, found: Mapping[str, int], *, after: Mapping[str, int], last: int) -> list[str]:
-    """The nonces of archived messages of the same words that may be this one in another place, oldest first.
-
-    The ids of tools are enough. Other words need the message `after` them, and come after the `last` that was known.
-    """
-    if message.calls or message.results:
-        return list(found)
-    digest = message.digest
-    later = ((nonce, number) for nonce, number in found.items() if not 0 < number <= last)
-    return [nonce for nonce, number in later if _is_followed(Key(digest, nonce), number, after)]
-
-
-def _is_followed(key: Key, number: int, after: Mapping[str, int]) -> bool:
-    """Whether one of the messages `after` comes right after an archived or forgotten message."""
-    return key.next_nonce in after or (number > 0 and number + 1 in after.values())
+def _find_moved(message: Message, free: Mapping[str, int], after: Mapping[str, int], *, last: int) -> Iterator[str]:
+    """Find archived messages that a message may be, though another message is before it now."""
+    has_tools = bool(message.calls or message.results)
+    for nonce, number in free.items():
+        key = Key(message.digest, nonce)
+        is_followed = key.next_nonce in after or (number > 0 and number + 1 in after.values())
+        if has_tools or (is_followed and (number > last or not number)):
+            yield nonce
 
 
 def _own_nonce(message: Message) -> str | None:
@@ -175,59 +181,133 @@ def _own_nonce(message: Message) -> str | None:
 
 
 def passages_of(message: Message, marks: Marks = NO_MARKS) -> list[PassageText]:
-    """What can be found of an archived message."""
-    return cut(searchable(message, marks), speaker=message.name or "")
+    """Cut the searchable text of a message into passages."""
+    return cut(extract_text(message, marks), speaker=message.name or "")
 
 
 def mask(message: Message) -> Message:
-    """A message with its secrets masked; itself where it has none."""
+    """Mask the secrets of a message; return the message itself where it has none."""
     data: Any = to_json(message)
     masked: Any = redact_value(data)
     return message if masked is data else from_json(masked)
 
 
-def searchable(message: Message, marks: Marks = NO_MARKS) -> str:
-    """What of a message can be found: words, tool calls and results, without what the channel wrapped around."""
+def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
+    """Extract the searchable text of a message: words, tool calls and results, without channel envelopes."""
     if message.role == "system":
         return ""  # the same in every session, and always in the window
     if message.role in {"user", "assistant"} and not message.calls:
         words = unwrap(message.text)
         return "" if is_noise(words) else words
-    return "\n".join(words for part in message.parts if (words := _words(part, marks)))
+    return "\n".join(words for part in message.parts if (words := _part_text(part, marks)))
 
 
-def _words(part: Part, marks: Marks) -> str:
+def _part_text(part: Part, marks: Marks) -> str:
     match part:
         case Text():
             return unwrap(part.text)
         case ToolCall():
-            return strip_text(f"{part.name}: {_flat(part.arguments)}", marks)  # a call may hand on what was recalled
+            return strip_text(
+                f"{part.name}: {_render_arguments(part.arguments)}", marks
+            )  # a call may repeat recalled text
         case ToolResult():
             return part.text
         case _:
             return ""
 
 
-def _flat(value: Any) -> str:
-    """Arguments as a person would read them."""
+def _render_arguments(value: Any) -> str:
+    """Render arguments as readable text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return "\n".join(f"{key}: {_flat(item)}" for key, item in value.items())
+        return "\n".join(f"{key}: {_render_arguments(item)}" for key, item in value.items())
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def cut(text: str, *, speaker: str = "") -> list[PassageText]:
-    """A text as the passages of the index; a speaker's name counts as a word of each window."""
-    named = tuple(terms(speaker))
-    return [_passage(text, passage, named) for passage in passages(text)]
+    """Cut a text into the passages of the index; the speaker's name is a term of each window."""
+    name = tuple(terms(speaker))
+    return [
+        PassageText(
+            start=passage.start,
+            text=text[passage.start : passage.stop],
+            windows=tuple((first - passage.start, last - passage.start) for first, last in passage.windows),
+            terms=tuple(tuple(terms(text[first:last])) + name for first, last in passage.windows),
+        )
+        for passage in passages(text)
+    ]
 
 
-def _passage(text: str, passage: Passage, named: tuple[str, ...]) -> PassageText:
-    start = passage.start
-    return PassageText(
-        start=start,
-        text=text[start : passage.stop],
-        windows=tuple((first - start, last - start) for first, last in passage.windows),
-        terms=tuple(tuple(terms(text[first:last])) + named for first, last in passage.windows),
-    )
+# --- noise ---------------------------------------------------------------------
+
+# [Sun 2026-02-15 18:49 GMT+8] hello   -> the envelope is removed. After the first line it must name the weekday or the
+# system: a pasted log line begins with a date as well, and keeps it.
+_STAMP: Final = r"\d{4}-\d{2}-\d{2}[ T][^\]\n]{0,80}\][ \t]*"
+_WEEKDAY: Final = r"(?:Sun|Mon|Tue|Wed|Thu|Fri|Sat)\w*\s+"
+_ENVELOPE: Final = re.compile(
+    rf"\A\s*\[{_STAMP}|^(?:System:[ \t]*\[(?:{_WEEKDAY})?|\[{_WEEKDAY}){_STAMP}", re.MULTILINE
+)
+_QUEUED: Final = re.compile(
+    r"^\[Queued messages[^\]\n]{0,80}\][ \t]*\n?|^---\nQueued #\d{1,4}[^\n]{0,80}\n?", re.MULTILINE
+)
+_METADATA: Final = re.compile(
+    r"^(?:Conversation|Sender|Channel|Replied message)\b[^\n]{0,80}\(untrusted metadata[^)\n]{0,40}\):[ \t]*\n"
+    r"(?:```(?:json)?\n(?:(?!```)[^\n]*\n){0,200}```[ \t]*\n?|(?:[ \t]*[{}\[\]\"][^\n]*\n?){0,200})",
+    re.MULTILINE,
+)
+_ATTACHMENT: Final = re.compile(r"^\[media attached:[^\]\n]{0,500}\][ \t]*\n?", re.MULTILINE)
+_CLOCK: Final = re.compile(r"^Current time:[^\n]{0,120}\n?", re.MULTILINE)
+
+_WRAPPING: Final = {
+    "Queued": _QUEUED,
+    "(untrusted metadata": _METADATA,
+    "[": _ENVELOPE,
+    "[media attached:": _ATTACHMENT,
+    "Current time:": _CLOCK,
+}
+"""The patterns in order, each by a text that all its matches contain, so that most texts are searched only for that."""
+
+_MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
+_TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
+_ACKS: Final = frozenset(
+    """
+    ok okay k yes y no n yep nope sure thanks thx ty cool nice great good perfect done continue go proceed next
+    right hello hi hey bye lol test ping pong
+    好 好的 嗯 嗯嗯 是 是的 对 行 可以 继续 谢谢 收到 はい いいえ 了解 うん です 네 응 예 감사합니다 계속
+    """.split()  # noqa: SIM905 - words read best as words
+)
+_NO_LETTERS: Final = re.compile(r"[\W_]*")
+_MIN_LETTERS: Final = 6
+_CHARACTER_WEIGHT: Final = 3
+
+
+def unwrap(text: str) -> str:
+    """Remove what a channel puts around a message: envelopes, queue marks, metadata, attachment notes."""
+    for mark, pattern in _WRAPPING.items():
+        if mark in text:
+            text = pattern.sub("", text)
+    return text.strip()
+
+
+def is_noise(text: str) -> bool:
+    """Tell whether an unwrapped message contains nothing worth searching for."""
+    words = text.strip()
+    bare = words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
+    if not bare or bare in _ACKS or _weight(bare) <= _MIN_LETTERS:
+        return True
+    return _is_marker(words) or _NO_LETTERS.fullmatch(words) is not None
+
+
+def _is_marker(words: str) -> bool:
+    """Tell whether a program wrote the message: a heartbeat, a flush, a reference to a sound file."""
+    if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
+        return True
+    if words.startswith("[Audio]") and "file_key" in words:
+        return True
+    return "HEARTBEAT.md" in words and ("HEARTBEAT_OK" in words or words.startswith("Read HEARTBEAT.md"))
+
+
+def _weight(text: str) -> int:
+    """Count letters; a Chinese character counts as three."""
+    return sum(_CHARACTER_WEIGHT if is_unsegmented(character) else 1 for character in text[: _MIN_LETTERS + 1])

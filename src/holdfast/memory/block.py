@@ -1,58 +1,137 @@
-"""The recalled block: how facts and passages are quoted into a window, and how they are taken out again.
+"""The recalled block: how facts and passages are quoted into a window, and how a block is removed again.
 
-Stored text cannot close or fake the block. Whatever in it looks like one of the block's own tags has its `<`
-written as `&lt;`; a line of it that begins like an entry of the block, `[2026-02-10 14:31 user] ` or
-`- [decision] `, has a backslash before the bracket; a fact is one line. A model reads all of that as it was meant,
-and nobody has to undo it: the archive has the text as it was said.
+Stored text cannot close or fake the block. A `<` that begins one of the block's own tags is written as `&lt;`; a line
+that begins like an entry of the block, `[2026-02-10 14:31 user] ` or `- [decision] `, gets a backslash before the
+bracket; a fact is one line. Nothing has to be undone: the archive has the original text.
 
-A passage stands under its moment and its speaker, `[2026-02-10 14:31 user] `, a blank line before it. What was
-said in the same minute of the same session stands right under it, on a line of its own, with its speaker alone:
-`[assistant] `. The moment is not told twice, and the room goes to what was said.
+A passage follows its time and its speaker, `[2026-02-10 14:31 user] `, after a blank line. A passage of the same minute
+and session follows on the next line with its speaker alone: `[assistant] `.
+
+A block is recognised by the mark in its tags. A mark is a digest of the block and a proof made with a key of the store,
+so every process that opens the store recognises its blocks without a list of them, the same block always has the same
+mark, and nobody can forge one. Text that only looks like a block is text.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import re
+import secrets
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Final, get_args
+from typing import Final, TypeAlias, get_args
 
-from holdfast.memory import echo
-from holdfast.memory.marks import Marks
 from holdfast.messages import Message, Part, Text, ToolResult
 from holdfast.moments import minute
-from holdfast.store.base import FactType
+from holdfast.store.base import FactType, Record, Scope, Select, Store
+from holdfast.store.codec import text_bytes
 
 __all__ = [
     "CLOSE",
+    "LENGTH",
+    "NO_MARKS",
     "OPEN",
+    "UNKEPT",
     "Detail",
     "Fact",
+    "Marks",
     "brief_header",
     "fact_line",
+    "find_blocks",
     "header",
     "moment",
+    "open_marks",
     "render",
     "strip_message",
     "strip_text",
 ]
 
+# --- marks ---------------------------------------------------------------------
+
+LENGTH: Final = 15
+"""Characters of a mark: `a` to `z` and `2` to `7`."""
+_DIGEST: Final = 5
+_OWNER: Final = Scope(tenant="", project="", agent="", session="")
+"""The scope of the keys: they belong to the store."""
+_KIND: Final = "recall key"
+_KEY: Final = re.compile("(?:[0-9a-f]{2})+")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The keys of a store, oldest first. The first one signs; without any, no text is a block."""
+
+    keys: tuple[bytes, ...] = ()
+
+    def sign(self, text: str) -> str:
+        """Make the mark of a block with this text."""
+        digest = _encode(hashlib.sha256(text_bytes(text)).digest())[:_DIGEST]
+        return digest + _prove(self.keys[0], digest)
+
+    def is_ours(self, mark: str) -> bool:
+        """Tell whether a mark was made with one of the keys."""
+        digest, proof = mark[:_DIGEST], mark[_DIGEST:]
+        return any(hmac.compare_digest(proof, _prove(key, digest)) for key in self.keys)
+
+
+NO_MARKS: Final = Marks()
+"""For text that cannot contain a block."""
+UNKEPT: Final = Marks((b"",))
+"""For a block that does not have to be recognised again."""
+
+
+def open_marks(store: Store) -> Marks:
+    """Read the keys of a store; make one where there is none.
+
+    Two processes may each make one at the same time: both then read both, and sign with the older.
+
+    Raises:
+        StorageError: There is no key, and the store cannot be written.
+    """
+    known = _read_keys(store)
+    if known.keys:
+        return known
+    key = {"key": secrets.token_hex(16)}
+    store.add([Record(scope=_OWNER, kind=_KIND, key=secrets.token_hex(8), data=key)])
+    return _read_keys(store)
+
+
+def _read_keys(store: Store) -> Marks:
+    rows: list[Record] = store.fetch(Select(kind="record", scope=_OWNER, name=_KIND))
+    keys = (row.data.get("key") for row in rows)
+    return Marks(tuple(bytes.fromhex(key) for key in keys if isinstance(key, str) and _KEY.fullmatch(key)))
+
+
+def _prove(key: bytes, digest: str) -> str:
+    return _encode(hmac.digest(key, digest.encode(), "sha256"))[: LENGTH - _DIGEST]
+
+
+def _encode(data: bytes) -> str:
+    return base64.b32encode(data).decode().lower()
+
+
+# --- rendering -----------------------------------------------------------------
+
 OPEN: Final = '<recalled-context source="holdfast"'
 CLOSE: Final = "</recalled-context"
-"""How the tags of a block begin. Its mark follows: ` mark="k3v9x...">`."""
+"""The beginning of a block's tags; the mark follows: ` mark="k3v9x...">`."""
 
 _MINUTE: Final = 60_000
 _INVISIBLE: Final = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     r"\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
 )
-"""Characters that nobody sees: zero-width, soft hyphen, variation selectors, marks of direction, fillers, tags."""
+"""Invisible characters: zero-width, soft hyphen, variation selectors, marks of direction, fillers, tags."""
 _ANY: Final = f"[{_INVISIBLE}]*+"
 
 
 def _loose(name: str) -> str:
-    """A pattern for a name with invisible characters between its letters, and wide letters for narrow ones."""
+    """Make a pattern for a name with invisible characters between its letters, and full-width letters."""
     return _ANY.join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in name)
 
 
@@ -67,18 +146,18 @@ _ENDS: Final = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _LINE: Final = rf"(?<=[{_ENDS}])(?:[^\S{_ENDS}]|[{_INVISIBLE}])*+"
 _BRACKET: Final = r"[\[\uff3b]"
 _CLOSED: Final = r"[\]\uff3d]"
-_MOMENT: Final = rf"(?:{_ANY}\d){{4}}(?:{_ANY}{_DASH}(?:{_ANY}\d){{2}}){{2}}[^\]\uff3d\n]{{0,200}}{_CLOSED}"
+_TIME: Final = rf"(?:{_ANY}\d){{4}}(?:{_ANY}{_DASH}(?:{_ANY}\d){{2}}){{2}}[^\]\uff3d\n]{{0,200}}{_CLOSED}"
 _SPEAKER: Final = rf"[^\]\uff3d\n]{{1,200}}{_CLOSED}(?:[^\S\n]|[{_INVISIBLE}])"
 _TYPES: Final = "|".join(map(_loose, get_args(FactType)))
 _ENTRY: Final = (
-    rf"{_LINE}(?:(?={_BRACKET}(?:{_MOMENT}|{_SPEAKER}))"
+    rf"{_LINE}(?:(?={_BRACKET}(?:{_TIME}|{_SPEAKER}))"
     rf"|(?:[^\w\\{_ENDS}]|[{_INVISIBLE}]){{1,120}}?(?={_BRACKET}{_ANY}(?:{_TYPES}){_ANY}{_CLOSED}))"
 )
-"""Where a line of a text begins like an entry of the block. Its first line has an entry's own header before it."""
+"""A line that begins like an entry of the block; the first line of a text follows a header and is safe."""
 _BREAK: Final = re.compile(rf"\s*[{_ENDS}]\s*")
 _LONGEST_NAME: Final = 80
 _APART: Final = 2
-"""Line ends between a block and what stands beside it."""
+"""Line ends between a block and the text beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +170,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """One quoted passage: who said it, when (Unix milliseconds, 0 where not known), the words, and the session."""
+    """A quoted passage: its speaker, time (Unix milliseconds, 0 where unknown), text and session."""
 
     role: str
     time: int
@@ -100,7 +179,7 @@ class Detail:
 
 
 def render(facts: Sequence[Fact], details: Sequence[Detail], marks: Marks) -> str:
-    """The block, or nothing where there is nothing to say. Details stand oldest first."""
+    """Render a block; an empty text where there is nothing to quote. Details come oldest first."""
     if not facts and not details:
         return ""
     parts: list[str] = []
@@ -114,60 +193,60 @@ def render(facts: Sequence[Fact], details: Sequence[Detail], marks: Marks) -> st
 
 
 def fact_line(fact: Fact) -> str:
-    """A fact as it stands in a block: `- [decision] Use Stripe`."""
-    return f"- [{_who(fact.type)}] {_quoted(_BREAK.sub(' ', fact.text.strip()))}"
+    """Render a fact: `- [decision] Use Stripe`."""
+    return f"- [{_name(fact.type)}] {_escape(_BREAK.sub(' ', fact.text.strip()))}"
 
 
 def _entries(details: Sequence[Detail]) -> Iterator[str]:
     before: tuple[int, int] | None = None
     for detail in details:
-        said = moment(detail)
-        together = said is not None and said == before
-        yield ("\n" + brief_header(detail) if together else "\n\n" + header(detail)) + _quoted(detail.text)
-        before = said
+        now = moment(detail)
+        is_grouped = now is not None and now == before
+        yield ("\n" + brief_header(detail) if is_grouped else "\n\n" + header(detail)) + _escape(detail.text)
+        before = now
 
 
 def moment(detail: Detail) -> tuple[int, int] | None:
-    """What passages that stand together share: the minute and the session; None where the time is not known."""
-    return (detail.time // _MINUTE, detail.session) if _moment(detail.time) else None
+    """Return the minute and the session of a passage, which passages that are grouped share; None without a time."""
+    return (detail.time // _MINUTE, detail.session) if _format_time(detail.time) else None
 
 
 def header(detail: Detail) -> str:
-    """What stands before a passage: `[2026-02-10 14:31 user] `."""
-    return f"[{_moment(detail.time)}{_who(detail.role)}] "
+    """Render the header of a passage: `[2026-02-10 14:31 user] `."""
+    return f"[{_format_time(detail.time)}{_name(detail.role)}] "
 
 
 def brief_header(detail: Detail) -> str:
-    """What stands before a passage that was said right after the one above it: `[assistant] `."""
-    return f"[{_who(detail.role)}] "
+    """Render the header of a passage of the same minute as the one above it: `[assistant] `."""
+    return f"[{_name(detail.role)}] "
 
 
 @lru_cache(maxsize=1024)
-def _who(role: str) -> str:
-    return _quoted(re.sub(_CLOSED, ")", " ".join(role.split())[:_LONGEST_NAME]))
+def _name(role: str) -> str:
+    return _escape(re.sub(_CLOSED, ")", " ".join(role.split())[:_LONGEST_NAME]))
 
 
 @lru_cache(maxsize=4096)
-def _moment(milliseconds: int) -> str:
-    said = minute(milliseconds) if milliseconds > 0 else ""
-    return f"{said} " if said else ""
+def _format_time(milliseconds: int) -> str:
+    text = minute(milliseconds) if milliseconds > 0 else ""
+    return f"{text} " if text else ""
 
 
-def _quoted(text: str) -> str:
+def _escape(text: str) -> str:
     tag, entry = _patterns()
     return entry.sub(r"\g<0>\\", tag.sub("&lt;", text))
 
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What must not stand in quoted text. Compiled when the first block is made: it takes 20 ms."""
+    """Compile the patterns that quoted text must not contain, when the first block is made: it takes 20 ms."""
     return re.compile(_TAG, re.IGNORECASE), re.compile(_ENTRY, re.IGNORECASE)
 
 
 def strip_text(text: str, marks: Marks) -> str:
-    """A text without the blocks that were recalled into it, however they look by now; see `holdfast.memory.echo`.
+    """Remove recalled blocks from a text, whatever a client did to them; see `find_blocks`.
 
-    The blank line that sets a block apart goes with it, but what stood before and after it is not run together.
+    The blank line around a block goes with it; the text before and after it stays separated.
     """
     cuts = _cuts(text, marks)
     if not cuts:
@@ -182,28 +261,19 @@ def strip_text(text: str, marks: Marks) -> str:
 
 
 def _cuts(text: str, marks: Marks) -> list[tuple[int, int, int, int]]:
-    """Where blocks stand that are not apart, and how many line ends before and after go with them."""
+    """Find the parts of a text to remove, adjacent blocks as one, with the line ends before and after them."""
     cuts: list[tuple[int, int, int, int]] = []
-    for start, stop in echo.spans(text, marks):
-        first, before, after = start, _ends_before(text, start), _ends_after(text, stop)
+    for start, stop in find_blocks(text, marks):
+        near, behind = text[max(0, start - _APART) : start], text[stop : stop + _APART]
+        first, before, after = start, len(near) - len(near.rstrip("\n")), len(behind) - len(behind.lstrip("\n"))
         if cuts and start - before <= cuts[-1][1] + cuts[-1][3]:
             first, _, before, _ = cuts.pop()
         cuts.append((first, stop, before, after))
     return cuts
 
 
-def _ends_before(text: str, place: int) -> int:
-    near = text[max(0, place - _APART) : place]
-    return len(near) - len(near.rstrip("\n"))
-
-
-def _ends_after(text: str, place: int) -> int:
-    near = text[place : place + _APART]
-    return len(near) - len(near.lstrip("\n"))
-
-
 def strip_message(message: Message, marks: Marks) -> Message | None:
-    """A message without recalled blocks; itself where there are none, None where nothing else was in it."""
+    """Remove recalled blocks from a message; None where nothing else was in it, the message itself without blocks."""
     parts = [(part, _strip_part(part, marks)) for part in message.parts]
     if all(old is new for old, new in parts):
         return message
@@ -226,3 +296,108 @@ def _strip_part(part: Part, marks: Marks) -> Part | None:
         )
         return part if blocks == part.content else replace(part, content=blocks)
     return part
+
+
+# --- finding blocks ------------------------------------------------------------
+
+Span: TypeAlias = tuple[int, int]
+
+_LT: Final = r"(?:<|&(?:amp;){0,9}+lt;|\\{1,9}+u003c)"
+_GT: Final = r"(?:>|&(?:amp;){0,9}+gt;|\\{1,9}+u003e)"
+_QUOTE: Final = r"(?:\"|&(?:amp;){0,9}+(?:quot|\#34);|\\{1,9}+(?:\"|u0022))"
+_GAP: Final = rf"(?:[\s|#*/]|\\{{1,9}}+[nrt]|{_GT})"
+"""What a wrapped line may put inside a tag: line ends, also escaped ones, and the marks of a quotation."""
+_MARK: Final = rf"(?P<mark>(?:[a-z2-7]{_GAP}{{0,40}}+){{{LENGTH - 1}}}[a-z2-7])"
+_ECHO_TAG: Final = re.compile(
+    rf"{_LT}\s{{0,9}}+(?P<close>\\{{0,9}}+/)?\s{{0,9}}+recalled-{_GAP}{{0,40}}+context\b"
+    rf"(?:(?!{_LT}).){{0,200}}?\bmark{_GAP}{{0,40}}+={_GAP}{{0,40}}+{_QUOTE}{_GAP}{{0,40}}+{_MARK}"
+    rf"{_GAP}{{0,40}}+{_QUOTE}(?:(?!{_GT}){_GAP}){{0,40}}+{_GT}",
+    re.DOTALL | re.IGNORECASE,
+)
+_IN_MARK: Final = re.compile(_GAP, re.IGNORECASE)
+_QUOTING: Final = " \t>|"
+_LEFT_OUT: Final = re.compile(
+    r"^[ \t>|]{0,40}+(?:[.…]{1,9}|(?!\[[^\]\n]{1,99}\] )[\[(<{.…*=~-]{1,9}[^\n]{0,200}?"
+    r"(?:truncated|omitted|trimmed|clipped|elided|left out|省略|截断|생략)[^\n]{0,400}+)[ \t]{0,9}$",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _EchoTag:
+    """A tag with a valid mark, and its position."""
+
+    start: int
+    stop: int
+    mark: str
+    closes: bool
+
+
+def find_blocks(text: str, marks: Marks) -> list[Span]:
+    """Find the blocks of this store in a text, in order, without overlaps.
+
+    A client may indent or quote a block, wrap its lines, escape it for HTML or JSON, or clip its end or its beginning.
+    Where a block was clipped, the text behind it cannot be told from it and goes with it, up to a line that says that
+    something was left out: a block is at the end of a user message or in a message of its own, so no words of the user
+    follow it.
+    """
+    tags = _find_tags(text, marks)
+    ends: dict[str, list[int]] = defaultdict(list)
+    for tag in tags:
+        if tag.closes:
+            ends[tag.mark].append(tag.stop)
+    blocks: list[Span] = []
+    done = 0
+    for number, tag in enumerate(tags):
+        if tag.start < done:
+            continue
+        if tag.closes:
+            start, stop = _skip_omitted(text, done, tag.start), tag.stop
+        else:
+            start, stop = _find_start(text, tag.start), _find_end(text, tags, number, ends[tag.mark])
+        blocks.append((start, stop))
+        done = stop
+    return _join(blocks)
+
+
+def _find_tags(text: str, marks: Marks) -> list[_EchoTag]:
+    if not marks.keys or "recalled-" not in text.lower():
+        return []
+    tags = [
+        _EchoTag(match.start(), match.end(), _IN_MARK.sub("", match["mark"]).lower(), match["close"] is not None)
+        for match in _ECHO_TAG.finditer(text)
+    ]
+    return [tag for tag in tags if marks.is_ours(tag.mark)]
+
+
+def _find_end(text: str, tags: list[_EchoTag], number: int, ends: list[int]) -> int:
+    """Find the end of the block that a tag opens: the next closing tag with its mark; else it was clipped."""
+    tag = tags[number]
+    place = bisect_left(ends, tag.stop)
+    if place < len(ends):
+        return ends[place]
+    stop = tags[number + 1].start if number + 1 < len(tags) else len(text)
+    omitted = _LEFT_OUT.search(text, tag.stop, stop)
+    return omitted.start() if omitted else stop
+
+
+def _find_start(text: str, place: int) -> int:
+    """Find the start of a block's first line, with its indent and the marks of a quotation."""
+    line = text.rfind("\n", 0, place) + 1
+    return place if text[line:place].strip(_QUOTING) else line
+
+
+def _skip_omitted(text: str, start: int, stop: int) -> int:
+    for omitted in _LEFT_OUT.finditer(text, start, stop):
+        start = omitted.end()
+    return start
+
+
+def _join(spans: list[Span]) -> list[Span]:
+    joined: list[Span] = []
+    for start, stop in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return joined

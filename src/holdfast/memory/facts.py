@@ -1,111 +1,495 @@
-"""Facts: what was decided or learned, found again by its words.
+"""Facts: versions, search, and what becomes of a new one.
 
-A fact is never changed in place. A newer row of the same id is its new version, and a fact that took another's
-place is named by it; so every answer can be given as of any moment, with the history behind it.
+A fact is never changed in place. A newer row with the same id is its next version, and a replaced fact names its
+successor; so every question can be answered as of any moment, with the history.
+
+A new fact replaces an old one only by rule: a later statement of the same property (slot) of the same subject, with a
+value of the same kind. Where that is not certain, both stay, and the pair is returned as unclear.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cache, lru_cache
+from typing import Final, Literal, TypeAlias
 
-from holdfast.memory.claims import is_asked
-from holdfast.store.base import Across, FactRow, Scope, Select, Store
-from holdfast.text import terms
+from holdfast.store.base import Across, FactRow, FactType, Scope, Select, Store
+from holdfast.text import digest, terms
 
-__all__ = ["LONG_TERM", "FactHit", "as_of", "current", "find", "history", "known", "retire", "supersede"]
+__all__ = [
+    "LONG_TERM",
+    "Action",
+    "Decision",
+    "Draft",
+    "FactHit",
+    "Ledger",
+    "as_of",
+    "current",
+    "find",
+    "history",
+    "is_asked",
+    "kind_of",
+    "load",
+    "make_row",
+    "normalise_slot",
+    "resolve",
+    "retire",
+    "same_subject",
+    "split_slot",
+    "supersede",
+    "type_of",
+]
 
 LONG_TERM: Final = "memory"
 """The kind of the record that marks a fact as a long-term memory; `long_term` decides whether it is recalled."""
 
-_MOST_TERMS_FOR_ALL: Final = 2
-_MOST_TERMS_FOR_HALF: Final = 8
-_SHARES: Final = (0.5, 0.34, 0.2)
-MIN_FACTS: Final = 100
-"""Words are weighed as among so many facts at least: with one fact, a word that it lacks would outweigh all others."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactHit:
-    """A fact that has to do with a question, and how much of the question (by rarity of its words) it holds."""
-
-    fact: FactRow
-    score: float
+# --- stored facts --------------------------------------------------------------
 
 
 def current(rows: Iterable[FactRow]) -> list[FactRow]:
-    """The facts that hold now, oldest first: the newest version of each, without those replaced or deleted."""
+    """List the facts that hold now, oldest first: the newest version of each, without replaced and deleted ones."""
     latest = {row.id: row for row in rows}
     return [row for row in latest.values() if row.superseded_by is None and not row.deleted]
 
 
 def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
-    """The facts that held at a moment (Unix milliseconds)."""
+    """List the facts that held at a moment (Unix milliseconds)."""
     return current(row for row in rows if row.time <= time)
 
 
-def known(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
-    """Every version of every fact of an agent and project, in whatever session it was learned, oldest first.
-
-    Long-term memories are not among them.
-    """
+def load(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
+    """Read every version of every fact of an agent and project, oldest first, without long-term memories."""
     memories = {record.key for record in store.fetch(Select(kind="record", scope=scope, across=across, name=LONG_TERM))}
     rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=across))
     return [row for row in rows if row.id not in memories]
 
 
 def history(store: Store, fact_id: str, *, scope: Scope, across: bool = False) -> list[FactRow]:
-    """Every version of a fact, and of the facts that took its place, oldest first."""
-    found: list[FactRow] = []
-    todo, seen = {fact_id}, set[str]()
-    while todo:
-        versions = store.fetch(Select(kind="fact", scope=scope, across=across, keys=tuple(todo)))
-        found += versions
-        seen |= todo
-        todo = {row.superseded_by for row in versions if row.superseded_by is not None} - seen
-    return sorted(found, key=lambda row: row.time)
+    """Read every version of a fact and of its successors, oldest first."""
+    rows: list[FactRow] = []
+    pending, seen = {fact_id}, set[str]()
+    while pending:
+        versions = store.fetch(Select(kind="fact", scope=scope, across=across, keys=tuple(pending)))
+        rows += versions
+        seen |= pending
+        pending = {row.superseded_by for row in versions if row.superseded_by is not None} - seen
+    return sorted(rows, key=lambda row: row.time)
 
 
 def supersede(old: FactRow, new: FactRow) -> tuple[FactRow, FactRow]:
-    """The rows that put a new fact in the place of an old one: add both in one call."""
+    """Make the rows that replace an old fact by a new one; add both in one call."""
     return new, replace(old, superseded_by=new.id, time=new.time)
 
 
 def retire(fact: FactRow, *, time: int) -> FactRow:
-    """The row that takes a fact out of sight; its history stays."""
+    """Make the row that deletes a fact; its history stays."""
     return replace(fact, deleted=True, time=time)
 
 
+# --- search --------------------------------------------------------------------
+
+_MIN_SHARES: Final = ((2, 0.5), (8, 0.34), (math.inf, 0.2))
+"""The share of a question that a fact must contain, by the number of terms in the question."""
+MIN_FACTS: Final = 100
+"""Rarity is computed as among this many facts at least; else a word that the only fact lacks would outweigh all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactHit:
+    """A fact that matches a question, and the share of the question (by rarity of its words) that it contains."""
+
+    fact: FactRow
+    score: float
+
+
 def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHit]:
-    """The facts that have to do with a question, best first; pinned ones before all others."""
-    asked = set(terms(query))
-    least = _least(len(asked))
+    """Find the facts that match a question, best first; pinned facts always match and come first."""
+    wanted = set(terms(query))
+    least = next(share for count, share in _MIN_SHARES if len(wanted) <= count)
     hits = [
         FactHit(fact=row, score=score)
-        for row, score in zip(rows, _shares(rows, asked), strict=True)
+        for row, score in zip(rows, _score(rows, wanted), strict=True)
         if row.pinned or 0 < score >= least or is_asked(row.subject, row.slot, question=query)
     ]
     return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
 
 
-def _shares(rows: Sequence[FactRow], asked: set[str]) -> list[float]:
-    """How much of what is asked each fact holds, rare terms counting for more."""
-    said = [set(terms(f"{row.content} {row.context} {row.subject}")) for row in rows]
-    frequency = Counter(term for words in said for term in words)
-    weights = {term: _rarity(frequency[term], max(len(rows), MIN_FACTS)) for term in asked}
+def _score(rows: Sequence[FactRow], wanted: set[str]) -> list[float]:
+    """Weigh the terms of a question by rarity, and return the share that each fact contains."""
+    words = [set(terms(f"{row.content} {row.context} {row.subject}")) for row in rows]
+    frequency = Counter(term for fact in words for term in fact)
+    count = max(len(rows), MIN_FACTS)
+    weights = {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
     total = sum(weights.values()) or 1.0
-    return [sum(weights[term] for term in asked & words) / total for words in said]
+    return [sum(weights[term] for term in wanted & fact) / total for fact in words]
 
 
-def _rarity(frequency: int, total: int) -> float:
-    return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
+# --- new facts -------------------------------------------------------------------
+
+Action: TypeAlias = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
+
+_MIN_OVERLAP: Final = 0.4
+_MIN_GROWTH: Final = 1.2
 
 
-def _least(asked: int) -> float:
-    """How much of a question a fact must hold: nearly all of a short one, a part of a long one."""
-    if asked <= _MOST_TERMS_FOR_ALL:
-        return _SHARES[0]
-    return _SHARES[1] if asked <= _MOST_TERMS_FOR_HALF else _SHARES[2]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A fact that was read from a message and is not resolved yet.
+
+    Attributes:
+        type: One of the six types of facts.
+        content: The fact, in one sentence.
+        context: What the conversation was about.
+        subject: What the fact is about; empty where it is about the work as a whole.
+        slot: The property of the subject that it states; empty where it states none that could change.
+        value: The value of the property, where it is known.
+        old: The value that the same sentence says is replaced.
+        additive: The fact adds one more value; it replaces none.
+        doubtful: The quoted words ask, suppose, plan or deny: the fact replaces nothing by rule.
+        evidence: The archived messages that prove it.
+        quote: The words that prove it.
+        time: When they were written, in Unix milliseconds.
+    """
+
+    type: FactType
+    content: str
+    context: str = ""
+    subject: str = ""
+    slot: str = ""
+    value: str = ""
+    old: str = ""
+    additive: bool = False
+    doubtful: bool = False
+    evidence: tuple[int, ...] = ()
+    quote: str = ""
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What becomes of a draft.
+
+    Attributes:
+        action: What is done.
+        reason: Why, in a few words.
+        rows: The rows to add to the store, in order.
+        rivals: The ids of facts that it may replace, where no rule can tell.
+    """
+
+    action: Action
+    reason: str
+    rows: tuple[FactRow, ...] = ()
+    rivals: tuple[str, ...] = ()
+
+
+class Ledger:
+    """The facts of a scope while drafts are resolved against them."""
+
+    def __init__(self, rows: Iterable[FactRow]) -> None:
+        self.rows = list(rows)
+
+    @property
+    def current(self) -> list[FactRow]:
+        """The facts that hold."""
+        return current(self.rows)
+
+    def add(self, rows: Iterable[FactRow]) -> None:
+        """Add rows."""
+        self.rows += rows
+
+
+def make_row(draft: Draft, *, scope: Scope) -> FactRow:
+    """Make the row of a draft. The same words about the same thing in the same scope always get the same id."""
+    plain = " ".join(unicodedata.normalize("NFKC", draft.content).casefold().split())
+    owner = (scope.tenant, scope.project, scope.agent, scope.session)
+    return FactRow(
+        scope=scope,
+        id=digest("\x1f".join((*owner, draft.subject.casefold(), draft.slot, digest(plain)))),
+        type=draft.type,
+        content=draft.content,
+        context=draft.context,
+        time=draft.time,
+        subject=draft.subject,
+        slot=draft.slot,
+        evidence=draft.evidence,
+        quote=draft.quote,
+    )
+
+
+def resolve(draft: Draft, *, scope: Scope, ledger: Ledger) -> Decision:
+    """Decide what becomes of a draft, by its subject, its slot and its evidence."""
+    new = make_row(draft, scope=scope)
+    versions = [version for version in ledger.rows if version.id == new.id]
+    if versions and _is_known(new, versions):
+        return Decision(action="NONE", reason="known")
+    related = [fact for fact in ledger.current if same_subject(fact.subject, draft.subject)]
+    rivals = [fact for fact in related if draft.slot == fact.slot != ""]
+    for fact in related:
+        if _states_same(draft, fact, is_rival=fact in rivals):
+            return _add_detail(draft, fact)
+    if rivals:
+        return _replace_rivals(draft, new, rivals)
+    near = tuple(fact.id for fact in related if _is_near(draft, fact))
+    return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
+
+
+def _replace_rivals(draft: Draft, new: FactRow, rivals: Sequence[FactRow]) -> Decision:
+    """Decide whether a new value of a known property replaces the others."""
+    if draft.additive:
+        return Decision(action="ADD", reason="one more", rows=(new,))
+    if not all(_is_newer(draft, fact) for fact in rivals):
+        return Decision(action="NONE", reason="older than what is known")
+    over = [fact for fact in rivals if not draft.doubtful and _is_replaced(draft, fact, alone=len(rivals) == 1)]
+    if not over:
+        return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
+    rows = (new, *(supersede(fact, new)[1] for fact in over))
+    return Decision(action="SUPERSEDE", reason=f"a newer {draft.slot}", rows=rows)
+
+
+def _is_known(new: FactRow, versions: Sequence[FactRow]) -> bool:
+    """Tell whether a fact was read from the same messages before, or still holds."""
+    latest = versions[-1]
+    if latest.deleted or latest.superseded_by is None:
+        return True
+    is_later = new.time >= latest.time and max(new.evidence, default=0) > max(latest.evidence, default=0)
+    return not is_later or any(set(new.evidence) <= set(version.evidence) for version in versions)
+
+
+def _is_near(draft: Draft, fact: FactRow) -> bool:
+    """Tell whether a fact about the same subject has much the same words, though not the same slot."""
+    ours, theirs = set(terms(draft.content)), set(terms(fact.content))
+    return bool(draft.subject) and len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs)
+
+
+def _states_same(draft: Draft, fact: FactRow, *, is_rival: bool) -> bool:
+    if is_rival:
+        return bool(draft.value) and _contains(fact.content, draft.value)
+    is_same_kind = fact.slot == draft.slot and fact.type == draft.type
+    return is_same_kind and _plain(fact.content) == _plain(draft.content)
+
+
+def _add_detail(draft: Draft, twin: FactRow) -> Decision:
+    """Keep a known fact; take the new words where they contain all of the old ones and clearly more."""
+    ours, theirs = set(terms(draft.content)), set(terms(twin.content))
+    is_longer = theirs < ours and len(draft.content) > _MIN_GROWTH * len(twin.content)
+    if not is_longer or twin.pinned or not _is_newer(draft, twin):
+        return Decision(action="NONE", reason="known")
+    evidence = tuple(sorted({*twin.evidence, *draft.evidence}))
+    update = replace(twin, content=draft.content, quote=draft.quote, evidence=evidence, time=max(draft.time, twin.time))
+    return Decision(action="UPDATE", reason="more detail", rows=(update,))
+
+
+def _is_replaced(draft: Draft, fact: FactRow, *, alone: bool) -> bool:
+    """Tell whether a draft replaces a fact: it names its value as over, or both are the only ones, of one kind."""
+    if fact.pinned:
+        return False
+    if draft.old:
+        return _contains(fact.content, draft.old)
+    return alone and (not draft.value or kind_of(draft.value) in _kinds_in(fact.content))
+
+
+def _is_newer(draft: Draft, fact: FactRow) -> bool:
+    """Tell whether a draft was written after a fact: later in the archive, and not at an earlier time."""
+    if fact.evidence and draft.evidence and max(draft.evidence) <= max(fact.evidence):
+        return False
+    return not draft.time or not fact.time or draft.time >= fact.time
+
+
+# --- values ------------------------------------------------------------------------
+
+Kind: TypeAlias = Literal["url", "path", "version", "number", "date", "words"]
+
+_MAX_VALUE_CHARS: Final = 200
+_MONTHS: Final = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_DAYS: Final = "mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun"
+_DATE: Final = "|".join(
+    (
+        r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*",
+        rf"(?:next |this )?(?:{_DAYS})(?:day)?\b.*",
+        rf"(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{_MONTHS})[a-z]*\.?\s+\d{{1,4}}.*",
+        r"\d{1,2}(?::\d\d)?\s?[ap]\.?m\.?.*|\d{1,2}:\d\d.*|tomorrow|today",
+        r"(?:\d{2,4}年)?\d{1,2}月(?:\d{1,2}[日号]?|初|底|中旬)?.*",
+        r"(?:每|下|本|这)?(?:周|星期)[一二三四五六日天末].*|(?:今|明|后)天.*",
+        r"(?:凌晨|早上|上午|中午|下午|晚上)?\d{1,2}[点时].*",
+    )
+)
+_KINDS: Final[tuple[tuple[Kind, str], ...]] = (
+    ("url", r"(?:https?|wss?|ftp|ssh|git|postgres(?:ql)?|redis|mongodb|amqp)://\S+"),
+    ("date", _DATE),
+    ("version", r"v?\d+(?:\.\d+)+[a-z]*\d*(?:[-+.][a-z0-9]+)*"),
+    ("number", r"[$€£¥]?\d[\d,_]*(?:\.\d+)?\s?(?:%|[a-z]{1,9}|[\u4e00-\u9fff]{1,2})?"),
+    ("path", r"(?:~|\.{1,2})?/?[\w.@+-]+(?:/[\w.@+-]+)+/?|(?:~|\.{1,2})?/[\w.@+-]+/?|[a-z]:\\\S+|[\w-]+\.[a-z]{2,5}"),
+)
+_UNIT: Final = r"(?: (?:[kMG]B|ms|seconds?|minutes?|hours?|days?|weeks?|euros?|dollars?)\b)?"
+_TOKEN: Final = re.compile(rf"[A-Z][a-z]{{2,8}} \d{{1,2}}\b|[\x21-\x7e]+{_UNIT}|[^\x00-\x7f\s，。；]+")
+
+
+@lru_cache(maxsize=4096)
+def kind_of(value: str) -> Kind:
+    """Classify a value; a value of one kind never replaces one of another kind."""
+    plain = value.strip()
+    if len(plain) > _MAX_VALUE_CHARS:
+        return "words"
+    return next((kind for kind, pattern in _KINDS if re.fullmatch(pattern, plain, re.IGNORECASE)), "words")
+
+
+def _kinds_in(content: str) -> set[Kind]:
+    """List the kinds of the values in a fact; `words` where it contains nothing but words."""
+    kinds = {kind_of(token.strip(".,;:!?()\"'`")) for token in _TOKEN.findall(content.replace("=", " "))} - {"words"}
+    return kinds or {"words"}
+
+
+def _contains(content: str, value: str) -> bool:
+    """Tell whether a fact states a value, whatever its width, case and quotation marks."""
+    plain = _plain(value)
+    return bool(plain) and re.search(rf"(?<![a-z0-9.]){re.escape(plain)}(?![a-z0-9]|\.\d)", _plain(content)) is not None
+
+
+@lru_cache(maxsize=4096)
+def _plain(text: str) -> str:
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(re.sub(r"\b(?:the|a|an)\b|[\"'`“”‘’「」《》。!]+|(?<!\d)[.,]|[.,](?!\d)", " ", folded).split())
+
+
+# --- subjects and slots --------------------------------------------------------------
+
+# The nouns of a property in several languages, by the name of its slot.
+_NOUNS: Final[Mapping[str, str]] = {
+    "port": "port 端口号 端口 ポート 포트",
+    "url": "url link address endpoint 网址 链接 地址 接口地址 リンク 주소",
+    "place": "path directory folder location region 路径 目录 位置 地域 区域 パス 場所 경로 위치",
+    "version": "version 版本号 版本 バージョン 버전",
+    "name": "name codename title 名字 名称 代号 名前 이름",
+    "owner": "owner maintainer lead 负责人 维护者 所有者 担当者 担当 담당자",
+    "deadline": "deadline due_date 截止日期 截止时间 截止日 期限 締め切り 締切 마감일",
+    "date": "date time 日期 时间 日程 日時 日付 날짜 시간",
+    "start": "start_date 开始日期 开始时间",
+    "end": "end_date expiry_date 结束日期 结束时间",
+    "status": "status state 状态 进度 ステータス 상태",
+    "choice": "preference choice 选择 偏好",
+    "timeout": "timeout 超时时间 超时 タイムアウト 타임아웃",
+    "limit": "limit maximum 上限 限制 限额 额度 上限値",
+    "host": "host hostname 主机 主机名 ホスト 호스트",
+    "branch": "branch 分支 ブランチ 브랜치",
+    "database": "database 数据库",
+    "budget": "budget 预算",
+    "price": "price 价格",
+    "interval": "interval 间隔",
+    "threshold": "threshold 阈值",
+    "size": "size 大小",
+    "priority": "priority 优先级",
+    "level": "level 级别 等级 レベル",
+    "contact": "contact_person contact 联系人 对接人",
+    "reviewer": "reviewer 评审人",
+    "manager": "manager 主管 经理",
+    **{word: word for word in ("domain", "ttl", "username", "email", "bucket", "framework", "license", "language")},
+    **{word: word for word in ("model", "mode", "format", "encoding", "editor", "theme", "timezone", "dimension")},
+}
+_SLOTS: Final = {noun.replace("_", " "): slot for slot, nouns in _NOUNS.items() for noun in nouns.split()}
+# How people ask for a property without its noun.
+_QUESTIONS: Final[Mapping[str, str]] = {
+    "place": r"where|stored?|host\w*|deploy\w*|locat\w+|哪|部署|存放|保存|どこ|어디",
+    "url": r"where|find|哪|どこ|어디",
+    "name": r"called|叫",
+    "owner": r"who|whose|owns?|responsible|in charge|谁|负责|誰|누구",
+    "deadline": r"when|due|什么时候|何时|截止|いつ|언제",
+    "date": r"when|scheduled?|什么时候|何时|哪天|几点|定在|いつ|언제",
+    "status": r"how far|finished|done|ready|怎么样|进展|完成",
+    "choice": r"use|using|prefer|which|what|how|用|喜欢|偏好|どれ|무엇",
+    "start": r"when|start|begin|什么时候|何时|开始",
+    "end": r"when|end|expire|什么时候|何时|结束",
+    "home": r"where|live|city|住|哪",
+    "employer": r"where|who|work|company|公司|上班|工作",
+    "value": r"",
+}
+_CONFIG: Final = frozenset(
+    """port url place version timeout limit host branch interval threshold size domain ttl username email bucket model
+    mode format encoding timezone dimension value""".split()  # noqa: SIM905 - words read best as words
+)
+_WORK: Final = frozenset({"status", "deadline", "date", "start", "end", "priority"})
+
+_ARTICLE: Final = re.compile(r"^(?:the|our|my|a|an)\s+", re.IGNORECASE)
+_FIRST_PERSON: Final = re.compile(r"\b(?:i|my|me)\b|我|私|나는|내", re.IGNORECASE)
+_NOT_A_SUBJECT: Final = re.compile(
+    r"\b(?:the|our|my|your|its|this|that|new|current|actual|latest|now|a|an)\b|['’]s\b", re.IGNORECASE
+)
+_NOT_A_SUBJECT_CJK: Final = re.compile(
+    "我们的?|咱们的?|我的|这个|那个|新的|现在的?|目前的?|当前的?|的|の|(?<=[^\\x00-\\x7f])\\s+(?=[^\\x00-\\x7f])"
+)
+_SHORT_FORMS: Final[Mapping[str, str]] = {
+    "prod": "product",  # the stem of "production"
+    "db": "databas",
+    "repo": "repositori",
+    "k8s": "kubernet",
+}
+
+
+def split_slot(noun: str) -> tuple[str, str] | None:
+    """Split a noun phrase into subject and slot: `port of the API` is the API's `port`; None if it names no slot."""
+    match = next((match for form in _slot_forms() if (match := form.fullmatch(noun.strip()))), None)
+    if match is None:
+        return None
+    before = _ARTICLE.sub("", match["before"] or "") if match["after"] else match["before"] or ""
+    return f"{before}{match['after']}".strip(), _SLOTS[match["slot"].lower()]
+
+
+@cache
+def _slot_forms() -> tuple[re.Pattern[str], ...]:
+    """Compile the forms of a phrase that names a property: `port of the API`, `API port`, `API 的端口`."""
+    latin, others = (
+        "|".join(sorted((re.escape(word) for word in _SLOTS if word.isascii() == is_latin), key=len, reverse=True))
+        for is_latin in (True, False)
+    )
+    return (
+        re.compile(rf"(?P<before>.*\s)??(?P<slot>{latin})\s+(?:of|for|on|in)(?P<after>\s.+)", re.IGNORECASE),
+        re.compile(rf"(?P<before>.*?\s)??(?P<slot>{latin})(?P<after>)", re.IGNORECASE),
+        re.compile(rf"(?P<before>.*?)[的の]?\s*(?:新的?)?(?P<slot>{others}|(?i:{latin}))(?P<after>)"),
+    )
+
+
+def normalise_slot(words: str) -> str:
+    """Return the name of a slot, whatever a model calls it."""
+    plain = " ".join(unicodedata.normalize("NFKC", words).casefold().replace("_", " ").split())
+    return _SLOTS.get(plain, plain)
+
+
+@lru_cache(maxsize=4096)
+def _subject_key(subject: str) -> frozenset[str]:
+    """Reduce the name of a thing to its words, whatever their order, without articles."""
+    plain = unicodedata.normalize("NFKC", subject).casefold()
+    plain = _NOT_A_SUBJECT_CJK.sub("", _NOT_A_SUBJECT.sub(" ", plain))
+    return frozenset(_SHORT_FORMS.get(term, term) for term in terms(plain))
+
+
+def same_subject(left: str, right: str) -> bool:
+    """Tell whether two names mean the same thing."""
+    return _subject_key(left) == _subject_key(right)
+
+
+def is_asked(subject: str, slot: str, *, question: str) -> bool:
+    """Tell whether a question names a subject with all its words, and asks for this property of it."""
+    if not slot or _question_form(slot).search(question) is None:
+        return False
+    if subject == "user":
+        return _FIRST_PERSON.search(question) is not None
+    key = _subject_key(subject)
+    return (bool(key) or not subject) and key <= _subject_key(question)
+
+
+@cache
+def _question_form(slot: str) -> re.Pattern[str]:
+    nouns = (re.escape(word) for word, name in _SLOTS.items() if name == slot)
+    return re.compile("|".join((*nouns, _QUESTIONS.get(slot, re.escape(slot)))), re.IGNORECASE)
+
+
+def type_of(slot: str) -> FactType:
+    """Return the type of a fact that states a property."""
+    if slot in _CONFIG:
+        return "config"
+    return "task_state" if slot in _WORK else "decision"

@@ -14,12 +14,10 @@ from typing import Final
 import numpy as np
 
 from holdfast.errors import StorageError
-from holdfast.memory.archive import mask, passages_of
-from holdfast.memory.block import strip_message
+from holdfast.memory.archive import mask, passages_of, unwrap
+from holdfast.memory.block import Marks, open_marks, strip_message
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.home import is_folder as claims
-from holdfast.memory.marks import Marks, open_marks
-from holdfast.memory.noise import unwrap
 from holdfast.memory.transfer import is_known, pages, resting_on
 from holdfast.redact import redact
 from holdfast.search.columns import Floats

@@ -1,31 +1,27 @@
-"""Forgetting: messages and facts go for good, and so does everything that was made of their words.
+"""Forget messages and facts for good, with everything that was derived from them.
 
-A fact that rests on a forgotten message goes with it. With a fact that is named go its earlier versions: the facts
-that it took the place of. A recorded block that quotes one of them, a report that shows
-it and a summary that was told of it hold its words as well: the first two are taken out, of the last nothing is
-left but that there was one. A summary takes over what the one before it said, so those after it go the same way.
-Every process that has read such a record before finds an edit that says so.
+A fact that rests on a forgotten message goes with it, and with a named fact its earlier versions. A recorded block that
+quotes one of them and a report that shows it are removed. Of a summary that was made from it only a notice is left; a
+summary builds on the one before it, so the later summaries of the session are emptied too. Processes that have read
+such a record before find an edit that says that something was forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.context.edits import Edit, Forgotten, to_json
 from holdfast.memory import block
-from holdfast.store.base import FactRow, Kind, Record, Scope, Select, Store
+from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest
 
 __all__ = ["FORGOTTEN", "forget"]
 
 FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and the summary with it.]"
 """What is left of a summary."""
-_WORDS: Final = ("text", "summary")
-_OWN: Final[tuple[Kind, ...]] = ("record", "job")
-_EDIT: Final = "edit"
 
 
 def forget(
@@ -36,100 +32,89 @@ def forget(
     fact_ids: Sequence[str] | None = None,
     across: bool = False,
 ) -> int:
-    """Forget messages and facts; with neither named, all of the scope's session. How many there were is returned.
+    """Forget messages and facts, and return how many there were; with neither named, all of the scope's session.
 
     Facts belong to the agent and project: those that rest on a forgotten message, and blocks that quote a forgotten
     fact, are found in every session.
     """
-    known: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=True))
-    here = {row.id for row in known if across or row.scope == scope}
-    if ids is not None or fact_ids is not None:
-        gone = frozenset(ids or ())
-        found = _forget_facts(store, known, gone, here.intersection(fact_ids or ()), scope=scope, across=across)
-        return found + store.remove(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone))))
-    evidence = tuple(sorted({number for row in known for number in row.evidence}))
-    said = store.fetch(Select(kind="message", scope=scope, across=across, ids=evidence))
-    found = _forget_facts(store, known, frozenset(row.id for row in said), here, scope=scope, across=across)
-    for kind in _OWN:
-        store.remove(Select(kind=kind, scope=scope, across=across))
-    return found + store.remove(Select(kind="message", scope=scope, across=across))
+    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=True))
+    own = {row.id for row in rows if across or row.scope == scope}
+    if ids is None and fact_ids is None:
+        evidence = tuple(sorted({number for row in rows for number in row.evidence}))
+        messages = _fetch_messages(store, evidence, scope=scope, across=across)
+        count = _forget_facts(store, rows, {row.id for row in messages}, own, scope=scope, across=across)
+        store.remove(Select(kind="record", scope=scope, across=across))
+        store.remove(Select(kind="job", scope=scope, across=across))
+        return count + store.remove(Select(kind="message", scope=scope, across=across))
+    numbers = tuple(sorted(set(ids or ())))
+    count = _forget_facts(store, rows, set(numbers), set(fact_ids or ()) & own, scope=scope, across=across)
+    if numbers:
+        count += store.remove(Select(kind="message", scope=scope, across=across, ids=numbers))
+    return count
+
+
+def _fetch_messages(store: Store, ids: Sequence[int], *, scope: Scope, across: bool) -> list[Any]:
+    return store.fetch(Select(kind="message", scope=scope, across=across, ids=tuple(ids))) if ids else []
 
 
 def _forget_facts(
     store: Store,
-    known: Sequence[FactRow],
-    gone: AbstractSet[int],
-    wanted: AbstractSet[str],
+    rows: Sequence[FactRow],
+    messages: AbstractSet[int],
+    named: AbstractSet[str],
     *,
     scope: Scope,
     across: bool,
 ) -> int:
-    """Forget the wanted facts and those that rest on messages that go, and clean the records of both."""
-    facts = _facts(known, gone, wanted)
-    _clean(store, gone, facts, scope=scope, across=across or bool(facts))
-    keys = tuple(sorted({fact.id for fact in facts}))
-    return store.remove(Select(kind="fact", scope=scope, across=True, keys=keys))
-
-
-def _facts(known: Sequence[FactRow], gone: AbstractSet[int], wanted: AbstractSet[str]) -> list[FactRow]:
-    """The facts that go, every version of them: those named, and those that rest on forgotten messages."""
-    keys = set(wanted)
-    while earlier := {row.id for row in known if row.superseded_by in keys} - keys:
+    """Remove the named facts and those that rest on forgotten messages, every version of them, and their traces."""
+    keys = set(named)
+    while earlier := {row.id for row in rows if row.superseded_by in keys} - keys:
         keys |= earlier
-    keys |= {row.id for row in known if not gone.isdisjoint(row.evidence)}
-    return [row for row in known if row.id in keys]
+    keys |= {row.id for row in rows if not messages.isdisjoint(row.evidence)}
+    facts = [row for row in rows if row.id in keys]
+    _clean_records(store, messages, facts, scope=scope, across=across or bool(facts))
+    return store.remove(Select(kind="fact", scope=scope, across=True, keys=tuple(sorted(keys)))) if facts else 0
 
 
-def _clean(store: Store, gone: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope, across: bool) -> None:
-    """Take their words out of records, and say so to whoever has read those."""
+def _clean_records(
+    store: Store, messages: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope, across: bool
+) -> None:
+    """Remove records that quote what is forgotten, empty summaries, and record that something was forgotten."""
     lines = tuple(block.fact_line(block.Fact(type=fact.type, text=fact.content)) for fact in facts)
     records: list[Record] = store.fetch(Select(kind="record", scope=scope, across=across))
-    told = [record for record in records if _tells(record.data) and _is_about(record.data, gone, lines)]
-    others = tuple(record.id for record in told if _summary(record) is None)
-    store.remove(Select(kind="record", scope=scope, across=across, ids=others))
-    emptied = [replace(record, data=_emptied(record.data)) for record in _taking_over(records, told)]
-    said = store.fetch(Select(kind="message", scope=scope, across=across, ids=tuple(sorted(gone))))
-    touched = {row.scope for row in (*told, *said)}
-    store.add([*emptied, *(_notice(gone, facts, scope=each) for each in sorted(touched, key=repr))])
-
-
-def _taking_over(records: Sequence[Record], told: Sequence[Record]) -> Iterator[Record]:
-    """The summaries among what tells of the forgotten, and all that came after them in the same session."""
+    quoting = [record for record in records if _quotes(record.data, messages, lines)]
+    others = tuple(record.id for record in quoting if not _is_summary(record))
+    if others:
+        store.remove(Select(kind="record", scope=scope, across=across, ids=others))
+    emptied: list[Record] = []
     tainted: set[Scope] = set()
     for record in records:
-        if _summary(record) is not None and (record in told or record.scope in tainted):
+        if _is_summary(record) and (record in quoting or record.scope in tainted):
             tainted.add(record.scope)
-            yield record
+            emptied.append(
+                replace(record, data={**record.data, "change": {**record.data["change"], "summary": FORGOTTEN}})
+            )
+    rows = _fetch_messages(store, sorted(messages), scope=scope, across=across)
+    owners = {row.scope for row in (*quoting, *rows)}
+    store.add([*emptied, *(_make_notice(messages, facts, scope=owner) for owner in sorted(owners, key=repr))])
 
 
-def _notice(gone: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope) -> Record:
-    """The edit that says that something was forgotten."""
-    ids = tuple(sorted(gone))
+def _make_notice(messages: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope) -> Record:
+    """Make the edit that says that something was forgotten."""
+    ids = tuple(sorted(messages))
     edit = Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0)
     key = digest(repr((ids, sorted(fact.id for fact in facts))))
-    return Record(scope=scope, kind=_EDIT, key=f"forgotten:{key}", data=to_json(edit))
+    return Record(scope=scope, kind="edit", key=f"forgotten:{key}", data=to_json(edit))
 
 
-def _summary(record: Record) -> str | None:
-    found: str | None = record.data.get("change", {}).get("summary")
-    return found
+def _is_summary(record: Record) -> bool:
+    return record.data.get("change", {}).get("summary") is not None
 
 
-def _is_about(data: Mapping[str, Any], gone: AbstractSet[int], lines: Sequence[str]) -> bool:
-    quoted: str = data.get("change", {}).get("text", "")
-    return not gone.isdisjoint(_about(data)) or any(line in quoted for line in lines)
-
-
-def _about(data: Mapping[str, Any]) -> set[int]:
-    """The archived messages that a record is about."""
-    asked = data.get("change", {}).get("asked", 0)
-    return {asked, *data.get("ids", ()), *(hit["message"] for hit in data.get("recalled", ()))}
-
-
-def _tells(data: Mapping[str, Any]) -> bool:
-    """Tell whether a record holds words of messages; most know nothing but numbers."""
-    return bool(data.get("recalled")) or any(name in data.get("change", {}) for name in _WORDS)
-
-
-def _emptied(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {**data, "change": {**data["change"], "summary": FORGOTTEN}}
+def _quotes(data: Mapping[str, Any], messages: AbstractSet[int], lines: Sequence[str]) -> bool:
+    """Tell whether a record contains words of forgotten messages or facts; most records contain only numbers."""
+    change, recalled = data.get("change", {}), data.get("recalled") or ()
+    if not recalled and "text" not in change and "summary" not in change:
+        return False
+    numbers = {change.get("asked", 0), *data.get("ids", ()), *(hit["message"] for hit in recalled)}
+    return not messages.isdisjoint(numbers) or any(line in change.get("text", "") for line in lines)

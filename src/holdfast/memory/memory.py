@@ -1,4 +1,4 @@
-"""Memory: an archive, its index and its facts, behind one small face."""
+"""Memory: an archive, its index and its facts. Internal: `Engine` and `Session` are the public objects."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 
 from holdfast.errors import InputError, StorageError
 from holdfast.memory import facts
+from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, store_file
-from holdfast.memory.marks import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
 from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Question, Scope, Select
 from holdfast.text import terms
 
-if TYPE_CHECKING:  # search and its vectors are loaded by the first question: listing facts does not wait for them
+if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
     from holdfast.memory.archive import Ingested
-    from holdfast.memory.recall import Hit, Recall, Request
+    from holdfast.memory.query import RecallQuery
+    from holdfast.memory.recall import Hit, Recall
     from holdfast.search.embed.base import Embedder
     from holdfast.search.embed.choice import Choice
 
@@ -35,9 +36,17 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _check_fact(content: str, fact_type: str) -> None:
+    """Refuse an empty fact, and one of an unknown type."""
+    if not content.strip():
+        raise InputError("there is nothing to remember: say it in a sentence")
+    if fact_type not in get_args(FactType):
+        raise InputError(f"type={fact_type!r}: a fact is one of {', '.join(get_args(FactType))}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What memory holds."""
+    """The contents of a memory, in numbers."""
 
     path: str
     messages: int
@@ -51,10 +60,10 @@ class Stats:
 
 
 class Memory:
-    """An open memory. One for each process is enough; any number of processes may have one.
+    """An open memory. One for each process is enough; any number of processes may open the same store.
 
-    The clock and the maker of ids come in, so that nothing here is left to chance in a test. The embedder is the one
-    that the settings ask for, unless a `choice` is given.
+    The clock and the ids come in as arguments, so that tests are deterministic. The embedder is the one that the
+    settings name, unless a `choice` is given.
     """
 
     def __init__(
@@ -82,7 +91,7 @@ class Memory:
         settings: Settings | None = None,
         clock: Callable[[], int] = _now,
     ) -> Self:
-        """Open the memory in a folder (or a `.db` file), made where it does not exist yet.
+        """Open the memory in a folder (or a `.db` file); create it where it does not exist yet.
 
         A memory-context folder is opened in place, and stays readable by the plugin. `clock` returns the time in Unix
         milliseconds.
@@ -91,7 +100,7 @@ class Memory:
         return cls(store=open_home(store_file(path, settings=known)), settings=known, clock=clock)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -102,36 +111,36 @@ class Memory:
 
     @cached_property
     def choice(self) -> Choice:
-        """The embedder that is taken, and why; its model is loaded when it is first needed."""
+        """The embedder in use, and why; its model is loaded when it is first needed."""
         from holdfast.search.embed.choice import choose  # noqa: PLC0415 - see above
 
         return choose(self.settings.embedding, allow_remote=self.settings.embedding.allow_remote)
 
     @property
     def embedder(self) -> Embedder | None:
-        """What turns text into vectors; None where search goes by words alone."""
+        """The embedder; None where search goes by words alone."""
         return self.choice.embedder
 
     @property
     def marks(self) -> Marks:
-        """What the recalled blocks of this memory are known by."""
+        """The keys that recalled blocks of this memory are recognised by."""
         if not self._marks.keys:
             self._marks = open_marks(self.store)
         return self._marks
 
     @property
     def home(self) -> Path:
-        """The folder that the store is in, or is."""
+        """The folder of the store."""
         path = self.store.path
         return path if path.is_dir() else path.parent
 
     # --- writing ---------------------------------------------------------------
 
     def ingest(self, messages: Iterable[Message], *, scope: Scope) -> Ingested:
-        """Archive a conversation from its first message on; durable and findable when this returns.
+        """Archive a conversation from its first message on; durable and searchable when this returns.
 
-        Known messages keep their number. Messages without a timestamp get the time of arrival. Recalled text is taken
-        out and reported.
+        Known messages keep their number. Messages without a timestamp get the current time. Recalled text is removed
+        and reported.
         """
         from holdfast.memory import archive  # noqa: PLC0415 - see above
 
@@ -142,10 +151,10 @@ class Memory:
         return archive.Ingested(numbers, stripped=stripped)
 
     def embed(self, *, limit: int | None = None) -> int:
-        """Give passages that have none yet their vectors, oldest first; how many were given is returned.
+        """Embed passages that have no vectors yet, oldest first, and return how many.
 
-        Each batch is kept once it is made, so whoever stops or fails goes on where they were: after a change of
-        the model too, when nothing has a vector yet. `waiting` says how many are left. Words find all meanwhile.
+        Each batch is stored when it is done, so an interrupted run continues where it stopped. `waiting` says how many
+        are left; they are found by their words meanwhile.
         """
         from holdfast.memory.embedding import vector_rows  # noqa: PLC0415 - see above
 
@@ -169,19 +178,15 @@ class Memory:
         slot: str = "",
         pinned: bool = False,
     ) -> FactRow:
-        """Keep a fact, secrets masked. One that stands already is not kept twice; the same slot gives way."""
+        """Store a fact, secrets masked. A known fact is not stored twice; one of the same slot is superseded."""
         from holdfast.redact import redact  # noqa: PLC0415 - see above
 
         words = redact(content) if self.settings.archive.redaction else content
-        if not words.strip():
-            raise InputError("there is nothing to remember: say it in a sentence")
-        if type not in get_args(FactType):
-            raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
-        own = self.facts(scope=scope)
-        known = {row.id: row for row in (*own, *facts.current(facts.known(self.store, scope)))}
-        seen = known.values() if scope.session else own  # what is kept for no session is not replaced by a session's
-        for row in seen:
-            if (row.content.casefold(), row.type) == (words.casefold(), type):
+        _check_fact(words, type)
+        own = {row.id: row for row in self.facts(scope=scope)}
+        known = own | {row.id: row for row in facts.current(facts.load(self.store, scope))}
+        for row in (known if scope.session else own).values():  # a fact without a session is not that of a session
+            if row.content.casefold() == words.casefold() and row.type == type:
                 return row
         fact = FactRow(
             scope=scope,
@@ -198,11 +203,11 @@ class Memory:
         return fact
 
     def pin(self, ids: Sequence[int], *, scope: Scope, across: bool = False, pinned: bool = True) -> int:
-        """Keep messages in every window (or no longer)."""
+        """Keep messages in every window, or no longer."""
         return self._flag(ids, scope=scope, across=across, pinned=pinned)
 
     def bury(self, ids: Sequence[int], *, scope: Scope, across: bool = False, buried: bool = True) -> int:
-        """Never recall messages (or do again)."""
+        """Exclude messages from recall, or include them again."""
         return self._flag(ids, scope=scope, across=across, buried=buried)
 
     def _flag(self, ids: Sequence[int], *, scope: Scope, across: bool, **flags: bool) -> int:
@@ -218,7 +223,7 @@ class Memory:
         fact_ids: Sequence[str] | None = None,
         across: bool = False,
     ) -> int:
-        """Forget messages, facts and what was made of them for good; with neither named, all of the scope."""
+        """Forget messages and facts for good, with what was derived from them; with neither named, all of the scope."""
         from holdfast.memory.forget import forget  # noqa: PLC0415 - see above
 
         return forget(self.store, scope=scope, ids=ids, fact_ids=fact_ids, across=across)
@@ -226,15 +231,15 @@ class Memory:
     # --- reading -----------------------------------------------------------------
 
     def get(self, ids: Sequence[int], *, scope: Scope, across: Across = False, around: int = 0) -> list[MessageRow]:
-        """Archived messages by number, with so many neighbours of the same session on both sides.
+        """Read archived messages by number, with `around` neighbours of the same session on both sides.
 
         Raises:
-            StorageError: One of those that were asked for is damaged.
+            StorageError: One of these messages is damaged.
         """
         select = Select(kind="message", scope=scope, across=across, ids=tuple(ids))
         rows: dict[int, MessageRow] = {row.id: row for row in self.store.fetch(select)}
-        seen = self.gaps(scope, across=across)
-        lost = [gap for gap in seen if gap.kind == "message" and gap.id in ids and gap.id not in rows]
+        gaps = self.gaps(scope, across=across)
+        lost = [gap for gap in gaps if gap.kind == "message" and gap.id in ids and gap.id not in rows]
         if lost:
             raise StorageError("; ".join(map(str, lost)), path=self.store.path)
         for row in list(rows.values()) if around else ():
@@ -246,16 +251,16 @@ class Memory:
         return [rows[number] for number in sorted(rows)]
 
     def gaps(self, scope: Scope, *, across: Across = True) -> list[Gap]:
-        """The damaged rows of a scope's agent that reading met since this memory was opened, and left out."""
+        """List the damaged rows of a scope's agent that reads have skipped since this memory was opened."""
         mine = scope.required(across)
         return [gap for gap in self.store.gaps if gap.scope.required(across) == mine]
 
     def facts(self, *, scope: Scope, across: Across = False, time: int | None = None) -> list[FactRow]:
-        """The facts that hold now, or held at a moment."""
+        """List the facts that hold now, or held at a moment."""
         rows = self.store.fetch(Select(kind="fact", scope=scope, across=across))
         return facts.current(rows) if time is None else facts.as_of(rows, time=time)
 
-    def request(
+    def query(
         self,
         texts: Sequence[str],
         *,
@@ -264,11 +269,11 @@ class Memory:
         cap: int | None = None,
         in_window: Collection[int] = (),
         automatic: bool = False,
-    ) -> Request:
-        """A request as the settings want it; see `request_of`."""
-        from holdfast.memory.request import request_of  # noqa: PLC0415 - see above
+    ) -> RecallQuery:
+        """Make a query from the settings; see `build_query`."""
+        from holdfast.memory.query import build_query  # noqa: PLC0415 - see above
 
-        return request_of(
+        return build_query(
             self.settings,
             texts,
             scope=scope,
@@ -280,7 +285,7 @@ class Memory:
         )
 
     def search(self, query: str, *, scope: Scope, across: Across = False, limit: int = 10) -> list[Hit]:
-        """The passages that have most to do with a question, best first.
+        """Find the passages that match a question best, best first.
 
         Raises:
             InputError: The question is empty, or `limit` is below 1.
@@ -291,27 +296,25 @@ class Memory:
             raise InputError(f"limit={limit}: ask for at least one passage")
         from holdfast.memory.recall import search  # noqa: PLC0415 - see above
 
-        request = self.request((query,), scope=scope, across=across)
-        return search(self.store, request, embedder=self.embedder, limit=limit)
+        return search(self.store, self.query((query,), scope=scope, across=across), embedder=self.embedder, limit=limit)
 
-    def recall(self, request: Request) -> Recall:
-        """The block for a question. What the search had to do without is in its notes."""
+    def recall(self, query: RecallQuery) -> Recall:
+        """Make the block for a question. Its notes say what the search had to do without."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
-        if request.seconds is not None:
-            self._make_ready(request.scope)
+        if query.seconds is not None:
+            self._load_index(query.scope)
         notes = () if self.embedder is not None else self.choice.reasons
         try:
             marks = self.marks
-        except StorageError as error:  # a memory that may only be read can still be asked
+        except StorageError as error:  # a read-only memory can still be searched
             marks, notes = UNKEPT, (*notes, f"the block will not be known again: {error}")
-        found = recall(self.store, request, marks=marks, embedder=self.embedder, timer=self.timer)
-        return replace(
-            found, notes=(*notes, *found.notes, *map(str, self.gaps(request.scope, across=request.across or True)))
-        )
+        result = recall(self.store, query, marks=marks, embedder=self.embedder, timer=self.timer)
+        gaps = map(str, self.gaps(query.scope, across=query.across or True))
+        return replace(result, notes=(*notes, *result.notes, *gaps))
 
-    def _make_ready(self, scope: Scope) -> None:
-        """Load the index before the first question with a deadline: that is not the question's fault."""
+    def _load_index(self, scope: Scope) -> None:
+        """Load the index before the first query with a deadline, which is not for that."""
         if self._is_warm:
             return
         import numpy as np  # noqa: PLC0415 - see above
@@ -322,24 +325,24 @@ class Memory:
         self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
-        """What each message of a session has to do with a question, by its words; 0 is left out."""
-        asked = Counter(term for text in texts for term in terms(text))
-        evidence = self.store.match(Question(scope=scope, terms={term: float(n) for term, n in asked.items()}))
-        found = evidence.keywords.passages
+        """Score the messages of a session by the words that they share with a question; 0 is left out."""
+        counts = Counter(term for text in texts for term in terms(text))
+        evidence = self.store.match(Question(scope=scope, terms={term: float(n) for term, n in counts.items()}))
+        scores = evidence.keywords.passages
         best: dict[int, float] = {}
-        for passage in found.nonzero()[0].tolist():
+        for passage in scores.nonzero()[0].tolist():
             message = int(evidence.columns["message"][passage])
-            best[message] = max(best.get(message, 0.0), float(found[passage]))
+            best[message] = max(best.get(message, 0.0), float(scores[passage]))
         return best
 
     def waiting(self) -> int:
-        """How many passages have no vectors of the present embedder yet; 0 where there is none."""
+        """Count the passages without vectors of the current embedder; 0 where there is none."""
         if self.embedder is None:
             return 0
         return max(0, self.store.counts()["passages"] - self.store.embedded(self.embedder.space))
 
     def missing(self) -> tuple[str, ...]:
-        """What search has to do without, in sentences; nothing where it has all."""
+        """Say what search has to do without, in sentences."""
         if self.embedder is None:
             return self.choice.reasons
         waiting = self.waiting()
@@ -348,13 +351,12 @@ class Memory:
         return (note,) if waiting else ()
 
     def stats(self) -> Stats:
-        """What memory holds, and what is missing."""
-        counted = self.store.counts()
+        """Count what memory contains, and say what is missing."""
         embedder = self.embedder
         embedded = self.store.embedded(embedder.space) if embedder is not None else 0
         return Stats(
             path=str(self.store.path),
-            **cast("dict[str, Any]", counted),
+            **cast("dict[str, Any]", self.store.counts()),
             embedded=embedded,
             embedder=embedder.space.name if embedder is not None else None,
             notes=(*self.choice.reasons, *map(str, self.store.gaps)),

@@ -1,36 +1,41 @@
-"""A model that reads facts out of messages, and what it says checked against what was said."""
+"""Read facts with a model, and check each against the messages.
+
+The whole text is read, in as few calls as its size needs. A fact is kept only if its quote is found in a message, all
+its numbers occur in the messages, and it contains no secret.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any, Final, get_args
 
-from holdfast import prompts
+from holdfast import prompts, signals
 from holdfast.errors import ModelError, ModelOverflowError
-from holdfast.memory import answers, rules
-from holdfast.memory.claims import slot_name
-from holdfast.memory.draft import Draft
-from holdfast.memory.quotes import in_other_script, is_quoted, missing_numbers, plain
-from holdfast.memory.reading import Piece, batches, halves, render
-from holdfast.messages import Message, Text
+from holdfast.memory.archive import extract_text, is_noise
+from holdfast.memory.block import NO_MARKS, Marks, strip_message
+from holdfast.memory.facts import Draft, normalise_slot
+from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt, Reply
 from holdfast.redact import redact
-from holdfast.store.base import FactRow, FactType
-from holdfast.text import head
+from holdfast.store.base import FactRow, FactType, MessageRow
+from holdfast.text import clip, head, is_unsegmented
 from holdfast.tokens import count_text
 
-__all__ = ["Dropped", "Reader"]
+__all__ = ["Dropped", "Piece", "Reader", "is_quoted", "is_secret", "parse_objects", "plain", "split_messages"]
 
-_ANSWER_TOKENS: Final = 4_096
-_USABLE: Final = 0.8
-"""The part of a model's window that is counted on: an estimate may be off."""
+_MAX_ANSWER_TOKENS: Final = 4_096
+_USABLE_SHARE: Final = 0.8
+"""The part of a model's window that is used, since token counts are estimates."""
 _KNOWN_SHARE: Final = 0.15
-_LEAST_ROOM: Final = 500
-_DEEPEST: Final = 4
+_MIN_ROOM: Final = 500
+_MAX_DEPTH: Final = 4
 """How often a batch is halved before it is given up."""
-_LONGEST: Final = 500
+_MAX_CHARS: Final = 500
 _TYPES: Final[Mapping[str, FactType]] = {name: name for name in get_args(FactType)}
 
 _FIELDS: Final = ("type", "content", "context", "subject", "slot", "value", "message", "quote")
@@ -58,15 +63,96 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """Something that a model said and that is not kept, and why."""
+    """A fact that a model returned and that is not kept, and why."""
 
     content: str
     reason: str
 
 
+# --- what the model reads --------------------------------------------------------
+
+_TOOL_HEAD: Final = 600
+_TOOL_TAIL: Final = 300
+_HEADER_TOKENS: Final = 8
+_MIN_CHARS: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A message, or a part of a long one: its number in the archive, its speaker and its text."""
+
+    id: int
+    role: str
+    text: str
+    time: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that it takes in a prompt."""
+        return count_text(self.text) + _HEADER_TOKENS
+
+
+def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Piece]:
+    """Turn messages into pieces: text whole, tool calls and results by their ends, recalled text not at all."""
+    pieces: list[Piece] = []
+    for row in messages:
+        own = strip_message(row.message, marks)
+        if own is None or own.role == "system" or row.buried:
+            continue
+        text = extract_text(own, marks)
+        if own.calls or own.results:
+            text = clip(text, head=_TOOL_HEAD, tail=_TOOL_TAIL)
+        if text and not is_noise(text):
+            speaker = f"{own.role} {own.name}" if own.name else own.role
+            pieces.append(Piece(id=row.id, role=speaker, text=text, time=own.timestamp or 0))
+    return pieces
+
+
+def _batch(pieces: Sequence[Piece], *, room: int) -> list[tuple[Piece, ...]]:
+    """Group pieces into as few batches as fit into `room` tokens each; a piece that is too long is split."""
+    batches: list[list[Piece]] = [[]]
+    left = room
+    for piece in (part for whole in pieces for part in _fit(whole, room)):
+        if piece.tokens > left and batches[-1]:
+            batches.append([])
+            left = room
+        batches[-1].append(piece)
+        left -= piece.tokens
+    return [tuple(batch) for batch in batches if batch]
+
+
+def _fit(piece: Piece, room: int) -> Iterator[Piece]:
+    if piece.tokens <= room or len(piece.text) <= _MIN_CHARS:
+        yield piece
+        return
+    for half in _split(piece):
+        yield from _fit(half, room)
+
+
+def _split(piece: Piece) -> tuple[Piece, Piece]:
+    """Split a piece at a line or a space near its middle."""
+    middle = len(piece.text) // 2
+    breaks = [place for mark in ("\n", " ") if (place := piece.text.rfind(mark, middle // 2, middle)) > 0]
+    place = breaks[0] if breaks else middle
+    return replace(piece, text=piece.text[:place]), replace(piece, text=piece.text[place:])
+
+
+def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
+    """Split a batch in two; return nothing where it cannot be made smaller."""
+    if len(batch) > 1:
+        return tuple(batch[: len(batch) // 2]), tuple(batch[len(batch) // 2 :])
+    if batch and len(batch[0].text) > _MIN_CHARS:
+        first, second = _split(batch[0])
+        return (first,), (second,)
+    return ()
+
+
+# --- the reader ------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What came back: facts, unless there was nothing to be read; whether it was too long for one go; what is wrong."""
+    """The facts of an answer (None where it has no JSON), whether it was too long, and the error."""
 
     facts: list[dict[str, Any]] | None = None
     too_long: bool = False
@@ -75,16 +161,16 @@ class _Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """Asks a model, counts the calls, and keeps what could not be proved apart.
+    """Reads facts with a model.
 
     Attributes:
-        model: Who is asked.
-        known: The facts that hold; the model is told them.
-        timeout: Seconds for each question.
-        cancel: When set, it ends.
-        calls: How often the model was asked.
-        dropped: What it said that is not kept.
-        unread: Pieces that it did not get to read, or gave no answer to.
+        model: The model.
+        known: The facts that hold; the prompt lists them.
+        timeout: Seconds for each call.
+        cancel: Ends the reading when set.
+        calls: How often the model was called.
+        dropped: The facts that were not kept.
+        unread: The pieces that the model did not read or gave no answer to.
         trouble: Why.
     """
 
@@ -98,15 +184,14 @@ class Reader:
     trouble: str = ""
 
     def read(self, pieces: Sequence[Piece]) -> list[Draft]:
-        """The facts in all of these pieces, in as few questions as their size needs."""
+        """Read the facts in pieces, in as few calls as their size needs."""
+        instructions = self._instructions()
+        window = int(self.model.context_tokens * _USABLE_SHARE)
+        room = max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - count_text(instructions))
         drafts: list[Draft] = []
-        for batch in batches(pieces, room=self._room()):
-            drafts += self._batch(batch, depth=0)
+        for batch in _batch(pieces, room=room):
+            drafts += self._read_batch(batch, instructions, depth=0)
         return drafts
-
-    def _room(self) -> int:
-        window = int(self.model.context_tokens * _USABLE)
-        return max(_LEAST_ROOM, window - _ANSWER_TOKENS - count_text(self._instructions()))
 
     def _instructions(self) -> str:
         room = int(self.model.context_tokens * _KNOWN_SHARE)
@@ -119,103 +204,198 @@ class Reader:
             lines.append(line)
         return prompts.load("extract", known="\n".join(reversed(lines)) or "(none)")
 
-    def _batch(self, batch: Sequence[Piece], *, depth: int) -> list[Draft]:
-        """The facts in a batch; read in halves where it, or the answer to it, turns out to be too long."""
-        if self.trouble:  # whoever failed once is not asked again and again
+    def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
+        """Read a batch; in halves where it, or the answer to it, is too long."""
+        if self.trouble:  # a model that failed is not called again for the rest
             self.unread += batch
             return []
-        answer = self._ask(batch)
-        parts = halves(batch) if answer.too_long and depth < _DEEPEST else ()
+        answer = self._ask(batch, instructions)
+        parts = _halve(batch) if answer.too_long and depth < _MAX_DEPTH else ()
         if parts:
-            return [draft for part in parts for draft in self._batch(part, depth=depth + 1)]
+            return [draft for part in parts for draft in self._read_batch(part, instructions, depth=depth + 1)]
         if answer.facts is None:
             self.trouble = answer.trouble
             self.unread += batch
             return []
-        return list(self._checked(answer.facts, batch))
+        return list(self._check(answer.facts, batch))
 
-    def _ask(self, batch: Sequence[Piece]) -> _Answer:
-        """Ask about a batch; once more where the answer cannot be read."""
-        asked = [_message("system", self._instructions()), _message("user", render(batch))]
+    def _ask(self, batch: Sequence[Piece], instructions: str) -> _Answer:
+        """Ask about a batch; once more where the answer is not JSON."""
+        text = "\n\n".join(f"[{piece.id} {piece.role}] {piece.text}" for piece in batch)
+        messages = [_message("system", instructions), _message("user", text)]
         try:
-            answer, reply = self._call(asked)
+            answer, reply = self._call(messages)
             if answer.facts is None:
                 again = _message("user", prompts.load("extract_again"))
-                answer, _ = self._call([*asked, _message("assistant", reply.text or "-"), again])
+                answer, _ = self._call([*messages, _message("assistant", reply.text or "-"), again])
         except ModelError as error:
             return _Answer(trouble=str(error), too_long=isinstance(error, ModelOverflowError))
         return answer
 
     def _call(self, messages: Sequence[Message]) -> tuple[_Answer, Reply]:
         self.calls += 1
-        prompt = Prompt(messages=messages, max_tokens=_ANSWER_TOKENS, schema=_SCHEMA)
+        prompt = Prompt(messages=messages, max_tokens=_MAX_ANSWER_TOKENS, schema=_SCHEMA)
         reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
-        said = answers.read(reply.text, name="facts", key="content")
+        facts = parse_objects(reply.text, name="facts", key="content")
         too_long = reply.stop == "length"
-        facts = [] if said is None and too_long else said
+        if facts is None and too_long:
+            facts = []
         return _Answer(facts=facts, too_long=too_long, trouble=f"{self.model.name}: the answer was no JSON"), reply
 
-    # --- checking ----------------------------------------------------------------
-
-    def _checked(self, said: Sequence[Mapping[str, Any]], batch: Sequence[Piece]) -> Iterator[Draft]:
-        words = [(piece, plain(piece.text)) for piece in batch]
-        everything = "\n".join(text for _, text in words)
-        for item in said:
+    def _check(self, items: Sequence[Mapping[str, Any]], batch: Sequence[Piece]) -> Iterator[Draft]:
+        texts = [(piece, plain(piece.text)) for piece in batch]
+        everything = "\n".join(text for _, text in texts)
+        for item in items:
             content = " ".join(str(item.get("content") or "").split())
-            proof = _proof(item, words)
-            reason = _fault(item, content, proof, everything)
+            proof = _find_proof(item, texts)
+            reason = _find_fault(item, content, proof, everything)
             if reason or proof is None:
-                self.dropped.append(Dropped(content=head(redact(content), _LONGEST), reason=reason))
+                self.dropped.append(Dropped(content=head(redact(content), _MAX_CHARS), reason=reason))
             else:
-                yield _draft(item, content, proof)
+                yield _make_draft(item, content, proof)
 
 
-def _message(role: Any, text: str) -> Message:
+def _message(role: Role, text: str) -> Message:
     return Message(role=role, parts=(Text(text=text),))
 
 
-def _proof(item: Mapping[str, Any], words: Sequence[tuple[Piece, str]]) -> Piece | None:
-    """The piece that holds the quote: the one that the model names, else the first that does."""
+def _find_proof(item: Mapping[str, Any], texts: Sequence[tuple[Piece, str]]) -> Piece | None:
+    """Find the piece that contains the quote: the one that the model names, else the first."""
     quote = str(item.get("quote") or "")
-    holding = [piece for piece, text in words if is_quoted(quote, text)]
+    holding = [piece for piece, text in texts if is_quoted(quote, text)]
     named = [piece for piece in holding if str(piece.id) == str(item.get("message"))]
     return next(iter(named or holding), None)
 
 
-def _fault(item: Mapping[str, Any], content: str, proof: Piece | None, everything: str) -> str:
-    """Why something that was said is not kept; nothing where it is."""
+def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, everything: str) -> str:
+    """Say why a fact is not kept; return nothing where it is."""
     if str(item.get("type") or "").lower() not in _TYPES:
         return "no such type"
-    if not content or len(content) > _LONGEST:
+    if not content or len(content) > _MAX_CHARS:
         return "empty or too long"
     if proof is None:
         return "the quote is not in the messages"
-    if rules.is_secret(content) or rules.is_secret(str(item.get("quote"))):
+    if is_secret(content) or is_secret(str(item.get("quote"))):
         return "a secret"
-    missing = missing_numbers(content, everything)
+    missing = _missing_numbers(content, everything)
     return f"nobody said {missing[0]}" if missing else ""
 
 
-def _draft(item: Mapping[str, Any], content: str, proof: Piece) -> Draft:
+def _make_draft(item: Mapping[str, Any], content: str, proof: Piece) -> Draft:
     quote = " ".join(str(item["quote"]).split())
-    words = quote if in_other_script(content, proof.text) else content
-    slot = slot_name(_short(item.get("slot")))
-    sentence = rules.sentence_of(quote, proof.text)
+    slot = normalise_slot(_clean(item.get("slot")))
+    wanted = plain(quote)
+    sentence = next((each for each in signals.sentences(proof.text) if wanted in plain(each)), quote)
     return Draft(
         type=_TYPES[str(item["type"]).lower()],
-        content=words,
-        context=_short(item.get("context")),
-        subject=_short(item.get("subject")) if slot else "",
+        content=quote if _is_translated(content, proof.text) else content,
+        context=_clean(item.get("context")),
+        subject=_clean(item.get("subject")) if slot else "",
         slot=slot,
-        value=_short(item.get("value")) or rules.value_of(words),
-        additive=rules.is_additive(sentence),
-        doubtful=not (rules.is_real(sentence) and rules.is_asserted(sentence)),
+        value=_clean(item.get("value")),
+        additive=signals.is_additive(sentence),
+        doubtful=not signals.is_stated(sentence),
         evidence=(proof.id,),
         quote=quote,
         time=proof.time,
     )
 
 
-def _short(value: Any) -> str:
-    """A name or a value that a model gave, in one line and without secrets."""
-    return redact(head(" ".join(value.split()), _LONGEST)) if isinstance(value, str) else ""
+def _clean(value: Any) -> str:
+    """Return a name or a value of an answer in one line, without secrets."""
+    return redact(head(" ".join(value.split()), _MAX_CHARS)) if isinstance(value, str) else ""
+
+
+# --- quotes ------------------------------------------------------------------------
+
+_LOOSE: Final = re.compile(r"[\s\u200b\ufeff*`_~]+")
+_SAME: Final = str.maketrans("“”„«»‘’‚′–—−…", '"""""' + "''''" + "---" + ".", "")
+_NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
+_MASK: Final = "[REDACTED"
+_MIN_QUOTE: Final = 6
+_CHARACTER_WEIGHT: Final = 3
+"""A character of a script without spaces counts as three letters."""
+
+
+def plain(text: str) -> str:
+    """Normalise a text for comparison: without width, case, spaces, emphasis and kinds of quotation marks."""
+    return _LOOSE.sub("", unicodedata.normalize("NFKC", text).translate(_SAME).casefold()).replace("..", ".")
+
+
+def is_quoted(quote: str, text: str) -> bool:
+    """Tell whether a quote occurs in a text that is `plain` already; a quote of a few letters proves nothing."""
+    words = plain(quote)
+    weight = sum(_CHARACTER_WEIGHT if is_unsegmented(character) else 1 for character in words)
+    return weight >= _MIN_QUOTE and words in text
+
+
+def is_secret(text: str) -> bool:
+    """Tell whether a text contains a secret, masked or not."""
+    return _MASK in text or redact(text) != text
+
+
+def _missing_numbers(content: str, text: str) -> list[str]:
+    """List the numbers of a fact that do not occur in a text that is `plain` already."""
+    digits = set(_NUMBER.findall(text))
+    whole = [number.strip(".,:") for number in _NUMBER.findall(unicodedata.normalize("NFKC", content))]
+    return [number for number in whole if number not in digits and number not in text]
+
+
+def _is_translated(content: str, quote: str) -> bool:
+    """Tell whether a fact is in Latin letters though what it quotes is not, or the other way round."""
+    ours, theirs = _unsegmented_share(content), _unsegmented_share(quote)
+    return (theirs > 0.5 and ours == 0) or (theirs == 0 and ours > 0.5)  # noqa: PLR2004 - a half
+
+
+def _unsegmented_share(text: str) -> float:
+    letters = [character for character in text if character.isalpha()]
+    return sum(map(is_unsegmented, letters)) / len(letters) if letters else 0.0
+
+
+# --- answers -----------------------------------------------------------------------
+
+_COMMA: Final = re.compile(r",(?=\s*[}\]])")
+_MAX_OBJECT_CHARS: Final = 20_000
+
+
+def parse_objects(text: str, *, name: str, key: str) -> list[dict[str, Any]] | None:
+    """Parse the objects of an answer `{name: [...]}` that have a `key`; None where it contains no such JSON.
+
+    A bare list, a single object and several objects in a row are accepted as well, and of an answer that was cut off
+    everything that is complete.
+    """
+    whole = _parse(text.strip())
+    if isinstance(whole, dict) and isinstance(whole.get(name), list):
+        whole = whole[name]
+    if isinstance(whole, list):
+        return [value for value in whole if isinstance(value, dict) and key in value]
+    values = [value for part in _find_objects(text) if isinstance(value := _parse(part), dict)]
+    objects = [value for value in values if key in value]
+    return objects if objects or any(name in value for value in values) else None
+
+
+def _parse(text: str) -> Any:
+    for words in (text, _COMMA.sub("", text)):
+        try:
+            return json.loads(words, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _find_objects(text: str) -> Iterator[str]:
+    """Yield every part of a text between a brace and the one that closes it, inner ones first."""
+    starts: list[int] = []
+    quoted = escaped = False
+    for place, character in enumerate(text):
+        if quoted:
+            quoted = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            quoted = bool(starts)  # a quotation mark outside of an object opens nothing
+        elif character == "{":
+            starts.append(place)
+        elif character == "}" and starts:
+            start = starts.pop()
+            if place - start < _MAX_OBJECT_CHARS:
+                yield text[start : place + 1]

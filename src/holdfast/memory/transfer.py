@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 from holdfast.errors import InputError
 from holdfast.memory import facts
 from holdfast.memory.archive import passages_of
-from holdfast.memory.marks import Marks, open_marks
+from holdfast.memory.block import Marks, open_marks
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json

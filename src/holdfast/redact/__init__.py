@@ -1,76 +1,72 @@
-"""Secrets masked before anything touches disk.
+"""Mask secrets before anything is written to disk.
 
     redact("export GITHUB_TOKEN=ghp_…")   ->  "export GITHUB_TOKEN=[REDACTED:github-token]"
 
-A text goes through three steps, each linear in its length: a cheap look for anything that could betray a
-secret (most texts end here and come back as the same object), the exact rules for what was seen, and the
-masks. What is masked and what is left alone, with figures, is in docs/security.md.
+A text goes through three steps, each linear in its length: a cheap search for marks of secrets (most texts have
+none and are returned as the same object), the exact rules for those marks, and the masks. docs/security.md says what
+is masked and what is not, with figures.
 """
 
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-from holdfast.redact.commands import secrets_in_commands
-from holdfast.redact.keyed import secret_of, secrets_after_words
-from holdfast.redact.rules import ANYWHERE, TOKENS, Secret
-from holdfast.redact.shaped import secrets_by_shape
+from holdfast.redact.keyed import find_after_words, find_in_commands, find_in_value
+from holdfast.redact.rules import ANYWHERE, TOKENS, Secret, find_by_format
 
 __all__ = ["JSON", "Secret", "find", "redact", "redact_value"]
 
 JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
-"""What `json.loads` gives."""
+"""A value that `json.loads` returns."""
 
-_SHORTEST: Final = 8  # characters; nothing shorter holds a name and a secret
+_MIN_CHARS: Final = 8  # characters; nothing shorter holds a name and a secret
 _RANKS: Final = {rule.name: rank for rank, rule in enumerate((*TOKENS, *ANYWHERE))}
-_LONG_KEY: Final = 20  # characters; a key of an object that could be a token
+_MIN_KEY_CHARS: Final = 20  # characters; a key of an object that could be a token
 
 
 def redact(text: str) -> str:
-    """The text with every secret masked; the same object if there is none. Redacting twice changes nothing."""
-    # A mask can bring together what a long secret kept apart, so look again until nothing is found.
-    # No rule accepts a mask, so every round leaves less to mask.
+    """Mask every secret in a text; return the same object if there is none. Redacting twice changes nothing."""
+    # A mask can join what a long secret separated, so search again until nothing is found.
+    # No rule accepts a mask, so the loop ends.
     while secrets := find(text):
-        text = _masked(text, secrets)
+        text = _mask(text, secrets)
     return text
 
 
 def find(text: str) -> list[Secret]:
-    """The secrets in the text, in order and without overlap."""
-    if len(text) < _SHORTEST:
+    """Return the secrets in a text, in order and without overlap."""
+    if len(text) < _MIN_CHARS:
         return []
-    plain = text.encode("ascii", "replace")  # one byte a character: positions stay
+    plain = text.encode("ascii", "replace")  # one byte per character, so that positions stay
     lowered = plain.lower().decode()
-    return _merged(
-        (*secrets_by_shape(text, plain), *secrets_after_words(text, lowered), *secrets_in_commands(text, lowered))
-    )
+    return _merge((*find_by_format(text, plain), *find_after_words(text, lowered), *find_in_commands(text, lowered)))
 
 
 def redact_value(value: JSON) -> JSON:
-    """The JSON value with every secret masked, also those known by their key; the same object if there is none."""
+    """Mask every secret in a JSON value, also those named by their key; return the same object if there is none."""
     root: list[Any] = [value]
     changed = False
-    todo: list[tuple[Any, str]] = [(root, "")]  # copies to be filled in, and the key that they stand under
+    todo: list[tuple[Any, str]] = [(root, "")]  # copies to fill in, and the key of each
     while todo:  # a loop, since hostile JSON nests deeper than calls may
         copy, above = todo.pop()
         for key, child in list(copy.items() if isinstance(copy, dict) else enumerate(copy)):
             if isinstance(child, str):
-                safe = _redact_named(_name(copy, key, above), child)
+                safe = _redact_named(_get_name(copy, key, above), child)
                 if safe is not child:
                     copy[key], changed = safe, True
             elif isinstance(child, dict):
-                copy[key] = _with_safe_keys(child)
+                copy[key] = _mask_keys(child)
                 changed |= copy[key].keys() != child.keys()
-                todo.append((copy[key], _name(copy, key, above)))
+                todo.append((copy[key], _get_name(copy, key, above)))
             elif isinstance(child, list):
                 copy[key] = child.copy()
-                todo.append((copy[key], _name(copy, key, above)))
+                todo.append((copy[key], _get_name(copy, key, above)))
     return root[0] if changed else value
 
 
-def _merged(found: Iterable[Secret]) -> list[Secret]:
-    """In order of place, without overlap: of two that start together the more telling one stays, else they join."""
+def _merge(secrets: Iterable[Secret]) -> list[Secret]:
+    """Sort secrets and remove overlaps: with the same start the more specific one stays, others are joined."""
     merged: list[Secret] = []
-    for secret in sorted(found, key=lambda secret: (secret.start, _RANKS.get(secret.rule, len(_RANKS)))):
+    for secret in sorted(secrets, key=lambda secret: (secret.start, _RANKS.get(secret.rule, len(_RANKS)))):
         if not merged or secret.start >= merged[-1].end:
             merged.append(secret)
         elif secret.start > merged[-1].start:
@@ -80,7 +76,7 @@ def _merged(found: Iterable[Secret]) -> list[Secret]:
     return merged
 
 
-def _masked(text: str, secrets: Iterable[Secret]) -> str:
+def _mask(text: str, secrets: Iterable[Secret]) -> str:
     pieces: list[str] = []
     end = 0
     for secret in secrets:
@@ -90,26 +86,26 @@ def _masked(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def _redact_named(name: str, text: str) -> str:
-    """The text masked, as a whole if the name that it stands under calls it a secret."""
-    secret = secret_of(name, text)
-    return redact(_masked(text, _merged((*find(text), secret))) if secret else text)
+    """Mask a text, as a whole if its name is one of a secret."""
+    secret = find_in_value(name, text)
+    return redact(_mask(text, _merge((*find(text), secret))) if secret else text)
 
 
-def _name(copy: Any, key: str | int, above: str) -> str:
-    """What a child is called: its key, the key of its list, or the `name` beside a `value`."""
+def _get_name(copy: Any, key: str | int, above: str) -> str:
+    """Return the name of a child: its key, the key of its list, or the `name` beside a `value`."""
     if not isinstance(key, str):
         return above
     beside = (copy.get("name") or copy.get("key")) if key == "value" else None
     return beside if isinstance(beside, str) else key
 
 
-def _with_safe_keys(mapping: dict[str, Any]) -> dict[str, Any]:
-    """A copy with secrets in its keys masked. Keys that become the same are kept apart by a number."""
-    if all(len(key) < _LONG_KEY for key in mapping):
+def _mask_keys(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Copy an object with the secrets in its keys masked; equal keys get a number."""
+    if all(len(key) < _MIN_KEY_CHARS for key in mapping):
         return mapping.copy()
     copy: dict[str, Any] = {}
     for key, value in mapping.items():
-        safe = redact(key) if len(key) >= _LONG_KEY else key
+        safe = redact(key) if len(key) >= _MIN_KEY_CHARS else key
         while safe in copy:
             safe = f"{safe}~{len(copy)}"
         copy[safe] = value

@@ -1,7 +1,7 @@
-r"""Secrets that are known by what stands before them: a key, a header, a flag, a word of prose.
+r"""Find secrets by what precedes them: a key, a header, a flag, a word of prose, an option of a program.
 
-Every such secret follows one of a few words. They are found by plain substring search; what follows each is
-then read by anchored patterns, which say where the value is, and the value is judged by its looks.
+Every such secret follows one of a few words. The words are found by substring search; anchored patterns then
+locate the value after each, and `looks` decides whether it is a secret.
 """
 
 import re
@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final
 
-from holdfast.redact.looks import is_cookie, is_genuine, is_password, is_random, is_token
-from holdfast.redact.patterns import compiled
+from holdfast.redact.looks import compile_once, is_cookie, is_genuine, is_password, is_random, is_token
 from holdfast.redact.rules import Secret
 
-__all__ = ["PATTERNS", "secret_of", "secrets_after_words"]
+__all__ = ["COMMAND_PATTERNS", "PATTERNS", "find_after_words", "find_in_commands", "find_in_value"]
 
 _QUOTE: Final = r"\\{0,4}[\"'`]"  # also one of a string inside a string
 _ASSIGN: Final = r"(?:\[\])?[ \t]{0,8}(?:=>|:{1,3}=|[|?.!+]{0,2}={1,3}|[:：＝])[ \t]{0,8}"
@@ -57,7 +56,7 @@ PATTERNS: Final = {
     "environment": rf"={_SHELL}",
     "flag": rf"(?:=|[ \t]{{1,3}})[\"']?{_SHELL}",
     "bare": rf"(?:{_QUOTE}\]?)?(?:{_NAMED}|{_ASSIGN}){_BARE}(?![(\[])",
-    "said": rf"[ \t]{{1,3}}(?:is|was|to|be|as|of)[ \t]{{1,3}}[\"'`“]?{_BARE}(?![(\[])",
+    "stated": rf"[ \t]{{1,3}}(?:is|was|to|be|as|of)[ \t]{{1,3}}[\"'`“]?{_BARE}(?![(\[])",
     # a value right behind the name: in SQL, in a command that sets it, in a login, in a sentence
     "quoted behind": r"(?:[ \t]{1,3}|\([ \t]{0,3})(?P<quote>[\"'])(?P<secret>[^\s\"'\\]{1,250}+)(?=(?P=quote))",
     "behind": rf"[ \t]{{1,3}}(?:--?[a-z-]{{1,20}}[ \t=]{{1,3}}|<<<[ \t]{{0,3}})?[\"']?{_BARE}(?![(\[])",
@@ -116,38 +115,38 @@ _BOUND: Final = 250  # characters of a value that are read to judge it
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    return compiled(PATTERNS[name])
+    return compile_once(PATTERNS[name])
 
 
-def secrets_after_words(text: str, lowered: str) -> Iterator[Secret]:
-    """The secrets that a word before them names. `lowered` is the text in small letters."""
+def find_after_words(text: str, lowered: str) -> Iterator[Secret]:
+    """Yield the secrets that a word before them names. `lowered` is the text in lower case."""
     for header in _HEADERS:
         if header in lowered:
-            yield from _after(text, lowered, header, _in_header)
+            yield from _scan(text, lowered, header, _read_header)
     for word in _WORDS:
         if word in lowered:
-            yield from _after(text, lowered, word, _after_name)
+            yield from _scan(text, lowered, word, _read_name)
     if not text.isascii():
         for match in _pattern("cjk").finditer(text):
             if _is_secret(match["word"], match["secret"], literal=False):
                 yield Secret(_kind(match["word"]), *match.span("secret"))
 
 
-def secret_of(name: str, value: str) -> Secret | None:
-    """The secret in a string that stands under `name`, as in a JSON object; None if there is none."""
+def find_in_value(name: str, value: str) -> Secret | None:
+    """Return the secret in the value of `name`, as in a JSON object; None if there is none."""
     if name[-13:].lower() == "authorization":
-        found = _in_header(f"authorization:{value}", 0, "authorization")
-        return Secret(found.rule, found.start - 14, found.end - 14) if found else None
-    word = _word_of(name)
+        secret = _read_header(f"authorization:{value}", 0, "authorization")
+        return Secret(secret.rule, secret.start - 14, secret.end - 14) if secret else None
+    word = _find_word(name)
     return Secret(_kind(word), 0, len(value)) if word and _is_secret(word, value, literal=True) else None
 
 
-def _word_of(name: str) -> str:
-    """The secret word that a name ends in; nothing if it names no secret."""
-    return _known_word_of(name) if len(name) <= _LOOK_BACK else _find_word_of(name)
+def _find_word(name: str) -> str:
+    """Return the secret word that a name ends in; empty if it names no secret."""
+    return _cached_word(name) if len(name) <= _LOOK_BACK else _search_word(name)
 
 
-def _find_word_of(name: str) -> str:
+def _search_word(name: str) -> str:
     if not name.isascii():
         return next((word for word in _CJK_PASSWORDS + _CJK_TOKENS if name.endswith(word)), "")
     last = max(name.lower().rfind(word) for word in _WORDS)
@@ -155,39 +154,39 @@ def _find_word_of(name: str) -> str:
     return word.group() if word and _names_a_secret(name, word) else ""
 
 
-_known_word_of = lru_cache(maxsize=4096)(_find_word_of)  # the same few keys stand in every message
+_cached_word = lru_cache(maxsize=4096)(_search_word)  # messages repeat the same few keys
 
 
-def _after(text: str, lowered: str, word: str, read: Callable[[str, int, str], Secret | None]) -> Iterator[Secret]:
-    """What `read` finds at the places of a word. Inside a secret that was found it does not look again."""
+def _scan(text: str, lowered: str, word: str, read: Callable[[str, int, str], Secret | None]) -> Iterator[Secret]:
+    """Yield what `read` finds at each occurrence of a word, except inside a secret."""
     start = lowered.find(word)
     while start >= 0:
         end = start + len(word)
-        if found := read(text, start, word):
-            end = _end_of(text, found)
-            yield Secret(found.rule, found.start, end)
+        if secret := read(text, start, word):
+            end = _extend(text, secret)
+            yield Secret(secret.rule, secret.start, end)
         start = lowered.find(word, end)
 
 
-def _end_of(text: str, found: Secret) -> int:
-    """Where the secret really ends: the patterns read so far and no further, lest every word reads to the end."""
-    rest = _pattern("rest").match(text, found.end) if found.end - found.start >= _BOUND else None
-    return rest.end() if rest else found.end
+def _extend(text: str, secret: Secret) -> int:
+    """Return the real end of a secret: patterns read a bounded length, so that a scan stays linear."""
+    rest = _pattern("rest").match(text, secret.end) if secret.end - secret.start >= _BOUND else None
+    return rest.end() if rest else secret.end
 
 
-def _after_name(text: str, start: int, _: str) -> Secret | None:
-    """The secret that follows the name which ends in the word at `start`, in any notation."""
+def _read_name(text: str, start: int, _: str) -> Secret | None:
+    """Return the secret after the name that ends in the word at `start`, in any notation."""
     word = _pattern("name").match(text, start)
     if word is None or not _names_a_secret(text, word):
         return None
-    for notation, literal in _notations(text, word):
+    for notation, literal in _list_notations(text, word):
         match = _pattern(notation).match(text, word.end())
         kind = "passwd" if notation == "environment" or _is_part(text, word) else word.group()
         if match is None or (notation == "random behind" and not is_random(match["secret"])):
             continue
-        if found := _value(match, word=kind, literal=literal):
-            return found
-    return _blob(text, word)
+        if secret := _read_value(match, word=kind, literal=literal):
+            return secret
+    return _read_blob(text, word)
 
 
 def _is_part(text: str, word: re.Match[str]) -> bool:
@@ -197,7 +196,7 @@ def _is_part(text: str, word: re.Match[str]) -> bool:
 
 
 def _names_a_secret(text: str, word: re.Match[str]) -> bool:
-    """True unless the word before says otherwise; a key must be said to be one of something secret."""
+    """Whether a name with this word is a secret's; `key` only after a word such as `api` or `private`."""
     behind = text[max(0, word.start() - _LOOK_BACK) : word.start()]
     match = _pattern("word backwards").match(behind.rstrip("_. -")[::-1])
     last = match.group()[::-1].lower() if match else ""
@@ -208,8 +207,8 @@ def _names_a_secret(text: str, word: re.Match[str]) -> bool:
     return _pattern("harmless").fullmatch(last) is None or (last == "key" and _kind(word.group()) == "password")
 
 
-def _notations(text: str, word: re.Match[str]) -> Iterator[tuple[str, bool]]:
-    """The notations in which a value may follow the name, and whether each shows that it is a literal."""
+def _list_notations(text: str, word: re.Match[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the notations in which a value may follow the name, and whether each shows a literal."""
     yield "quoted", True
     yield "tagged", True
     before = text[max(0, word.start() - _LOOK_BACK) : word.start()]
@@ -221,7 +220,7 @@ def _notations(text: str, word: re.Match[str]) -> Iterator[tuple[str, bool]]:
     if name.startswith("-"):
         yield "flag", False
     yield "bare", name.isupper() and name != word.group()
-    yield "said", False
+    yield "stated", False
     if before[: len(before) - length].endswith(("('", '("')):
         yield "argument", False
     if "login " in before:
@@ -233,23 +232,23 @@ def _notations(text: str, word: re.Match[str]) -> Iterator[tuple[str, bool]]:
     yield "random behind", False
 
 
-def _value(match: re.Match[str], *, word: str, literal: bool) -> Secret | None:
-    secret = match["secret"] if "quote" in match.groupdict() else _bare(match["secret"])
+def _read_value(match: re.Match[str], *, word: str, literal: bool) -> Secret | None:
+    secret = match["secret"] if "quote" in match.groupdict() else _strip_end(match["secret"])
     start = match.start("secret")
     if secret.startswith("//"):  # the name was the scheme of an address
         return None
     return Secret(_kind(word), start, start + len(secret)) if _is_secret(word, secret, literal=literal) else None
 
 
-def _bare(value: str) -> str:
-    """The value without what ends the sentence or the bracket that it stands in; `...` is a part of it."""
+def _strip_end(value: str) -> str:
+    """Remove the punctuation or bracket after a value; `...` is part of the value."""
     if value.endswith("..."):
         return value
     return value.rstrip(".:," if any(sign in value for sign in "([{") else ".:,)]}")
 
 
-def _blob(text: str, word: re.Match[str]) -> Secret | None:
-    """Long hexadecimal or base64 that a sentence calls a secret, and does not call a digest or an id."""
+def _read_blob(text: str, word: re.Match[str]) -> Secret | None:
+    """Return long hexadecimal or base64 text that a sentence names as a secret, and not as a digest or an id."""
     match = _pattern("blob").match(text, word.end())
     before = text[max(0, word.start() - 16) : word.start()].rpartition("\n")[2]
     if match is None or _pattern("digest").search(f"{before}|{match['gap']}"):
@@ -258,7 +257,7 @@ def _blob(text: str, word: re.Match[str]) -> Secret | None:
     return Secret(rule, *match.span(rule)) if is_genuine(match[rule]) and not match[rule].isdigit() else None
 
 
-def _in_header(text: str, start: int, header: str) -> Secret | None:
+def _read_header(text: str, start: int, header: str) -> Secret | None:
     match = _pattern(header).match(text, start)
     if match is None:
         return None
@@ -281,3 +280,106 @@ def _is_secret(word: str, value: str, *, literal: bool) -> bool:
 
 def _kind(word: str) -> str:
     return "password" if word.lower().startswith(_PASSWORDS) else "token"
+
+
+# --- command lines -----------------------------------------------------------------
+# Each program is found by substring search; an anchored pattern then reads the rest of its command.
+
+
+_REST: Final = r"(?=[ \t])(?:[^\n|;&]|(?<=\\)\n){0,300}?[ \t]"  # up to an option of the same command
+_VALUE: Final = r"[\"']?(?P<secret>[^\s\"'`;&|<>\\]{1,250}+)"
+_ARGUMENT: Final = r"[ \t]{1,4}[\"']?[^\s\"'|;&]{1,100}+[\"']?"
+_SPACE: Final = r"[ \t]{1,4}"
+
+_ORACLE: Final = r"[\"']?[^\s/\"'@:-][^\s/\"'@:]{0,63}/(?P<secret>[^\s/\"'@\\]{1,128}+)@"
+_INTO: Final = (
+    r"(?P=quote)[ \t]{0,4}\|[ \t]{0,4}"
+    r"(?:sudo -S|(?:sudo )?chpasswd|[^\n|]{1,120}?(?:-stdin|--with-token|secret create))"
+)
+_COMMANDS: Final = {
+    " -p": {
+        "mysql": rf"mysql(?:dump|admin|import|show|check|sh|binlog)?{_REST}-p{_VALUE}",
+        "mariadb": rf"mariadb(?:-dump|-admin|-import)?{_REST}-p{_VALUE}",
+        "7z": rf"7z[ar]?{_REST}-p{_VALUE}",
+        "sshpass": rf"sshpass{_REST}-p[ \t]{{0,4}}{_VALUE}",
+        "login": rf"login{_REST}-p{_SPACE}{_VALUE}",  # of docker, podman, helm, az, oc, cf and others
+        "mongo": rf"mongo(?:sh|dump|restore|export|import|stat|top|files)?{_REST}-p[ \t]{{0,4}}{_VALUE}",
+        "cqlsh": rf"cqlsh{_REST}-p[ \t]{{0,4}}{_VALUE}",
+        "sqlcmd": rf"sqlcmd{_REST}-P[ \t]{{0,4}}{_VALUE}",
+        "bcp": rf"bcp{_REST}-P[ \t]{{0,4}}{_VALUE}",
+        "zip": rf"zip{_REST}-P[ \t]{{0,4}}{_VALUE}",
+        "unzip": rf"unzip{_REST}-P[ \t]{{0,4}}{_VALUE}",
+        "mosquitto_": rf"mosquitto_(?:pub|sub|rr){_REST}-P{_SPACE}{_VALUE}",
+        "useradd": rf"useradd{_REST}-p{_SPACE}{_VALUE}",
+        "-u ": (rf"-u{_SPACE}\S{{1,64}}+{_SPACE}-p{_SPACE}(?=\S{{0,60}}?[0-9])(?=\S{{0,60}}?[A-Za-z]){_VALUE}"),
+        "openssl": rf"openssl{_REST}-pass(?:in|out)?{_SPACE}pass:{_VALUE}",
+    },
+    " -a": {
+        "redis-cli": rf"redis-cli{_REST}-a{_SPACE}{_VALUE}",
+        "valkey-cli": rf"valkey-cli{_REST}-a{_SPACE}{_VALUE}",
+        "http": rf"https?{_REST}-a[ \t=]{{1,4}}[\"']?[^\s:\"'$<]{{1,64}}:{_VALUE}",
+        "snmp": rf"snmp[a-z]{{2,10}}{_REST}-A{_SPACE}{_VALUE}",
+    },
+    " -k": {"openssl": rf"openssl{_REST}-k{_SPACE}{_VALUE}"},
+    " -u": {
+        "smbclient": rf"smbclient{_REST}-U[ \t]{{0,4}}[\"']?[^\s%\"']{{1,64}}%{_VALUE}",
+        "lftp": rf"lftp{_REST}-u{_SPACE}[\"']?[^\s,\"']{{1,64}},{_VALUE}",
+    },
+    " -w": {"ldap": rf"ldap(?:search|add|modify|delete|whoami|passwd|compare){_REST}-w[ \t]{{0,4}}{_VALUE}"},
+    " -x": {"snmp": rf"snmp[a-z]{{2,10}}{_REST}-X{_SPACE}{_VALUE}"},
+    "securestring": {"convertto-s": rf"(?i:convertto-securestring)(?: -[Ss]tring)?{_SPACE}{_VALUE}"},
+    "alias set": {"mc ": rf"mc alias set{_ARGUMENT}{_ARGUMENT}{_ARGUMENT}{_SPACE}{_VALUE}"},
+    "rabbitmqctl": {"rabbitmqctl": rf"rabbitmqctl (?:add_user|change_password){_ARGUMENT}{_SPACE}{_VALUE}"},
+    "pass": {
+        "htpasswd": rf"htpasswd{_SPACE}-[a-zA-Z]{{0,6}}b[a-zA-Z]{{0,6}}{_ARGUMENT}{_ARGUMENT}{_SPACE}{_VALUE}",
+        "wpa_passphrase": rf"wpa_passphrase{_ARGUMENT}{_SPACE}{_VALUE}",
+    },
+    "login": {"vault": rf"vault login{_SPACE}(?P<secret>[A-Za-z0-9][A-Za-z0-9_.-]{{15,250}}+)"},
+    "obscure": {"rclone": rf"rclone obscure{_SPACE}{_VALUE}"},
+    "/user:": {"net use": rf"net use{_REST}/user:[^\s]{{1,64}}+{_SPACE}{_VALUE}"},
+    "@": {"sqlplus": rf"sqlplus{_REST}{_ORACLE}", "oracle:": rf"oracle:[a-z0-9]{{2,5}}:{_ORACLE}"},
+    "| ": {  # a secret that is piped into the program that reads it
+        "echo ": (
+            r"echo (?:-[a-z]{1,3} )?(?P<quote>[\"']?)(?:[^\s:\"'|]{1,64}:)?"
+            rf"(?P<secret>[^\s\"'`;&|<>\\]{{1,250}}+){_INTO}"
+        ),
+        "printf ": rf"printf (?:'%s(?:\\n)?' )?(?P<quote>[\"']?)(?P<secret>[^\s\"'`;&|<>\\]{{1,250}}+){_INTO}",
+    },
+    " by ": {
+        "identified": (
+            r"(?i:identified[ \t]{1,4}(?:with[ \t]{1,4}\S{1,40}[ \t]{1,4})?by)[ \t]{1,4}[\"']"
+            r"(?P<secret>[^\s\"']{1,250}+)"
+        )
+    },
+}
+"""A text that a lower-cased input must contain, and the patterns of the programs to search for then."""
+
+COMMAND_PATTERNS: Final = {
+    f"{trigger} {word}": rf"(?<![A-Za-z0-9_]){pattern}"
+    for trigger, programs in _COMMANDS.items()
+    for word, pattern in programs.items()
+}
+"""Every pattern of this module."""
+
+_MIN_NUMBER_DIGITS: Final = 6  # digits; a shorter number is a port or a count
+
+
+def find_in_commands(text: str, lowered: str) -> Iterator[Secret]:
+    """Yield the secrets in the options and arguments of known programs. `lowered` is the text in lower case."""
+    for trigger, programs in _COMMANDS.items():
+        if trigger in lowered:
+            for word in programs:
+                yield from _scan_program(text, lowered, word, COMMAND_PATTERNS[f"{trigger} {word}"])
+
+
+def _scan_program(text: str, lowered: str, word: str, pattern: str) -> Iterator[Secret]:
+    start = lowered.find(word)
+    while start >= 0:
+        match = compile_once(pattern).match(text, start)
+        if match and is_password(match["secret"]) and not _is_count(match["secret"]):
+            yield Secret("password", *match.span("secret"))
+        start = lowered.find(word, match.end() if match else start + len(word))
+
+
+def _is_count(value: str) -> bool:
+    return value.isdigit() and len(value) < _MIN_NUMBER_DIGITS

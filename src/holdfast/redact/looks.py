@@ -1,17 +1,23 @@
-"""Does a value look like a secret, or like a word, a piece of code or a placeholder?
+"""Decide whether a value is a secret, or a word, a piece of code or a placeholder.
 
-Plain tests on one short value that something else (a key, a header, a flag) has already called a secret.
+The functions test one short value that a key, a header or a flag names as a secret.
 """
 
 import re
+from functools import cache
 from typing import Final
 
-from holdfast.redact.patterns import compiled
+__all__ = ["PATTERNS", "compile_once", "is_cookie", "is_genuine", "is_password", "is_random", "is_token"]
 
-__all__ = ["PATTERNS", "is_cookie", "is_genuine", "is_password", "is_random", "is_token"]
+
+@cache
+def compile_once(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when it is first used: most runs never need most of them."""
+    return re.compile(pattern)
+
 
 PATTERNS: Final = {
-    # what stands where a secret would: a type, a label, something to be filled in
+    # used in place of a secret: a type, a label, something to be filled in
     "stand-in": (
         r"(?i)any|access|api[-_]?key|auth|base64|basic|bearer|bool|boolean|bytes?|char|changeme|const|credentials?|default"
         r"|disabled|dummy|empty|enabled|false|field|foobar|hidden|int|integer|invalid|key|keychain|keyring|load|masked"
@@ -39,56 +45,56 @@ PATTERNS: Final = {
     # words of a name, path or slug: word, Word, WORD, aName, APIName, each with a short number behind
     "words": r"(?:(?:[A-Z]*+s?|[A-Z]?[a-z]*+(?:[A-Z]{1,5}+[a-z]{2,}+)*+(?:[A-Z]{2,5}+)?)\d{0,4}(?:[-_./:@+=~]|\Z))*+",
 }
-"""What a value is compared with; values are short, and each pattern is tried once on one."""
+"""The patterns for values, by name."""
 
-_SHORTEST_PASSWORD: Final = 4
-_SHORTEST_NUMBER: Final = 6
-_SHORTEST_TOKEN: Final = 8
-_SHORTEST_BARE_TOKEN: Final = 10
-_LONG_TOKEN: Final = 16
-_FEWEST_CHARACTERS: Final = 6
+_MIN_PASSWORD_CHARS: Final = 4
+_MIN_NUMBER_DIGITS: Final = 6
+_MIN_TOKEN_CHARS: Final = 8
+_MIN_BARE_TOKEN_CHARS: Final = 10
+_LONG_TOKEN_CHARS: Final = 16
+_MIN_DISTINCT_CHARS: Final = 6
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    return compiled(PATTERNS[name])
+    return compile_once(PATTERNS[name])
 
 
 def is_genuine(token: str) -> bool:
-    """False for a token in a known format that nobody was ever given: `sk-xxxxxxxx…`, `AKIA…EXAMPLE`."""
-    return len(set(token[-20:])) >= _FEWEST_CHARACTERS and not _pattern("filler").search(token)
+    """Whether a token in a known format is real, unlike `sk-xxxxxxxx…` or `AKIA…EXAMPLE`."""
+    return len(set(token[-20:])) >= _MIN_DISTINCT_CHARS and not _pattern("filler").search(token)
 
 
 def is_password(value: str, *, literal: bool = True) -> bool:
-    """True if the value of a password-like key is a password.
+    """Whether the value of a password-like key is a password.
 
-    `literal` says that the place shows a literal: a quoted string, an environment line, a JSON value.
-    Elsewhere a name, a type or a sentence may follow the key, so a digit or a sign must show it is none.
+    `literal` is set where the syntax shows a literal: a quoted string, an environment line, a JSON value.
+    Elsewhere a name, a type or a sentence may follow the key, so the value must contain a digit or a sign.
     """
-    if len(value) < _SHORTEST_PASSWORD or (_is_label(value) if literal else _is_name(value)):
+    if len(value) < _MIN_PASSWORD_CHARS or (_is_label(value) if literal else _is_name(value)):
         return False
     return not _is_placeholder(value)
 
 
 def is_token(value: str, *, literal: bool = True) -> bool:
-    """True if the value of a key that names a token, a key or a secret is one: long enough, and no words."""
-    shortest = _SHORTEST_TOKEN if literal else _SHORTEST_BARE_TOKEN
+    """Whether the value of a key that names a token or a secret is one: long enough, and not made of words."""
+    shortest = _MIN_TOKEN_CHARS if literal else _MIN_BARE_TOKEN_CHARS
     if len(value) < shortest or value.isdigit() or not value.isascii() or _is_words(value):
         return False
     return (literal or _is_mixed(value)) and not _is_placeholder(value)
 
 
 def is_random(value: str) -> bool:
-    """True if a value has digits, capitals and small letters and no words: where nothing else shows that it is one."""
+    """Whether a value has digits, upper and lower case and no words, for places where nothing else shows a secret."""
     return _pattern("random").match(value) is not None and _pattern("word").match(value) is None
 
 
 def is_cookie(value: str) -> bool:
-    """True if one of the cookies of a header (`name=value; name=value`) is a token."""
+    """Whether one of the cookies of a header (`name=value; name=value`) is a token."""
     return any(is_token(pair.partition("=")[2]) for pair in value.split(";")) and not _pattern("filler").search(value)
 
 
 def _is_placeholder(value: str) -> bool:
-    """True for what is to be filled in, looked up, or plainly not a literal."""
+    """Whether a value is to be filled in, looked up, or not a literal."""
     if len(set(value)) == 1 or any(map(str.isspace, value)):
         return True
     whole = any(_pattern(name).fullmatch(value) for name in ("stand-in", "reference"))
@@ -96,28 +102,28 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _is_label(value: str) -> bool:
-    """True for the text of a form field (`Password`, `密码`), the name of an algorithm, or a path."""
+    """Whether a value is the label of a form field (`Password`, `密码`), the name of an algorithm, or a path."""
     if value.isalpha() and not (value.isascii() and value.islower()):
         return not value.isascii() or _is_words(value)
     return bool(_pattern("algorithm").fullmatch(value)) or (("." in value or "/" in value) and _is_words(value))
 
 
 def _is_name(value: str) -> bool:
-    """True for a dotted or plain name of code (`user.password`, `args.pwd1`), an algorithm, a path, or a count."""
+    """Whether a value is a name in code (`user.password`, `args.pwd1`), an algorithm, a path, or a count."""
     if "." in value or "/" in value:
         return _is_words(value)
     if value.isdigit():
-        return len(value) < _SHORTEST_NUMBER
+        return len(value) < _MIN_NUMBER_DIGITS
     return value.replace("_", "").isalpha() or _pattern("algorithm").fullmatch(value) is not None
 
 
 def _is_words(value: str) -> bool:
-    """True if the value is words and short numbers only, as names, paths, versions and slugs are."""
+    """Whether a value is only words and short numbers, as names, paths, versions and slugs are."""
     return _pattern("words").fullmatch(value) is not None
 
 
 def _is_mixed(value: str) -> bool:
-    """True if the value changes between digits, capitals and small letters as random characters do."""
+    """Whether a value alternates between digits, upper and lower case as random characters do."""
     if _pattern("digits").search(value):
         return True
-    return len(value) >= _LONG_TOKEN and len(_pattern("runs").findall(value)) * 4 > len(value) + 4
+    return len(value) >= _LONG_TOKEN_CHARS and len(_pattern("runs").findall(value)) * 4 > len(value) + 4

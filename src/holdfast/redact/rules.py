@@ -1,25 +1,25 @@
-r"""The formats that give a secret away by themselves, as data.
+r"""Find secrets that have a known format.
 
 A rule is a name, the marks and a pattern. Every match of the pattern starts with one of the marks, so that most
 texts are ruled out before any pattern is compiled. Group 1 of a pattern is the secret, where it has one; else
 the whole match is.
 
-A pattern may repeat without bound only at its end, where nothing that follows can fail: what it has read is
-then part of a match and never read again. That, and bounds everywhere else, is why a scan is linear.
+A pattern may repeat without bound only at its end, where nothing after it can fail: what it has matched is never
+read again. With bounds everywhere else, a scan is linear.
 """
 
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
-from holdfast.redact.looks import is_genuine, is_password
-from holdfast.redact.patterns import compiled
+from holdfast.redact.looks import compile_once, is_genuine, is_password
 
-__all__ = ["ANYWHERE", "TOKENS", "Rule", "Secret"]
+__all__ = ["ANYWHERE", "TOKENS", "Rule", "Secret", "find_by_format"]
 
-# A secret known by the name beside it needs no second name; hexadecimal and base64 keep masks of their own.
+# Secrets that are named by their key need no name in the mask; hexadecimal and base64 have their own masks.
 _MASKS: Final = {
     "authorization": "[REDACTED]",
     "base64": "[REDACTED_B64]",
@@ -42,13 +42,13 @@ class Secret:
 
     @property
     def mask(self) -> str:
-        """What stands in its place."""
+        """The text that replaces it."""
         return _MASKS.get(self.rule, f"[REDACTED:{self.rule}]")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One format: its name, the marks that betray it, and what it looks like exactly."""
+    """One format: its name, the marks that every match starts with, and the exact pattern."""
 
     name: str
     marks: tuple[str, ...]
@@ -58,11 +58,11 @@ class Rule:
     @property
     def regex(self) -> re.Pattern[str]:
         """The compiled pattern; compiled once, when first needed."""
-        return compiled(self.pattern)
+        return compile_once(self.pattern)
 
 
 def _token(name: str, marks: str, pattern: str) -> Rule:
-    """A rule for a token that starts where a word does. In ASCII, so that a CJK neighbour is a boundary."""
+    """Make a rule for a token that starts at a word boundary; CJK characters count as boundaries."""
     return Rule(name, tuple(marks.split()), rf"(?<![A-Za-z0-9]){pattern}")
 
 
@@ -179,7 +179,7 @@ TOKENS: Final = (
     _token("readme-key", "rdme_", r"rdme_[a-z0-9]{60,}+"),
     _token("age-key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{58,}+"),
 )
-"""Tokens of plain characters, each with a run of 20 of them somewhere: to be looked for in such runs only."""
+"""Tokens with at least 20 plain characters in a row; they are searched only in such runs."""
 
 _PEM_GAP: Final = r"(?:\\{1,2}[nr]|[\s\"'+,;>#|:\\→]|[0-9]{1,6}[→\t:|]){1,32}+"
 _PEM_HEADER: Final = r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|X-[A-Za-z-]{1,40}): ?[^\r\n\\\"']{1,200}+"
@@ -236,4 +236,81 @@ ANYWHERE: Final = (
         r"://(?:(?<=https://)|(?<=http://))([A-Za-z0-9_-]{24,256}+)(?::x-oauth-basic)?@(?=[A-Za-z0-9])",
     ),
 )
-"""Secrets that other characters may break up: to be looked for in the whole text."""
+"""Secrets with other characters in them; they are searched in the whole text."""
+
+
+# --- the search ------------------------------------------------------------------
+
+
+# A text as three kinds of characters: those of all tokens, those of some tokens, all others.
+_PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~")
+_KINDS: Final = bytes(ord("a" if code in _PLAIN else "+" if code in b"+/=%" else " ") for code in range(256))
+_LONG: Final = b"a" * 20
+
+# The letters of an escape are not part of a token: of a line end in a string, of a colour, of an encoded `=`.
+_ESCAPE: Final = r"\\(?:u[0-9A-Fa-f]{4}|[nrtbf])|[\[;][0-9]{1,3}m"
+_ENCODED: Final = r"%(?:3D|20|26|22|0A|3A|2C)"
+
+
+def find_by_format(text: str, plain: bytes) -> Iterator[Secret]:
+    """Yield the secrets in a known format. `plain` is the text with one byte per character."""
+    for rule in ANYWHERE:
+        if any(mark in text for mark in rule.marks):
+            for match in rule.regex.finditer(text):
+                yield from _make_secret(rule, match)
+    starts, runs = _find_runs(text, plain.translate(_KINDS))
+    if _compile_marks().search("\n".join(runs)):
+        for start, run in zip(starts, runs, strict=True):
+            yield from _tokens(run, at=start)
+
+
+def _find_runs(text: str, kinds: bytes) -> tuple[list[int], list[str]]:
+    """Return the pieces with enough plain characters in a row for a token, and where they start."""
+    starts, runs, end, long = [], [], 0, kinds.find(_LONG)
+    while long >= 0:
+        start = max(end, kinds.rfind(b" ", end, long) + 1)
+        end = kinds.find(b" ", long)
+        end = end if end >= 0 else len(kinds)
+        if start and text[start - 1] in "\\[;" and (escape := compile_once(_ESCAPE).match(text, start - 1)):
+            start = escape.end()
+        run = text[start:end]
+        starts.append(start)
+        runs.append(compile_once(_ENCODED).sub("   ", run) if "%" in run else run)
+        long = kinds.find(_LONG, end)
+    return starts, runs
+
+
+@cache
+def _compile_marks() -> re.Pattern[str]:
+    """Any mark that starts where a word does, or with a sign. By initials: `re` tries branches one by one."""
+    tails = defaultdict(list)
+    for mark in sorted({mark for rule in TOKENS for mark in rule.marks}, key=len, reverse=True):
+        tails[mark[0]].append(re.escape(mark[1:]))
+    branches = {initial: f"{re.escape(initial)}(?:{'|'.join(rest)})" for initial, rest in tails.items()}
+    words = "|".join(branch for initial, branch in branches.items() if initial.isalnum())
+    signs = "|".join(branch for initial, branch in branches.items() if not initial.isalnum())
+    return re.compile(f"(?<![A-Za-z0-9])(?:{words})|{signs}")
+
+
+@cache
+def _rules_with(mark: str) -> tuple[Rule, ...]:
+    """The rules that a mark points at: by itself, or by a shorter one that it starts with."""
+    return tuple(rule for rule in TOKENS if mark.startswith(rule.marks))
+
+
+def _tokens(run: str, *, at: int) -> Iterator[Secret]:
+    """The tokens in a run. What a match has read is not read again: a token of marks only stays one token."""
+    mark = _compile_marks().search(run)
+    while mark:
+        end = mark.end()
+        for rule in _rules_with(mark.group()):
+            if match := rule.regex.match(run, mark.start()):
+                end = max(end, match.end())
+                yield from _make_secret(rule, match, at=at)
+        mark = _compile_marks().search(run, end)
+
+
+def _make_secret(rule: Rule, match: re.Match[str], *, at: int = 0) -> Iterator[Secret]:
+    group = rule.regex.groups and 1
+    if rule.accepts(match[group]):
+        yield Secret(rule.name, at + match.start(group), at + match.end(group))

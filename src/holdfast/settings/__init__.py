@@ -15,30 +15,34 @@ from holdfast.settings.memory import (
     LongTerm,
     LongTermEmbedding,
     Memory,
+    MemorySearch,
     Mmr,
     Qmd,
     QmdPath,
     Recall,
     Search,
 )
-from holdfast.settings.notes import MemorySearch
-from holdfast.settings.reference import reference
-from holdfast.settings.schema import HookSettings, Session, SessionReset, Settings, Slots, Workspace
-from holdfast.settings.table import Setting, as_dict, settings_table
-from holdfast.settings.values import Secret, read_duration, spell_duration
-from holdfast.settings.window import (
+from holdfast.settings.schema import (
     DEFAULT_CONTEXT_TOKENS,
     Agent,
     Compaction,
     HardClear,
+    HookSettings,
     MemoryFlush,
     Pruning,
     QualityGuard,
+    Session,
+    SessionReset,
+    Settings,
+    Slots,
     SoftTrim,
     Tokens,
     ToolFilter,
     Trim,
+    Workspace,
 )
+from holdfast.settings.table import Setting, as_dict, reference, settings_table
+from holdfast.settings.values import Secret, read_duration, spell_duration
 
 __all__ = [
     "DEFAULT_CONTEXT_TOKENS",

@@ -2,6 +2,6 @@
 
 import sys
 
-from holdfast.settings.reference import reference
+from holdfast.settings.table import reference
 
 sys.stdout.write(reference())

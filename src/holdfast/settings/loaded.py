@@ -1,4 +1,4 @@
-"""Settings from all of their sources, the stronger over the weaker."""
+"""Load settings from all sources; stronger sources override weaker ones."""
 
 import os
 import shlex
@@ -11,9 +11,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.errors import SettingsError
-from holdfast.settings.openclaw import WITHOUT_EFFECT, openclaw_file
 from holdfast.settings.schema import Settings
-from holdfast.settings.sources import Layer, arguments, read_file, toml_file, variables
+from holdfast.settings.sources import (
+    WITHOUT_EFFECT,
+    Layer,
+    read_arguments,
+    read_environment,
+    read_file,
+    read_openclaw,
+    read_toml,
+)
 from holdfast.settings.table import settings_table, struct_of
 from holdfast.settings.trust import PROJECT_KEYS, is_project_file, is_trusted, trust_file
 
@@ -26,9 +33,11 @@ _Section = TypeVar("_Section", bound=msgspec.Struct)
 class Loaded:
     """The settings in force.
 
-    `origins` says for each setting where its value came from; `ignored` names what was found and passed over,
-    with the place, because it belongs to another program or was said twice; `refused` names for each settings file of a
-    project that is not trusted the settings that it may not set. None of them holds a value.
+    Attributes:
+        settings: The values.
+        origins: The source of each value, by setting.
+        ignored: Names that were not used, with the place: they belong to another program, or repeat a setting.
+        refused: The settings that the file of an untrusted project may not set, by file.
     """
 
     settings: Settings
@@ -38,7 +47,7 @@ class Loaded:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence for each file of which something was refused, with the settings and the fix."""
+        """One sentence for each file with refused settings, with the names and the fix."""
         return tuple(
             f"{path} is not trusted, so these settings in it are ignored: {', '.join(keys)}. Read the file, then run "
             f"`holdfast trust {shlex.quote(str(path.parent))}`, or set them in {trust_file().with_name(path.name)} or "
@@ -48,7 +57,7 @@ class Loaded:
 
     @property
     def without_effect(self) -> tuple[str, ...]:
-        """A sentence for each setting of an `openclaw.json` that cannot work here, with the reason."""
+        """One sentence for each setting of an `openclaw.json` that cannot work here, with the reason."""
         return tuple(f"{name} has no effect: {why}." for name, why in WITHOUT_EFFECT.items() if name in self.ignored)
 
 
@@ -60,13 +69,13 @@ def load(
     agent_id: str | None = None,
     **overrides: object,
 ) -> Loaded:
-    """Read the settings; everything that is said is checked, also what a stronger source overrides.
+    """Load the settings. Every value is checked, also those that a stronger source overrides.
 
-    Keyword arguments count most, a mapping for each section; then the environment; then the files, `holdfast.toml`
-    before `openclaw.json` and otherwise in the order given (`default_files` finds the usual ones); then the defaults.
-    A file in the folder of the project, or in the working directory, may set `PROJECT_KEYS` alone unless the user has
-    trusted it: the rest is refused and reported (`holdfast.settings.trust`). What an `openclaw.json` says of the agent
-    with `agent_id` in `agents.list` counts before what it says of all.
+    The order is: keyword arguments (a mapping for each section), the environment, the files (`holdfast.toml` before
+    `openclaw.json`, otherwise in the order given; `default_files` finds the usual ones), the defaults. A file in the
+    project's folder or the working directory may set only `PROJECT_KEYS` unless the user has trusted it: the rest is
+    refused and reported (`holdfast.settings.trust`). In an `openclaw.json` the entry of `agent_id` in `agents.list`
+    overrides `agents.defaults`.
 
         load(files=["holdfast.toml"], recall={"position": "head"}).settings.recall.position
 
@@ -75,20 +84,24 @@ def load(
     """
     environ = os.environ if environ is None else environ
     in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
-    layers = [arguments(overrides, environ=environ), variables(environ)]
-    read = {path: _file(path, environ=environ, project=project, agent=agent_id) for path in in_order}
-    layers += (layer for found in read.values() for layer in found)
-    values, origins = _merged(layers)
+    layers = [read_arguments(overrides, environ=environ), read_environment(environ)]
+    by_file = {path: _load_file(path, environ=environ, project=project, agent=agent_id) for path in in_order}
+    layers += (layer for of_file in by_file.values() for layer in of_file)
+    values, origins = _merge(layers)
     return Loaded(
-        settings=_built(Settings, values, origins),
+        settings=_build(Settings, values, origins),
         origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in settings_table()}),
         ignored=MappingProxyType({name: place for layer in reversed(layers) for name, place in layer.ignored.items()}),
-        refused=MappingProxyType({path: keys for path, found in read.items() if (keys := _refused(found))}),
+        refused=MappingProxyType({path: keys for path, of_file in by_file.items() if (keys := _list_refused(of_file))}),
     )
 
 
+def _list_refused(layers: Iterable[Layer]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key for layer in layers for key in layer.refused))
+
+
 def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """The settings files that exist: of the project, of the user, of OpenClaw; strongest first."""
+    """Return the settings files that exist, strongest first: of the project, of the user, of OpenClaw."""
     import platformdirs  # noqa: PLC0415 - most callers name their files
 
     environ = os.environ if environ is None else environ
@@ -101,23 +114,19 @@ def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | No
     return tuple(path for path in places if path.is_file())
 
 
-def _refused(layers: Iterable[Layer]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key for layer in layers for key in layer.refused))
-
-
-def _file(path: Path, *, environ: Mapping[str, str], project: Path | None, agent: str | None) -> tuple[Layer, ...]:
+def _load_file(path: Path, *, environ: Mapping[str, str], project: Path | None, agent: str | None) -> tuple[Layer, ...]:
     if path.suffix not in {".toml", ".json", ".json5", ".jsonc"}:
         raise SettingsError("expected a .toml file, or an openclaw.json", source=str(path))
-    data = read_file(path)  # once: what is trusted is what is read
+    data = read_file(path)  # read once, so that the content that is checked for trust is the content in use
     is_limited = is_project_file(path, project=project) and not is_trusted(path, data)
     allowed = PROJECT_KEYS if is_limited else None
     if path.suffix == ".toml":
-        return (toml_file(data, source=str(path), environ=environ, allowed=allowed),)
-    return openclaw_file(data, source=str(path), environ=environ, allowed=allowed, agent=agent)
+        return (read_toml(data, source=str(path), environ=environ, allowed=allowed),)
+    return read_openclaw(data, source=str(path), environ=environ, allowed=allowed, agent=agent)
 
 
-def _merged(layers: Iterable[Layer]) -> tuple[dict[str, object], dict[str, str]]:
-    """The values of the strongest layers, strongest first. A setting's rival in a weaker layer is void."""
+def _merge(layers: Iterable[Layer]) -> tuple[dict[str, object], dict[str, str]]:
+    """Merge layers, strongest first. A setting's rival in a weaker layer is dropped."""
     rivals = {row.key: row.rival for row in settings_table() if row.rival}
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
@@ -128,7 +137,7 @@ def _merged(layers: Iterable[Layer]) -> tuple[dict[str, object], dict[str, str]]
     return values, origins
 
 
-def _built(
+def _build(
     section: type[_Section], values: Mapping[str, object], origins: Mapping[str, str], *, prefix: str = ""
 ) -> _Section:
     fields: dict[str, Any] = {}
@@ -136,7 +145,7 @@ def _built(
         key = f"{prefix}{field.name}"
         below = struct_of(field.type)
         if below is not None:
-            fields[field.name] = _built(below, values, origins, prefix=f"{key}.")
+            fields[field.name] = _build(below, values, origins, prefix=f"{key}.")
         elif key in values:
             fields[field.name] = values[key]
     try:

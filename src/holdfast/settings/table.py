@@ -1,11 +1,13 @@
-"""The schema as a flat table: one row for each setting, with all of its names."""
+"""The schema as a flat table, with one row for each setting and all of its names; and the reference page."""
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from itertools import groupby
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
@@ -14,17 +16,27 @@ from msgspec import inspect
 from holdfast.settings.schema import Settings
 from holdfast.settings.values import Kind, Notes, Secret, spell_duration
 
-__all__ = ["Setting", "Tree", "as_dict", "look_alikes", "openclaw_tree", "settings_table", "struct_of", "toml_tree"]
+__all__ = [
+    "Setting",
+    "Tree",
+    "as_dict",
+    "find_similar_names",
+    "openclaw_tree",
+    "reference",
+    "settings_table",
+    "struct_of",
+    "toml_tree",
+]
 
-_COMPARED: Final = 80
-"""How much of a name is compared: longer ones are accidents, and comparing takes quadratic time."""
+_MAX_COMPARED_CHARS: Final = 80
+"""Longer names are accidents, and comparing takes quadratic time."""
 _CLOSE: Final = 0.8
 _LIKELY: Final = 0.45
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting: its dotted name, its type and default, and every other way to spell it."""
+    """One setting: its dotted name, type, default, and all other names."""
 
     key: str
     type: Any
@@ -45,64 +57,67 @@ class Setting:
     @property
     def is_list(self) -> bool:
         """Whether it takes several values."""
-        return get_origin(_bare(self.type)) is tuple
+        return get_origin(_strip_annotation(self.type)) is tuple
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The names of one kind of file: those that hold a value, and those that hold other names."""
+    """The names in one kind of file: `leaves` hold a value, `branches` hold other names."""
 
     leaves: Mapping[str, Setting]
     branches: frozenset[str]
 
-    def resembling(self, path: str, *, cutoff: float = _CLOSE) -> list[str]:
-        """At most two names beside this one that look like it."""
+    def find_similar(self, path: str, *, cutoff: float = _CLOSE) -> list[str]:
+        """Return at most two similar names on the same level."""
         parent, _, name = path.rpartition(".")
-        beside = {each.rpartition(".")[2]: each for each in self._all() if each.rpartition(".")[0] == parent}
-        return [beside[match] for match in look_alikes(name, beside, cutoff=cutoff)]
+        siblings = {each.rpartition(".")[2]: each for each in self._list_names() if each.rpartition(".")[0] == parent}
+        return [siblings[match] for match in find_similar_names(name, siblings, cutoff=cutoff)]
 
     def nearest(self, path: str) -> list[str]:
-        """At most two valid names for an unknown one: a look-alike beside it, or its namesake elsewhere."""
-        name = _plain(path.rpartition(".")[2])
-        namesakes = [each for each in self._all() if _plain(each.rpartition(".")[2]) == name]
-        return self.resembling(path) or namesakes[:2] or self.resembling(path, cutoff=_LIKELY)
+        """Return at most two valid names for an unknown one: a similar one on its level, or the same one elsewhere."""
+        name = _normalise(path.rpartition(".")[2])
+        namesakes = [each for each in self._list_names() if _normalise(each.rpartition(".")[2]) == name]
+        return self.find_similar(path) or namesakes[:2] or self.find_similar(path, cutoff=_LIKELY)
 
-    def _all(self) -> list[str]:
+    def _list_names(self) -> list[str]:
         return sorted(self.branches.union(self.leaves))
 
 
 @cache
 def settings_table() -> tuple[Setting, ...]:
     """Every setting, in the order of the schema."""
-    return tuple(_rows(Settings, key="", paths=()))
+    return tuple(_list_settings(Settings, key="", paths=()))
 
 
 @cache
 def toml_tree() -> Tree:
     """The names in `holdfast.toml` and in keyword arguments."""
-    return _tree((name, row) for row in settings_table() for name in (row.key, *row.aliases))
+    return _make_tree((name, row) for row in settings_table() for name in (row.key, *row.aliases))
 
 
 @cache
 def openclaw_tree() -> Tree:
     """The names in `openclaw.json`."""
-    return _tree((path, row) for row in settings_table() for path in row.openclaw)
+    return _make_tree((path, row) for row in settings_table() for path in row.openclaw)
 
 
 def struct_of(annotation: Any) -> type[msgspec.Struct] | None:
-    """The section that a field holds, if it holds one."""
-    bare = _bare(annotation)
+    """Return the section that a field holds, else None."""
+    bare = _strip_annotation(annotation)
     return bare if isinstance(bare, type) and issubclass(bare, msgspec.Struct) else None
 
 
-def look_alikes(name: str, valid: Iterable[str], *, cutoff: float) -> list[str]:
-    """At most two of the valid names that look like this one, best first; case and joints do not count."""
-    plain = {_plain(each): each for each in valid}
-    return [plain[match] for match in difflib.get_close_matches(_plain(name[:_COMPARED]), plain, n=2, cutoff=cutoff)]
+def find_similar_names(name: str, valid: Iterable[str], *, cutoff: float) -> list[str]:
+    """Return at most two similar valid names, best first; case, `_` and `-` are ignored."""
+    plain = {_normalise(each): each for each in valid}
+    return [
+        plain[match]
+        for match in difflib.get_close_matches(_normalise(name[:_MAX_COMPARED_CHARS]), plain, n=2, cutoff=cutoff)
+    ]
 
 
 def as_dict(settings: Settings, *, reveal: bool = False) -> dict[str, Any]:
-    """The settings as `holdfast.toml` would hold them. Secrets are left out unless they are to be revealed."""
+    """Return the settings as `holdfast.toml` would hold them, without secrets unless `reveal` is set."""
     root: dict[str, Any] = {}
     for row in settings_table():
         *sections, name = row.key.split(".")
@@ -112,41 +127,41 @@ def as_dict(settings: Settings, *, reveal: bool = False) -> dict[str, Any]:
             value = getattr(value, section)
             table = table.setdefault(section, {})
         value = getattr(value, name)
-        # Of two rivals only the one that was set may be said.
-        said = value != row.default if row.rival else value is not None
-        if said and (reveal or not row.secret):
-            table[name] = _spelled(value)
+        # Of two rivals only the one that was set may be written.
+        is_set = value != row.default if row.rival else value is not None
+        if is_set and (reveal or not row.secret):
+            table[name] = _encode(value)
     return root
 
 
-def _spelled(value: object) -> object:
+def _encode(value: object) -> object:
     match value:
         case timedelta():
             return spell_duration(value)
         case Secret():
             return value.spell()
         case tuple():
-            return [_spelled(item) for item in value]
+            return [_encode(item) for item in value]
         case msgspec.Struct():
             return {name: item for name, item in msgspec.structs.asdict(value).items() if item is not None}
         case _:
             return value
 
 
-def _rows(struct: type[msgspec.Struct], *, key: str, paths: tuple[str, ...]) -> Iterator[Setting]:
+def _list_settings(struct: type[msgspec.Struct], *, key: str, paths: tuple[str, ...]) -> Iterator[Setting]:
     for field in msgspec.structs.fields(struct):
-        notes = _extra(field.type, "notes") or Notes()
+        notes = _get_extra(field.type, "notes") or Notes()
         name = f"{key}.{field.name}" if key else field.name
-        below = tuple(f"{path}.{notes.spelled or _camel(field.name)}" for path in paths)
+        below = tuple(f"{path}.{notes.spelled or _to_camel_case(field.name)}" for path in paths)
         places = () if notes.openclaw is None else notes.openclaw or below
         section = struct_of(field.type)
         if section is not None:
-            yield from _rows(section, key=name, paths=places)
+            yield from _list_settings(section, key=name, paths=places)
         else:
-            yield _row(field, name=name, places=places, notes=notes, parents=(key, paths))
+            yield _make_setting(field, name=name, places=places, notes=notes, parents=(key, paths))
 
 
-def _row(
+def _make_setting(
     field: msgspec.structs.FieldInfo,
     *,
     name: str,
@@ -154,55 +169,55 @@ def _row(
     notes: Notes,
     parents: tuple[str, tuple[str, ...]],
 ) -> Setting:
-    kind = _extra(field.type, "kind")
-    words = _words(inspect.type_info(field.type))
+    kind = _get_extra(field.type, "kind")
+    words = _describe_type(inspect.type_info(field.type))
     return Setting(
         key=name,
         type=field.type,
         kind=kind.words or words if isinstance(kind, Kind) else words,
         default=field.default,
-        description=next((meta.description for meta in _metas(field.type) if meta.description), ""),
+        description=next((meta.description for meta in _list_metas(field.type) if meta.description), ""),
         aliases=(parents[0],) if notes.shorthand else (),
         openclaw=places + parents[1] if notes.shorthand else places,
         rival=notes.rival,
         read=kind.read if isinstance(kind, Kind) else None,
-        secret=Secret in (_bare(field.type), *get_args(_bare(field.type))),
+        secret=Secret in (_strip_annotation(field.type), *get_args(_strip_annotation(field.type))),
     )
 
 
-def _tree(names: Iterable[tuple[str, Setting]]) -> Tree:
+def _make_tree(names: Iterable[tuple[str, Setting]]) -> Tree:
     leaves = dict(names)
     branches = {path[: dot.start()] for path in leaves for dot in re.finditer(r"\.", path)}
     return Tree(leaves, frozenset(branches))
 
 
-def _bare(annotation: Any) -> Any:
+def _strip_annotation(annotation: Any) -> Any:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
-def _metas(annotation: Any) -> list[msgspec.Meta]:
-    """What is said about a type, and about the parts of a union."""
+def _list_metas(annotation: Any) -> list[msgspec.Meta]:
+    """List the annotations of a type, and of the parts of a union."""
     if get_origin(annotation) is not Annotated:
         return []
     bare, *metas = get_args(annotation)
-    return [*metas, *(meta for part in get_args(bare) for meta in _metas(part))]
+    return [*metas, *(meta for part in get_args(bare) for meta in _list_metas(part))]
 
 
-def _extra(annotation: Any, name: str) -> Any:
-    return next((meta.extra[name] for meta in _metas(annotation) if meta.extra and name in meta.extra), None)
+def _get_extra(annotation: Any, name: str) -> Any:
+    return next((meta.extra[name] for meta in _list_metas(annotation) if meta.extra and name in meta.extra), None)
 
 
-def _words(info: inspect.Type) -> str:
-    """The words for a type, for the reference and for errors."""
+def _describe_type(info: inspect.Type) -> str:
+    """Describe a type for the reference and for errors."""
     match info:
         case inspect.Metadata():
-            return _words(info.type)
+            return _describe_type(info.type)
         case inspect.UnionType():
-            return _words(next(part for part in info.types if not isinstance(part, inspect.NoneType)))
+            return _describe_type(min(info.types, key=lambda part: isinstance(part, inspect.NoneType)))
         case inspect.LiteralType():
-            return _either(info.values)
+            return _join_choices([f'"{value}"' for value in info.values])
         case inspect.VarTupleType():
-            return f"list of {_words(info.item_type)}"
+            return f"list of {_describe_type(info.item_type)}"
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType():
@@ -213,15 +228,91 @@ def _words(info: inspect.Type) -> str:
             return "text"
 
 
-def _either(values: Iterable[object]) -> str:
-    *most, last = (f'"{value}"' for value in values)
-    return f"{', '.join(most)} or {last}"
+def _join_choices(choices: list[str]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+# --- the reference page ----------------------------------------------------------
+
+
+_INTRODUCTION = """\
+# Settings
+
+<!-- Written by `python -m holdfast.settings`. Change the schema, then run `make docs`. -->
+
+Every setting has a default. A value may come from several places; the first one that has it is used:
+
+1. **Keyword arguments**, a mapping for each section: `load(recall={"position": "head"})`.
+2. **The environment**: `HOLDFAST_<SECTION>__<FIELD>`, two underscores for each dot. Lists are JSON or separated by
+   commas. An empty variable counts as not set.
+3. **`holdfast.toml`**, first of the project, then of the user (in the platform's folder for configuration).
+4. **`openclaw.json`** (JSON5), at `$OPENCLAW_CONFIG_PATH` or `~/.openclaw/openclaw.json`.
+5. **The defaults** below.
+
+```toml
+[recall]
+hard_cap_tokens = 3000
+
+[compaction.memory_flush]
+soft_threshold = 0.7
+
+[pruning]
+mode = "cache-ttl"
+ttl = "1h30m"
+```
+
+* **Strict.** An unknown name, a value of the wrong kind or out of range is an error that names the file, the setting
+  and what was expected, or the nearest name. Everything is checked, also what a stronger source overrides.
+* **Two names.** `pruning = "adaptive"` is short for its `mode`, in `openclaw.json` as well. `soft_threshold` (a
+  share of the window in use) and `soft_threshold_tokens` (tokens before the threshold) set the same thing: the one from
+  the stronger source is used, and one source may hold only one of them.
+* **Durations** are `90s`, `5m`, `1h30m`, `2d`; a bare number is minutes. **Sizes** are bytes, or `512kb`, `2mb`.
+* **Secrets** may be written as `${NAME}` for an environment variable; `$${NAME}` is the literal text `${NAME}`. They
+  never appear in errors, reports or representations. No other setting is expanded.
+* **The rest of `openclaw.json`** (gateway, channels, other plugins) is ignored and listed in
+  `Loaded.ignored`, as is a secret that only OpenClaw can read. A name that looks like a misspelt setting of ours is an
+  error. Where one setting has two places in the file, the one listed first is used. With `--agent NAME` the entry of
+  that id in `agents.list` overrides `agents.defaults`. `Loaded.without_effect` lists what cannot work here, and why.
+* **Files of a project**, in the working directory, may set only harmless settings until you run `holdfast trust`
+  ([security.md](security.md#settings-of-a-project)). Refused settings are listed in `Loaded.refused` and on stderr.
+* `HOLDFAST_HOME` is the folder of the data, not a setting.
+"""
+
+
+def reference() -> str:
+    """Return the reference of all settings in Markdown."""
+    titles = {field.name: struct_of(field.type) for field in msgspec.structs.fields(Settings)}
+    page = [_INTRODUCTION]
+    for section, rows in groupby(settings_table(), key=lambda row: row.key.partition(".")[0]):
+        struct = titles[section]
+        summary = struct.__doc__ if struct else ""
+        page.append(f"## `{section}`\n\n{summary}\n\n" + "\n".join(_format_rows(rows)) + "\n")
+    return "\n".join(page)
+
+
+def _format_rows(rows: Iterator[Setting]) -> Iterator[str]:
+    yield "| setting | kind | default | what it does, and its other names |"
+    yield "| --- | --- | --- | --- |"
+    for row in rows:
+        names = [row.variable, *row.openclaw]
+        description = f"{row.description}<br>{' · '.join(f'`{name}`' for name in names)}"
+        yield f"| `{row.key}` | {row.kind} | {_format_default(row.default)} | {description} |"
+
+
+def _format_default(value: object) -> str:
+    match value:
+        case None:
+            return "unset"
+        case timedelta():
+            return f'`"{spell_duration(value)}"`'
+        case _:
+            return f"`{json.dumps(value)}`"

@@ -1,9 +1,9 @@
-"""Which settings files count in full, what the others may set, and what the user has trusted.
+"""Decide which settings files are trusted, and what the others may set.
 
-A settings file in the working directory or in the folder of a project may come from somebody else: from a repository
-that was cloned, or an archive that was unpacked. It may set the keys in `PROJECT_KEYS` and nothing else, until the user
-runs `holdfast trust`. Where a file lies is decided by its own place, before any link is followed. What is trusted is
-remembered with a digest of its content, so a file that changes has to be trusted again.
+A settings file in the working directory or in a project's folder may come from somebody else, for example with a cloned
+repository. It may set only the keys in `PROJECT_KEYS` until the user runs `holdfast trust`. The file's own location
+counts, before any link is followed. A trusted file is recorded with a digest of its content, so that a file that
+changes has to be trusted again.
 """
 
 import json
@@ -22,95 +22,49 @@ __all__ = [
     "is_project_file",
     "is_trusted",
     "links_out_of",
+    "load_trust",
     "record_trust",
     "trust_file",
-    "trusted",
 ]
 
 SETTINGS_FILES: Final = ("holdfast.toml", "openclaw.json")
 
 PROJECT_KEYS: Final = frozenset(
-    {
-        "agent.block_streaming",
-        "agent.context_tokens",
-        "agent.timezone",
-        "compaction.enabled",
-        "compaction.identifier_policy",
-        "compaction.keep_recent_tokens",
-        "compaction.max_history_share",
-        "compaction.memory_flush.enabled",
-        "compaction.memory_flush.force_flush_transcript_bytes",
-        "compaction.memory_flush.max_failures",
-        "compaction.memory_flush.soft_threshold",
-        "compaction.memory_flush.soft_threshold_tokens",
-        "compaction.mode",
-        "compaction.quality_guard.enabled",
-        "compaction.quality_guard.max_retries",
-        "compaction.recent_turns_preserve",
-        "compaction.reserve_tokens",
-        "compaction.reserve_tokens_floor",
-        "compaction.timeout_seconds",
-        "memory.citations",
-        "memory_search.chunking.overlap",
-        "memory_search.chunking.tokens",
-        "memory_search.query.hybrid.candidate_multiplier",
-        "memory_search.query.hybrid.enabled",
-        "memory_search.query.hybrid.mmr.enabled",
-        "memory_search.query.hybrid.mmr.relevance_weight",
-        "memory_search.query.hybrid.temporal_decay.enabled",
-        "memory_search.query.hybrid.temporal_decay.half_life_days",
-        "memory_search.query.hybrid.text_weight",
-        "memory_search.query.hybrid.vector_weight",
-        "memory_search.query.max_results",
-        "memory_search.query.min_score",
-        "pruning.hard_clear.enabled",
-        "pruning.hard_clear_ratio",
-        "pruning.keep_last_assistants",
-        "pruning.min_prunable_tool_chars",
-        "pruning.mode",
-        "pruning.soft_trim.head_chars",
-        "pruning.soft_trim.max_chars",
-        "pruning.soft_trim.tail_chars",
-        "pruning.soft_trim_ratio",
-        "pruning.tools.allow",
-        "pruning.tools.deny",
-        "pruning.ttl",
-        "recall.deadline_ms",
-        "recall.hard_cap_tokens",
-        "recall.knowledge_share",
-        "recall.max_facts",
-        "recall.max_window_share",
-        "recall.min_query_chars",
-        "recall.min_score",
-        "recall.neighbours",
-        "recall.position",
-        "recall.query_messages",
-        "search.bm25_weight",
-        "search.fusion",
-        "search.mmr.enabled",
-        "search.mmr.relevance_weight",
-        "search.time_decay",
-        "search.vector_weight",
-        "trim.enabled",
-        "trim.hysteresis",
-        "trim.min_query_chars",
-        "trim.protected_recent",
-        "workspace.bootstrap_max_chars",
-        "workspace.bootstrap_total_max_chars",
-    }
+    f"{section}.{name}"
+    for section, names in {
+        "agent": "block_streaming context_tokens timezone",
+        "compaction": "enabled identifier_policy keep_recent_tokens max_history_share memory_flush.enabled "
+        "memory_flush.force_flush_transcript_bytes memory_flush.max_failures memory_flush.soft_threshold "
+        "memory_flush.soft_threshold_tokens mode quality_guard.enabled quality_guard.max_retries "
+        "recent_turns_preserve reserve_tokens reserve_tokens_floor timeout_seconds",
+        "memory": "citations",
+        "memory_search": "chunking.overlap chunking.tokens query.hybrid.candidate_multiplier query.hybrid.enabled "
+        "query.hybrid.mmr.enabled query.hybrid.mmr.relevance_weight query.hybrid.temporal_decay.enabled "
+        "query.hybrid.temporal_decay.half_life_days query.hybrid.text_weight query.hybrid.vector_weight "
+        "query.max_results query.min_score",
+        "pruning": "hard_clear.enabled hard_clear_ratio keep_last_assistants min_prunable_tool_chars mode "
+        "soft_trim.head_chars soft_trim.max_chars soft_trim.tail_chars soft_trim_ratio tools.allow tools.deny "
+        "ttl",
+        "recall": "deadline_ms hard_cap_tokens knowledge_share max_facts max_window_share min_query_chars min_score "
+        "neighbours position query_messages",
+        "search": "bm25_weight fusion mmr.enabled mmr.relevance_weight time_decay vector_weight",
+        "trim": "enabled hysteresis min_query_chars protected_recent",
+        "workspace": "bootstrap_max_chars bootstrap_total_max_chars",
+    }.items()
+    for name in names.split()
 )
-"""What an untrusted settings file may set: sizes, thresholds and orders of the window.
+"""The settings that an untrusted file may set: sizes, thresholds and order of the window.
 
-Not in the list, and so refused: what is run, loaded, fetched or asked; where text is sent, read or written; words that
-go into a prompt; masking; what the agent may do; and what lets one conversation see another. A new setting is refused
-until it is added here.
+Refused is everything else: commands, models and downloads; where text is sent, read or written; text that goes into a
+prompt; masking; permissions of the agent; and what lets one conversation see another. A new setting is refused until it
+is added here.
 """
 
 
 def is_project_file(path: Path, *, project: Path | None) -> bool:
-    """Tell whether a settings file lies in the working directory or the project's folder, and not among the user's own.
+    """Whether a settings file is in the working directory or the project's folder, and not one of the user's own.
 
-    The file itself may be a link: where it leads does not count.
+    If the file is a link, its own location counts, not that of its target.
     """
     folders = (Path(), *([project] if project is not None else []))
     return any(_is_same(path.parent, folder) for folder in folders) and not any(
@@ -125,67 +79,67 @@ def _is_same(one: Path, other: Path) -> bool:
         return False
 
 
-# --- what the user trusted -------------------------------------------------------
+# --- trusted files ---------------------------------------------------------------
 
 
 def trust_file() -> Path:
-    """The file in which `holdfast trust` remembers."""
+    """Return the file in which `holdfast trust` records digests."""
     import platformdirs  # noqa: PLC0415 - most runs read no file of a project
 
     return platformdirs.user_config_path("holdfast") / "trusted.json"
 
 
-def trusted() -> dict[str, str]:
-    """Return the digest of everything that is trusted, by its path.
+def load_trust() -> dict[str, str]:
+    """Return the digest of each trusted file and link, by its path.
 
     Raises:
         SettingsError: The file cannot be read.
     """
     file = trust_file()
     try:
-        found = json.loads(file.read_bytes())
+        recorded = json.loads(file.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise SettingsError("cannot be read: delete it, then trust again what you trust", source=str(file)) from error
-    return {str(path): str(digest) for path, digest in found.items()} if isinstance(found, dict) else {}
+    return {str(path): str(digest) for path, digest in recorded.items()} if isinstance(recorded, dict) else {}
 
 
 def is_trusted(path: Path, content: bytes) -> bool:
-    """Tell whether the user trusted this content in this place. Nothing is trusted where that cannot be read."""
+    """Whether the user trusted this content at this path. False if the record cannot be read."""
     try:
-        return trusted().get(_place(path)) == sha256(content).hexdigest()
+        return load_trust().get(_locate(path)) == sha256(content).hexdigest()
     except SettingsError:
         return False
 
 
 def record_trust(contents: Mapping[Path, bytes]) -> dict[str, str]:
-    """Remember the content of files, and the targets of links, as trusted; return what was added.
+    """Record the content of files, and the targets of links, as trusted; return what was added.
 
     Raises:
         SettingsError: The file cannot be read or written.
     """
-    new = {_place(path): sha256(content).hexdigest() for path, content in contents.items()}
-    _write(trusted() | new)
+    new = {_locate(path): sha256(content).hexdigest() for path, content in contents.items()}
+    _write(load_trust() | new)
     return new
 
 
 def forget_trust(path: Path) -> list[str]:
-    """Trust nothing in this folder, or at this place, any more; return what was trusted.
+    """Remove the trust in a path and everything below it; return what was trusted.
 
     Raises:
         SettingsError: The file cannot be read or written.
     """
-    known, at = trusted(), _place(path)
+    recorded, at = load_trust(), _locate(path)
     real = os.path.realpath(path)  # a link to a folder stands for both
-    gone = [each for each in known if any(Path(each).is_relative_to(place) for place in (at, real))]
-    if gone:
-        _write({each: digest for each, digest in known.items() if each not in gone})
-    return gone
+    removed = [each for each in recorded if any(Path(each).is_relative_to(place) for place in (at, real))]
+    if removed:
+        _write({each: digest for each, digest in recorded.items() if each not in removed})
+    return removed
 
 
-def _place(path: Path) -> str:
-    """Where a file or a link itself lies: links in the folders above it are followed, the last step is not."""
+def _locate(path: Path) -> str:
+    """Return the location of a file or link itself, with the links in the folders above it resolved."""
     absolute = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow the last step
     return os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))  # noqa: PTH118, PTH119, PTH120
 
@@ -205,24 +159,24 @@ def _write(digests: Mapping[str, str]) -> None:
         raise SettingsError(f"cannot be written: {error.strerror}", source=str(file)) from error
 
 
-# --- stores that are links -------------------------------------------------------
+# --- stores behind links ---------------------------------------------------------
 
 
 def links_out_of(folder: Path, place: Path) -> dict[Path, bytes]:
-    """Return where a place that is named inside of a folder leads out of it: itself or a file in it, with its target.
+    """Return the links at `place`, or directly in it, that lead out of `folder`, each with its target.
 
-    The target is the content by which `is_trusted` and `record_trust` know a link. A place that is named elsewhere does
-    not lead out of the folder.
+    The target is the content that `is_trusted` and `record_trust` use for a link. A place outside of the folder has no
+    such links.
     """
     if not Path(os.path.abspath(place)).is_relative_to(os.path.abspath(folder)):  # noqa: PTH100 - as it is written
         return {}
     inside = Path(os.path.realpath(folder))
-    targets = {path: Path(os.path.realpath(path)) for path in (place, *_entries(place))}
+    targets = {path: Path(os.path.realpath(path)) for path in (place, *_list_links(place))}
     return {path: os.fsencode(target) for path, target in targets.items() if not target.is_relative_to(inside)}
 
 
-def _entries(place: Path) -> Iterable[Path]:
-    """The links directly in a store's folder, and those that SQLite would use beside a store's file."""
+def _list_links(place: Path) -> Iterable[Path]:
+    """Return the links in a store's folder, or those that SQLite would use beside a store's file."""
     try:
         if place.is_dir():
             return [Path(entry.path) for entry in os.scandir(place) if entry.is_symlink()]

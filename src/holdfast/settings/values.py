@@ -1,4 +1,4 @@
-"""The kinds of value that settings take, and the ways people spell them."""
+"""The kinds of values that settings take, and how they are parsed."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ __all__ = [
     "spell_duration",
 ]
 
-_LONGEST: Final = timedelta(days=3660)
+_MAX_DURATION: Final = timedelta(days=3660)
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _STEP: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)
 _SIZES: Final = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
@@ -33,7 +33,7 @@ _ENVIRONMENT: Final = re.compile(r"\$(\$?)\{(\w+)\}", re.ASCII)
 
 
 class Secret:
-    """A value that never shows: not in a `repr`, not in an error, not when it is encoded."""
+    """A value that never appears in a `repr`, an error or an encoded form."""
 
     __slots__ = ("_value",)
 
@@ -41,16 +41,16 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself, for the one place that hands it to a provider."""
+        """Return the value itself, to pass it to a provider."""
         return self._value
 
     @classmethod
     def expand(cls, text: str, environ: Mapping[str, str]) -> "Secret":
-        """`${NAME}` stands for the environment variable, `$${NAME}` for itself; a missing one is a `KeyError`."""
-        return cls(_ENVIRONMENT.sub(lambda found: found[0][1:] if found[1] else environ[found[2]], text))
+        """Replace `${NAME}` with the variable and `$${NAME}` with `${NAME}`; a missing variable is a `KeyError`."""
+        return cls(_ENVIRONMENT.sub(lambda match: match[0][1:] if match[1] else environ[match[2]], text))
 
     def spell(self) -> str:
-        """The text that `expand` reads as this secret."""
+        """Return the text that `expand` reads as this secret."""
         return _ENVIRONMENT.sub(r"$\g<0>", self._value)
 
     def __repr__(self) -> str:
@@ -64,21 +64,21 @@ class Secret:
 
 
 def read_duration(value: object) -> timedelta:
-    """`5m`, `1h30m`, `90s`; a bare number is minutes. Whole milliseconds, ten years at most."""
+    """Parse `5m`, `1h30m` or `90s`; a bare number is minutes. Whole milliseconds, ten years at most."""
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, str):
-        seconds = _seconds(value.strip().lower())
-    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LONGEST.total_seconds():
+        seconds = _parse_seconds(value.strip().lower())
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_DURATION.total_seconds():
         seconds = float(value) * 60
     else:
         raise ValueError("not a duration")
-    if not 0 <= seconds <= _LONGEST.total_seconds():
+    if not 0 <= seconds <= _MAX_DURATION.total_seconds():
         raise ValueError("not between 0 and ten years")
     return timedelta(milliseconds=round(seconds * 1000))
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     if re.fullmatch(r"\d{1,9}(?:\.\d{1,6})?", text, re.ASCII):
         return float(text) * 60
     steps = list(_STEP.finditer(text))
@@ -88,34 +88,34 @@ def _seconds(text: str) -> float:
 
 
 def spell_duration(value: timedelta) -> str:
-    """The shortest text that reads as this duration: `1h30m`."""
-    left = round(value / timedelta(milliseconds=1))
-    spelled = ""
+    """Format a duration as the shortest text that `read_duration` accepts: `1h30m`."""
+    rest = round(value / timedelta(milliseconds=1))
+    text = ""
     for unit in ("d", "h", "m", "s", "ms"):
         size = round(_UNITS[unit] * 1000)
-        count, left = divmod(left, size)
-        spelled += f"{count}{unit}" if count else ""
-    return spelled or "0s"
+        count, rest = divmod(rest, size)
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
 
 
 def read_bytes(value: object) -> object:
-    """`2mb` as bytes; a number is left as it is."""
+    """Convert `2mb` to bytes; a number is returned unchanged."""
     if not isinstance(value, str):
         return value
-    found = _SIZE.fullmatch(value.strip().lower())
-    if found is None:
+    match = _SIZE.fullmatch(value.strip().lower())
+    if match is None:
         raise ValueError("not a size")
-    return round(float(found[1]) * _SIZES[found[2] or "b"])
+    return round(float(match[1]) * _SIZES[match[2] or "b"])
 
 
 def read_provider(value: object) -> object:
-    """`transformer` is an older word for what runs as `onnx` today."""
+    """Replace `transformer`, the former name of `onnx`."""
     return "onnx" if value == "transformer" else value
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a kind of value is read before it is checked, and the words for it where the type alone does not say."""
+    """A kind of value: how it is parsed before the check, and its description where the type alone is not enough."""
 
     read: Callable[[object], object]
     words: str = ""
@@ -123,7 +123,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What a field says about its spellings. `setting` explains each."""
+    """The other names of a field. `setting` explains each."""
 
     openclaw: tuple[str, ...] | None = ()
     spelled: str = ""
@@ -139,15 +139,15 @@ def setting(
     shorthand: bool = False,
     rival: str = "",
 ) -> Meta:
-    """Document a field, and say how else it may be spelled.
+    """Document a field and its other names.
 
     Args:
         description: One sentence for the reference.
-        openclaw: Where it lies in `openclaw.json`, most telling place first. Fields of a section that has a
-            place of its own lie below it under their camelCase name and need not say so; `None` is nowhere.
+        openclaw: Its places in `openclaw.json`, the preferred one first. A field of a section that has a place
+            is found below it under its camelCase name by default; `None` is nowhere.
         spelled: The camelCase name, where it does not follow from ours.
         shorthand: A bare value in place of the whole section means this field.
-        rival: The field that says the same in another unit; whichever comes from the stronger source counts.
+        rival: The field for the same thing in another unit; the one from the stronger source is used.
     """
     paths = (openclaw,) if isinstance(openclaw, str) else openclaw
     return Meta(description=description, extra={"notes": Notes(paths, spelled, shorthand, rival)})

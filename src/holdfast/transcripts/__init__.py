@@ -1,20 +1,19 @@
-"""Session files: our own, and those of every other agent, read into one form."""
+"""Session files: our own, and those of other agents, read into one form."""
 
 from holdfast.transcripts.entry import Entry, Item, Problem, Transcript
-from holdfast.transcripts.places import Found, Place, default_places, sessions
 from holdfast.transcripts.reader import Reader
-from holdfast.transcripts.registry import READERS, read, stream
+from holdfast.transcripts.registry import READERS, Place, SessionRef, default_places, read, sessions, stream
 from holdfast.transcripts.request_log import Request, requests
 
 __all__ = [
     "READERS",
     "Entry",
-    "Found",
     "Item",
     "Place",
     "Problem",
     "Reader",
     "Request",
+    "SessionRef",
     "Transcript",
     "default_places",
     "read",

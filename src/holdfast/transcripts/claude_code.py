@@ -12,12 +12,21 @@ from holdfast.errors import FormatError
 from holdfast.formats import FORMATS
 from holdfast.messages import Message
 from holdfast.transcripts.entry import Entry, Item
-from holdfast.transcripts.head import Head
-from holdfast.transcripts.reader import About, Json, Reader, look_back, mapping, read_entries, text, timestamp
+from holdfast.transcripts.lines import Head
+from holdfast.transcripts.reader import (
+    Json,
+    Reader,
+    SessionInfo,
+    delay_items,
+    make_entry,
+    mapping,
+    read_entries,
+    text,
+)
 
 __all__ = ["CLAUDE_CODE"]
 
-_SPOKEN: Final = frozenset({"user", "assistant"})
+_MESSAGE_TYPES: Final = frozenset({"user", "assistant"})
 _OWN_TYPES: Final = frozenset(
     {
         *("file-history-snapshot", "custom-title", "ai-title", "queue-operation", "last-prompt"),
@@ -27,50 +36,45 @@ _OWN_TYPES: Final = frozenset(
 _MAX_HELD: Final = 64
 
 
-def claims(_path: Path, head: Head) -> bool:
-    """Records that carry Claude Code's ids, or one of its types of metadata."""
-    return any(isinstance(value, Mapping) and _is_own(value) for value in head.values)
+def _claims(_path: Path, head: Head) -> bool:
+    """Whether a record carries Claude Code's ids, or is one of its types of metadata."""
+    return any(
+        "type" in record and ("parentUuid" in record or "leafUuid" in record or str(record["type"]) in _OWN_TYPES)
+        for record in head.records
+    )
 
 
-def _is_own(data: Json) -> bool:
-    if "type" not in data:
-        return False
-    return "parentUuid" in data or "leafUuid" in data or str(data["type"]) in _OWN_TYPES
+def _stream(path: Path) -> Iterator[Item]:
+    """Yield every record of a session file, each after its parent."""
+    return delay_items(_sort_by_parent(read_entries(path, frame=_frame, messages=_read_messages)), _drop_repeated_usage)
 
 
-def stream(path: Path) -> Iterator[Item]:
-    """Every record of a session file, each after the record it follows."""
-    return look_back(_in_order(read_entries(path, frame=_frame, messages=_messages)), _count_once)
-
-
-def _in_order(items: Iterator[Item]) -> Iterator[Item]:
-    """Hold a record back until the record it follows has passed: results are written before their calls at times.
+def _sort_by_parent(items: Iterator[Item]) -> Iterator[Item]:
+    """Hold a record back until its parent has passed: Claude Code may write results before their calls.
 
     A record whose parent is in another file is held until `_MAX_HELD` records wait, so that memory is bounded.
     """
     passed: set[str] = set()
     held: dict[str, list[Entry]] = {}
     for item in items:
-        parent = _follows(item) if isinstance(item, Entry) else None
-        if isinstance(item, Entry) and parent is not None and parent not in passed:
-            held.setdefault(parent, []).append(item)
-            if sum(map(len, held.values())) <= _MAX_HELD:
-                continue
-            yield from _release(next(iter(held)), passed, held)
-        else:
+        if not isinstance(item, Entry):
             yield item
-            if isinstance(item, Entry) and item.id is not None:
+            continue
+        parent = text(item.data.get("sourceToolAssistantUUID")) or item.parent
+        if parent is None or parent in passed:
+            yield item
+            if item.id is not None:
                 yield from _release(item.id, passed, held)
+            continue
+        held.setdefault(parent, []).append(item)
+        if sum(map(len, held.values())) > _MAX_HELD:
+            yield from _release(next(iter(held)), passed, held)
     while held:
         yield from _release(next(iter(held)), passed, held)
 
 
-def _follows(entry: Entry) -> str | None:
-    return text(entry.data.get("sourceToolAssistantUUID")) or entry.parent
-
-
 def _release(parent: str, passed: set[str], held: dict[str, list[Entry]]) -> Iterator[Entry]:
-    """Pass on what waits for a record, in file order, and what waits for that."""
+    """Yield the descendants of a record that are held back, in file order."""
     passed.add(parent)
     waiting = deque(held.pop(parent, ()))
     while waiting:
@@ -82,45 +86,36 @@ def _release(parent: str, passed: set[str], held: dict[str, list[Entry]]) -> Ite
 
 
 def _frame(data: Json, line: int) -> Entry:
-    return Entry(
-        type=str(data.get("type", "")),
-        data=data,
-        line=line,
-        id=text(data.get("uuid")),
-        parent=text(data.get("parentUuid")),
-        timestamp=timestamp(data.get("timestamp")),
-        sidechain=bool(data.get("isSidechain")),
-    )
+    return make_entry(data, line, id="uuid", parent="parentUuid", sidechain=bool(data.get("isSidechain")))
 
 
-def _messages(entry: Entry) -> Sequence[Message]:
+def _read_messages(entry: Entry) -> Sequence[Message]:
     message = entry.data.get("message")
-    if entry.type not in _SPOKEN and not (entry.type == "system" and isinstance(message, Mapping)):
+    if entry.type not in _MESSAGE_TYPES and not (entry.type == "system" and isinstance(message, Mapping)):
         return ()
     if not isinstance(message, Mapping):
         raise FormatError("no message in it", where=f"line {entry.line}")
     return (FORMATS["anthropic"].read(message, f"line {entry.line}: message"),)
 
 
-def _count_once(held: deque[Item], entry: Entry) -> None:
-    """Usage stands on every line of a reply, complete on the last one only: take it off the earlier ones."""
-    reply = _reply_id(entry)
+def _drop_repeated_usage(held: deque[Item], entry: Entry) -> None:
+    """Remove usage from all lines of a reply but the last: each repeats it, and only the last is complete."""
+    reply = _get_reply_id(entry)
     if reply is None:
         return
     for index, item in enumerate(held):
-        if isinstance(item, Entry) and _reply_id(item) == reply:
+        if isinstance(item, Entry) and _get_reply_id(item) == reply:
             held[index] = replace(item, messages=tuple(replace(message, usage=None) for message in item.messages))
 
 
-def _reply_id(entry: Entry) -> str | None:
+def _get_reply_id(entry: Entry) -> str | None:
     return text(mapping(entry.data.get("message")).get("id")) if entry.type == "assistant" else None
 
 
-def notes(data: Json) -> About:
-    """Ids and folder are on every record; titles are records of their own."""
+def _describe(data: Json) -> SessionInfo:
     topic = data.get("summary") if data.get("type") == "summary" else data.get("aiTitle")
     agent = text(data.get("agentId")) if data.get("isSidechain") else None
-    return About(
+    return SessionInfo(
         session=agent or text(data.get("sessionId")),
         cwd=text(data.get("cwd")),
         title=text(data.get("customTitle")),
@@ -129,4 +124,4 @@ def notes(data: Json) -> About:
     )
 
 
-CLAUDE_CODE: Final = Reader(name="claude_code", claims=claims, stream=stream, notes=notes)
+CLAUDE_CODE: Final = Reader(name="claude_code", claims=_claims, stream=_stream, describe=_describe)

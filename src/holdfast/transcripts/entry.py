@@ -1,4 +1,4 @@
-"""What every reader yields: the entries of a session, whatever agent wrote it."""
+"""The data that every reader yields: entries, problems and whole transcripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Entry", "Item", "Problem", "Transcript"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a file that could not be used as it is, and what was done about it."""
+    """A part of a file that could not be used as it is, and how it was handled."""
 
     line: int
     what: str
@@ -25,14 +25,14 @@ class Entry:
     """One record of a session file.
 
     Attributes:
-        type: The record's type in the agent's own word.
+        type: The record's type, as the agent names it.
         data: The record as it was read.
-        line: Where it stands in the file, from 1: its line, or its place where the file is one JSON document.
+        line: Its line in the file, from 1, or its position where the file is one JSON document.
         id: The record's id, where the agent gives it one.
-        parent: The id of the record it follows.
+        parent: The id of its parent record.
         timestamp: When it was written, in Unix milliseconds.
-        messages: What it says to the model, usually one message; empty for metadata.
-        sidechain: It belongs to a sub-agent's conversation, not to the main one.
+        messages: Its messages to or from the model, usually one; empty for metadata.
+        sidechain: Whether it belongs to a sub-agent's conversation.
     """
 
     type: str
@@ -46,21 +46,21 @@ class Entry:
 
 
 Item: TypeAlias = Entry | Problem
-"""What a file is streamed as: its records, and in their place what could not be used as it is."""
+"""A record of a file, or the problem in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """A whole session as its reader found it.
+    """A whole session as its reader returns it.
 
     Attributes:
         path: The file, or the folder where an agent keeps one session in several files.
         format: The reader's name.
         session: The session's id.
         entries: Every record, in file order.
-        problems: What could not be used as it is.
+        problems: Parts that could not be used as they are.
         cwd: The folder the agent worked in.
-        title: What the agent called the session.
+        title: The title that the agent gave the session.
         model: The last model named.
     """
 
@@ -75,6 +75,6 @@ class Transcript:
 
     @property
     def messages(self) -> list[Message]:
-        """The main conversation, in order; where the file holds a sub-agent's only, that one."""
+        """The main conversation in order; a sub-agent's where the file holds nothing else."""
         main = [message for entry in self.entries if not entry.sidechain for message in entry.messages]
         return main or [message for entry in self.entries for message in entry.messages]

@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
-from holdfast.transcripts.database import Database, open_session
 from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.reader import About, Json, Reader, mapping, objects, say, text, timestamp
+from holdfast.transcripts.reader import (
+    Database,
+    Json,
+    Reader,
+    SessionInfo,
+    attach_messages,
+    mapping,
+    objects,
+    open_session,
+    text,
+    timestamp,
+)
 
 __all__ = ["GOOSE"]
 
@@ -24,12 +34,11 @@ _DATABASE: Final = Database(
 )
 
 
-def stream(path: Path) -> Iterator[Item]:
-    """The session's own row, then every message."""
+def _stream(path: Path) -> Iterator[Item]:
     with open_session(path) as (query, session):
-        about = query("SELECT * FROM sessions WHERE id = ?", session)
+        session_rows = query("SELECT * FROM sessions WHERE id = ?", session)
         rows = query("SELECT * FROM messages WHERE session_id = ? ORDER BY created_timestamp, rowid", session)
-    for row in about:
+    for row in session_rows:
         yield Entry(type="session", data=row, line=1, id=text(row["id"]))
     for line, row in enumerate(rows, start=2):
         try:
@@ -44,21 +53,21 @@ def stream(path: Path) -> Iterator[Item]:
             id=text(row.get("message_id")),
             timestamp=timestamp(row.get("created_timestamp")),
         )
-        yield from say(entry, _messages)
+        yield from attach_messages(entry, _read_messages)
 
 
-def _messages(entry: Entry) -> Sequence[Message]:
-    """What a row says: the user's words and the results of tools share a row, and are two messages."""
+def _read_messages(entry: Entry) -> Sequence[Message]:
+    """Read a row. User text and tool results may share a row; they become two messages."""
     blocks = objects(entry.data["content"])
-    results = tuple(_result(block) for block in blocks if block.get("type") == "toolResponse")
-    said = tuple(_part(block) for block in blocks if block.get("type") != "toolResponse")
+    results = tuple(_read_result(block) for block in blocks if block.get("type") == "toolResponse")
+    parts = tuple(_read_part(block) for block in blocks if block.get("type") != "toolResponse")
     messages = [Message(role="tool", parts=results)] if results else []
-    if said:
-        messages.append(Message(role="assistant" if entry.type == "assistant" else "user", parts=said))
+    if parts:
+        messages.append(Message(role="assistant" if entry.type == "assistant" else "user", parts=parts))
     return messages
 
 
-def _part(block: Json) -> Part:
+def _read_part(block: Json) -> Part:
     part: Part = Opaque(kind=str(block.get("type", "")), data=block)
     match block.get("type"):
         case "text":
@@ -66,7 +75,7 @@ def _part(block: Json) -> Part:
         case "thinking":
             part = Thinking(text=str(block.get("thinking") or ""), signature=text(block.get("signature")))
         case "image":
-            part = _image(block)
+            part = _read_image(block)
         case "toolRequest" | "frontendToolRequest":
             call = mapping(mapping(block.get("toolCall")).get("value"))
             part = ToolCall(
@@ -77,39 +86,38 @@ def _part(block: Json) -> Part:
     return part.read_from(block, format=NAME)
 
 
-def _image(block: Json) -> Image:
+def _read_image(block: Json) -> Image:
     return Image(media_type=str(block.get("mimeType") or ""), data=str(block.get("data") or ""))
 
 
-def _result(block: Json) -> ToolResult:
+def _read_result(block: Json) -> ToolResult:
     result = mapping(block.get("toolResult"))
     value: Any = result.get("value")
-    content = objects(value) or objects(mapping(value).get("content"))
     failed = result.get("status") == "error" or bool(mapping(value).get("isError"))
-    said: list[ResultContent] = [_content(item) for item in content]
-    if failed and not said:
-        said = [Text(text=str(result.get("error") or ""))]
-    return ToolResult(call_id=str(block.get("id") or ""), content=tuple(said), is_error=failed).read_from(
+    items = objects(value) or objects(mapping(value).get("content"))
+    content: list[ResultContent] = [_read_content(item) for item in items]
+    if failed and not content:
+        content = [Text(text=str(result.get("error") or ""))]
+    return ToolResult(call_id=str(block.get("id") or ""), content=tuple(content), is_error=failed).read_from(
         block, format=NAME
     )
 
 
-def _content(item: Json) -> ResultContent:
+def _read_content(item: Json) -> ResultContent:
     match item.get("type"):
         case "text":
             return Text(text=str(item.get("text") or ""))
         case "image":
-            return _image(item)
+            return _read_image(item)
     return Opaque(kind=str(item.get("type", "")), data=item)
 
 
-def notes(data: Json) -> About:
-    """The session's own row names it."""
-    if "working_dir" not in data:
-        return About()
+def _describe(data: Json) -> SessionInfo:
+    if "working_dir" not in data:  # a message
+        return SessionInfo()
     model = mapping(data.get("model_config_json")).get("model_name")
     title = text(data.get("name")) or text(data.get("description"))
-    return About(session=text(data.get("id")), cwd=text(data.get("working_dir")), topic=title, model=text(model))
+    return SessionInfo(session=text(data.get("id")), cwd=text(data.get("working_dir")), topic=title, model=text(model))
 
 
-GOOSE: Final = Reader(name=NAME, claims=lambda _path, _head: False, stream=stream, notes=notes, database=_DATABASE)
+GOOSE: Final = Reader(name=NAME, stream=_stream, describe=_describe, database=_DATABASE)

@@ -1,4 +1,4 @@
-"""Hermes: `state.db`; in exports, on each line the turns that were in context at that moment."""
+"""Hermes: `state.db`, or exports whose lines each hold the turns that were in context at that time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from holdfast.errors import FormatError
 from holdfast.formats import FORMATS
 from holdfast.formats.wire import child
 from holdfast.messages import Message
-from holdfast.transcripts.database import Database, open_session
 from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.head import Head
-from holdfast.transcripts.reader import About, Json, Reader, say, text, timestamp
-from holdfast.transcripts.rows import read_rows
-from holdfast.transcripts.snapshots import Conversation
+from holdfast.transcripts.lines import Head
+from holdfast.transcripts.reader import (
+    Database,
+    Json,
+    Reader,
+    SessionInfo,
+    attach_messages,
+    open_session,
+    read_rows,
+    text,
+    timestamp,
+)
+from holdfast.transcripts.request_log import Conversation
 
 __all__ = ["HERMES"]
 
@@ -31,8 +39,8 @@ _DATABASE: Final = Database(
 )
 
 
-def claims(_path: Path, head: Head) -> bool:
-    """A list of turns, each a list of messages."""
+def _claims(_path: Path, head: Head) -> bool:
+    """Whether there is a list of turns, each a list of messages."""
     return any(_is_snapshot(value) for value in head.values[:3])
 
 
@@ -45,35 +53,35 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("role"), str) and "content" in value
 
 
-def stream(path: Path) -> Iterator[Item]:
-    """Each row of a database; each line of a file with the messages that are new in it, its record under `turns`."""
+def _stream(path: Path) -> Iterator[Item]:
+    """Yield each row of a database, or each line of a file with the messages that are new in it."""
     if not path.is_file():
         yield from _stream_rows(path)
         return
-    said = Conversation()
+    conversation = Conversation()
 
     def messages(entry: Entry) -> Sequence[Message]:
-        return said.new(list(_snapshot(entry.data["turns"], f"line {entry.line}")))
+        return conversation.take_new(list(_read_snapshot(entry.data["turns"], f"line {entry.line}")))
 
     for row in read_rows(path):
         if isinstance(row, Problem):
             yield row
         else:
-            yield from say(Entry(type="snapshot", data={"turns": row[1]}, line=row[0]), messages)
+            yield from attach_messages(Entry(type="snapshot", data={"turns": row[1]}, line=row[0]), messages)
 
 
 def _stream_rows(path: Path) -> Iterator[Item]:
     with open_session(path) as (query, session):
-        about = query("SELECT id, title, cwd, model FROM sessions WHERE id = ?", session)
+        session_rows = query("SELECT id, title, cwd, model FROM sessions WHERE id = ?", session)
         rows = query("SELECT * FROM messages WHERE session_id = ? ORDER BY id", session)
-    for row in about:
+    for row in session_rows:
         yield Entry(type="session", data=row, line=1)
     for line, row in enumerate(rows, start=2):
         entry = Entry(type="message", data=row, line=line, id=str(row["id"]), timestamp=timestamp(row["timestamp"]))
-        yield from say(entry, _row_messages)
+        yield from attach_messages(entry, _read_row)
 
 
-def _row_messages(entry: Entry) -> Sequence[Message]:
+def _read_row(entry: Entry) -> Sequence[Message]:
     row, where = entry.data, f"message {entry.data['id']}"
     wire = {"role": row["role"], "content": row["content"] or ""}
     try:
@@ -86,18 +94,20 @@ def _row_messages(entry: Entry) -> Sequence[Message]:
     return (FORMATS["openai_chat"].read(wire, where),)
 
 
-def _snapshot(turns: Any, where: str) -> Iterator[Message]:
+def _read_snapshot(turns: Any, where: str) -> Iterator[Message]:
     if not isinstance(turns, list) or not all(isinstance(turn, list) for turn in turns):
         raise FormatError("expected a list of turns, each a list of messages", where=where)
     for data in (child(data, where) for turn in turns for data in turn):
         yield replace(FORMATS["openai_chat"].read(data, where), timestamp=timestamp(data.get("timestamp")))
 
 
-def notes(data: Json) -> About:
-    """The row of a session names it; snapshots say nothing about theirs."""
+def _describe(data: Json) -> SessionInfo:
+    """The row of a session names it; snapshots attach_messages nothing about theirs."""
     if "cwd" not in data:
-        return About()
-    return About(session=text(data["id"]), cwd=text(data["cwd"]), title=text(data["title"]), model=text(data["model"]))
+        return SessionInfo()
+    return SessionInfo(
+        session=text(data["id"]), cwd=text(data["cwd"]), title=text(data["title"]), model=text(data["model"])
+    )
 
 
-HERMES: Final = Reader(name="hermes", claims=claims, stream=stream, notes=notes, database=_DATABASE)
+HERMES: Final = Reader(name="hermes", claims=_claims, stream=_stream, describe=_describe, database=_DATABASE)

@@ -1,4 +1,4 @@
-"""Append-only files on a disk that can fail: private, locked, never half a line, never a byte rewritten."""
+"""Write private files safely: locked appends that are complete or undone, and atomic replacement."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if sys.platform != "win32":
 
 __all__ = ["append", "back_up", "create", "locked", "read_from", "replace", "storage"]
 
-_FILE: Final = 0o600
-_FOLDER: Final = 0o700
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
 _FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CHUNK: Final = 1 << 20
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL})
@@ -37,7 +37,7 @@ _FIXES: Final = {
 
 @contextmanager
 def storage(path: Path) -> Iterator[None]:
-    """Every failure of the system inside is a StorageError that says what to do."""
+    """Turn every OSError inside into a StorageError that says what to do."""
     try:
         yield
     except OSError as error:
@@ -50,7 +50,7 @@ def storage(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """The file as a descriptor for reading and appending; nobody else who asks this way has it at the same time."""
+    """Lock a file and yield a descriptor for reading and appending."""
     with storage(path):
         descriptor = _open_current(path)
         try:
@@ -69,7 +69,7 @@ def _open_current(path: Path) -> int:
         except OSError:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # replaced while we waited: what we would append to has no name any more
+        os.close(descriptor)  # the file was replaced while we waited for the lock
 
 
 def _lock(descriptor: int) -> None:
@@ -78,13 +78,13 @@ def _lock(descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
-        # Some network disks know no locks; a single append still never mixes with another.
+        # Some network disks have no locks; single appends still do not mix.
         if error.errno not in _NO_LOCKS:
             raise
 
 
 def read_from(descriptor: int, offset: int, *, number: int) -> Iterator[Line]:
-    """The lines from a byte on, counted from `number`."""
+    """Yield the lines from a byte offset on, numbered from `number`."""
     with open(descriptor, "rb", closefd=False) as file:
         file.seek(offset)
         for count, raw in enumerate(file, start=number):
@@ -92,7 +92,7 @@ def read_from(descriptor: int, offset: int, *, number: int) -> Iterator[Line]:
 
 
 def append(descriptor: int, data: bytes, *, durable: bool) -> None:
-    """Write at the end, in one piece; on failure the file is what it was before."""
+    """Append data in one piece; on failure the file is restored."""
     before = os.fstat(descriptor).st_size
     try:
         _write(descriptor, data)
@@ -100,18 +100,18 @@ def append(descriptor: int, data: bytes, *, durable: bool) -> None:
             os.fsync(descriptor)
     except OSError:
         with suppress(OSError):
-            _take_back(descriptor, data, before)
+            _undo_append(descriptor, data, before)
         raise
 
 
 def _write(descriptor: int, data: bytes) -> None:
     done = os.write(descriptor, data)
-    while done < len(data):  # a disk that fills up takes a part first, and names the reason on the next try
+    while done < len(data):  # a disk that fills up takes a part first, and reports the reason on the next write
         done += os.write(descriptor, data[done:])
 
 
-def _take_back(descriptor: int, data: bytes, before: int) -> None:
-    """Cut off what is there of `data`, unless somebody has written behind it."""
+def _undo_append(descriptor: int, data: bytes, before: int) -> None:
+    """Truncate what was written of `data`, unless another process has appended after it."""
     left = os.fstat(descriptor).st_size - before
     os.lseek(descriptor, before, os.SEEK_SET)
     if 0 < left <= len(data) and os.read(descriptor, left) == data[:left]:
@@ -122,18 +122,19 @@ def _take_back(descriptor: int, data: bytes, before: int) -> None:
 
 
 def create(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a new file for our eyes only, durably; folders that are missing are made, as private as the file."""
+    """Write a new file durably, readable by its owner only; missing folders are created the same way."""
     with storage(path):
-        _make_folder(path.parent)
+        for folder in reversed([folder for folder in path.parents if not folder.exists()]):
+            folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         _write_new(path, chunks)
 
 
 def replace(path: Path, chunks: Iterable[bytes]) -> None:
-    """Put new contents in a file's place: whoever looks sees the old or the new one whole, also after a crash."""
+    """Replace a file's contents atomically, also in case of a crash."""
     with storage(path):
         target = path.resolve()
         fresh = target.with_name(f".{target.name}.new")
-        fresh.unlink(missing_ok=True)  # left by a crash; the lock on the old file keeps others out
+        fresh.unlink(missing_ok=True)  # left by a crash; the lock on the old file excludes other writers
         _write_new(fresh, chunks)
         fresh.replace(target)
         _sync_folder(target.parent)
@@ -150,24 +151,18 @@ def back_up(path: Path, *, stamp: Iterable[str]) -> Path:
 
 
 def _write_new(path: Path, chunks: Iterable[bytes]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, _FILE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, _FILE_MODE)
     with ExitStack() as undo:
-        undo.callback(path.unlink)  # half a file is worse than none
+        undo.callback(path.unlink)  # do not leave a partial file behind
         undo.callback(os.close, descriptor)
         if sys.platform != "win32":
-            os.fchmod(descriptor, _FILE)
+            os.fchmod(descriptor, _FILE_MODE)
         for chunk in chunks:
             _write(descriptor, chunk)
         os.fsync(descriptor)
         undo.pop_all()
     os.close(descriptor)
     _sync_folder(path.parent)
-
-
-def _make_folder(folder: Path) -> None:
-    missing = [level for level in (folder, *folder.parents) if not level.exists()]
-    for level in reversed(missing):
-        level.mkdir(mode=_FOLDER, exist_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

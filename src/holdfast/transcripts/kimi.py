@@ -12,8 +12,18 @@ from holdfast.errors import TranscriptError
 from holdfast.formats.wire import decode_arguments, image_from_url
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.head import Head, read_document
-from holdfast.transcripts.reader import About, Json, Reader, look_back, mapping, objects, read_entries, text, timestamp
+from holdfast.transcripts.lines import Head, read_document
+from holdfast.transcripts.reader import (
+    Json,
+    Reader,
+    SessionInfo,
+    delay_items,
+    mapping,
+    objects,
+    read_entries,
+    text,
+    timestamp,
+)
 
 __all__ = ["KIMI"]
 
@@ -23,29 +33,29 @@ _STATE: Final = "state.json"
 _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-def claims(_path: Path, head: Head) -> bool:
-    """The protocol line that opens the file, or the records that build up the context."""
-    return any(isinstance(value, Mapping) and _is_own(value) for value in head.values)
+def _claims(_path: Path, head: Head) -> bool:
+    return any(_is_own(record) for record in head.records)
 
 
 def _is_own(data: Json) -> bool:
+    """Whether a record is the protocol line that opens a file, or adds to the context."""
     kind = data.get("type")
     return (kind == "metadata" and "protocol_version" in data) or str(kind).startswith("context.append_")
 
 
-def folder(path: Path) -> Path | None:
-    """The session's folder, for itself, its state file and the main agent's records."""
+def _find_folder(path: Path) -> Path | None:
+    """Return the session's folder, for itself, its state file and the main agent's records."""
     homes = [path, *path.parents[: len(_MAIN.parts)]]
     home = next((home for home in homes if (home / _MAIN).is_file()), None)
     return home if home is not None and path in {home, home / _STATE, home / _MAIN} else None
 
 
-def stream(path: Path) -> Iterator[Item]:
-    """Every record of the main agent, then those of its sub-agents."""
+def _stream(path: Path) -> Iterator[Item]:
+    """Yield every record of the main agent, then those of its sub-agents."""
     if not path.is_dir():
         yield from _stream_agent(path)
         return
-    yield from _state(path / _STATE)
+    yield from _read_state(path / _STATE)
     yield from _stream_agent(path / _MAIN)
     for wire in sorted(path.glob("agents/*/wire.jsonl")):
         if wire != path / _MAIN:
@@ -54,7 +64,7 @@ def stream(path: Path) -> Iterator[Item]:
             )
 
 
-def _state(path: Path) -> Iterator[Item]:
+def _read_state(path: Path) -> Iterator[Item]:
     if not path.is_file():
         return
     try:
@@ -66,7 +76,7 @@ def _state(path: Path) -> Iterator[Item]:
 
 
 def _stream_agent(path: Path) -> Iterator[Item]:
-    return look_back(read_entries(path, frame=_frame, messages=_messages), _charge)
+    return delay_items(read_entries(path, frame=_frame, messages=_read_messages), _set_usage)
 
 
 def _frame(data: Json, line: int) -> Entry:
@@ -82,37 +92,37 @@ def _frame(data: Json, line: int) -> Entry:
     )
 
 
-def _messages(entry: Entry) -> Sequence[Message]:
+def _read_messages(entry: Entry) -> Sequence[Message]:
     event = mapping(entry.data.get("event"))
     match event.get("type"):
         case "content.part":
-            return (Message(role="assistant", parts=(_part(mapping(event.get("part"))),)),)
+            return (Message(role="assistant", parts=(_read_part(mapping(event.get("part"))),)),)
         case "tool.call":
-            return (Message(role="assistant", parts=(_call(event, arguments=event.get("args")),)),)
+            return (Message(role="assistant", parts=(_read_call(event, arguments=event.get("args")),)),)
         case "tool.result":
-            return (Message(role="tool", parts=(_result(event),)),)
+            return (Message(role="tool", parts=(_read_result(event),)),)
     if entry.type == "context.append_message":
-        return (_message(mapping(entry.data.get("message"))),)
+        return (_read_message(mapping(entry.data.get("message"))),)
     return ()
 
 
-def _message(data: Json) -> Message:
+def _read_message(data: Json) -> Message:
     role = _ROLES.get(str(data.get("role")), "user")
-    content = _parts(data.get("content"))
+    content = _read_parts(data.get("content"))
     if role == "tool":
-        inside = tuple(part for part in content if isinstance(part, Text | Image | Opaque))
-        return Message(role=role, parts=(ToolResult(call_id=str(data.get("toolCallId", "")), content=inside),))
-    calls = (_asked(item) for item in objects(data.get("toolCalls")))
+        output = tuple(part for part in content if isinstance(part, Text | Image | Opaque))
+        return Message(role=role, parts=(ToolResult(call_id=str(data.get("toolCallId", "")), content=output),))
+    calls = (_read_message_call(item) for item in objects(data.get("toolCalls")))
     return Message(role=role, parts=(*content, *calls))
 
 
-def _parts(content: Any) -> tuple[Part, ...]:
+def _read_parts(content: Any) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(text=content),)
-    return tuple(_part(item) for item in objects(content))
+    return tuple(_read_part(item) for item in objects(content))
 
 
-def _part(data: Json) -> Part:
+def _read_part(data: Json) -> Part:
     kind = str(data.get("type", ""))
     url = mapping(data.get("imageUrl") or data.get("image_url")).get("url")
     part: Part = Opaque(kind=kind, data=data)
@@ -125,13 +135,15 @@ def _part(data: Json) -> Part:
     return part.read_from(data, format=NAME)
 
 
-def _asked(data: Json) -> ToolCall:
-    """A call as it stands in a message: OpenAI's shape, or the agent's own."""
+def _read_message_call(data: Json) -> ToolCall:
+    """Read a call in a message, in OpenAI's shape or the agent's own."""
     function = mapping(data.get("function")) or data
-    return _call({**function, "toolCallId": data.get("id")}, arguments=function.get("arguments", function.get("args")))
+    return _read_call(
+        {**function, "toolCallId": data.get("id")}, arguments=function.get("arguments", function.get("args"))
+    )
 
 
-def _call(data: Json, *, arguments: Any) -> ToolCall:
+def _read_call(data: Json, *, arguments: Any) -> ToolCall:
     if isinstance(arguments, str):
         arguments = decode_arguments(arguments)
     return ToolCall(
@@ -141,9 +153,9 @@ def _call(data: Json, *, arguments: Any) -> ToolCall:
     )
 
 
-def _result(event: Json) -> ToolResult:
+def _read_result(event: Json) -> ToolResult:
     result = mapping(event.get("result"))
-    parts = _parts(result.get("output"))
+    parts = _read_parts(result.get("output"))
     return ToolResult(
         call_id=str(event.get("toolCallId") or ""),
         content=tuple(part for part in parts if isinstance(part, Text | Image | Opaque)),
@@ -151,20 +163,22 @@ def _result(event: Json) -> ToolResult:
     )
 
 
-def _charge(held: deque[Item], entry: Entry) -> None:
-    """The end of a step says what it cost, and why the model stopped: that goes to the last thing it said."""
+def _set_usage(delayed: deque[Item], entry: Entry) -> None:
+    """Set usage and stop reason of the last message of a step, from the record that ends the step."""
     event = mapping(entry.data.get("event"))
     if event.get("type") != "step.end":
         return
-    for index in range(len(held) - 1, -1, -1):
-        item = held[index]
+    for index in range(len(delayed) - 1, -1, -1):
+        item = delayed[index]
         if isinstance(item, Entry) and item.messages and mapping(item.data.get("event")).get("stepUuid") == entry.id:
-            message = replace(item.messages[-1], usage=_usage(event.get("usage")), stop=text(event.get("finishReason")))
-            held[index] = replace(item, messages=(message,))
+            message = replace(
+                item.messages[-1], usage=_read_usage(event.get("usage")), stop=text(event.get("finishReason"))
+            )
+            delayed[index] = replace(item, messages=(message,))
             return
 
 
-def _usage(data: Any) -> Usage | None:
+def _read_usage(data: Any) -> Usage | None:
     counts = {key: value for key, value in mapping(data).items() if isinstance(value, int)}
     if not counts:
         return None
@@ -176,13 +190,12 @@ def _usage(data: Any) -> Usage | None:
     )
 
 
-def notes(data: Json) -> About:
-    """The state file names session, folder and title; each request its model."""
-    if "agents" in data and "type" not in data:
-        return About(session=text(data.get("id")), cwd=text(data.get("cwd")), title=text(data.get("title")))
+def _describe(data: Json) -> SessionInfo:
+    if "agents" in data and "type" not in data:  # the state file
+        return SessionInfo(session=text(data.get("id")), cwd=text(data.get("cwd")), title=text(data.get("title")))
     disclosed = mapping(data.get("environmentDisclosure"))
     model = data.get("model") if data.get("type") == "llm.request" else None
-    return About(cwd=text(disclosed.get("cwd")), model=text(model))
+    return SessionInfo(cwd=text(disclosed.get("cwd")), model=text(model))
 
 
-KIMI: Final = Reader(name=NAME, claims=claims, stream=stream, notes=notes, folder=folder)
+KIMI: Final = Reader(name=NAME, claims=_claims, stream=_stream, describe=_describe, folder=_find_folder)

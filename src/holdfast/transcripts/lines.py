@@ -1,13 +1,14 @@
-"""JSON Lines as they are found: streamed, in constant memory, nothing dropped in silence."""
+"""Read JSON Lines and JSON documents in bounded memory; a line that cannot be used is reported, not dropped."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -16,21 +17,34 @@ import msgspec
 from holdfast.errors import TranscriptError
 from holdfast.files import open_regular
 
-__all__ = ["MAX_LINE_BYTES", "Line", "bounded_lines", "open_binary", "parse_line", "read_lines"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "Head",
+    "Line",
+    "bounded_lines",
+    "open_binary",
+    "parse_line",
+    "read_document",
+    "read_head",
+    "read_lines",
+]
 
 MAX_LINE_BYTES: Final = 64 << 20
-"""A longer line is not read: what it says would take several times its size in memory."""
+"""A longer line is not read: decoding it would take several times its size in memory."""
 
 _BOM: Final = b"\xef\xbb\xbf"
-_PROBE: Final = 8192
+_PROBE_BYTES: Final = 8192
+_HEAD_LINES: Final = 24
+_HEAD_BYTES: Final = 1 << 18
+_HEAD_TEXT_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file: its bytes as they are (line end included), and what they say.
+    """One line of a file: its bytes, line end included, and its decoded JSON.
 
-    `data` is None where the line is no JSON object; `problem` then says why, and `value` is what the
-    line says where it is JSON of another kind.
+    `data` is None where the line is not a JSON object; `problem` then says why, and `value` holds the
+    decoded JSON where it is of another kind.
     """
 
     number: int
@@ -42,7 +56,7 @@ class Line:
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, or the inside of a `.gz`, for reading; every failure is a TranscriptError that says what to do."""
+    """Open a file, or the content of a `.gz`, for reading; every failure is a TranscriptError that says what to do."""
     try:
         with open_regular(path) as file:
             yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
@@ -60,7 +74,7 @@ def open_binary(path: Path) -> Iterator[IO[bytes]]:
 
 
 def bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file; of a line longer than `MAX_LINE_BYTES` only its first bytes, one more than that."""
+    """Yield the lines of a file, each cut after `MAX_LINE_BYTES` + 1 bytes."""
     while raw := file.readline(MAX_LINE_BYTES + 1):
         yield raw
         while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
@@ -68,14 +82,14 @@ def bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_lines(path: Path, *, skip_long: bool = False) -> Iterator[Line]:
-    """Read a file line by line. Blank lines are kept as lines without data and without a problem.
+    """Read a file line by line. Blank lines come as lines without data and without a problem.
 
     Raises:
         TranscriptError: The file cannot be read, or a line is too long; with `skip_long` that is the line's problem.
     """
     with open_binary(path) as file:
         for number, raw in enumerate(bounded_lines(file), start=1):
-            if number == 1 and b"\0" in raw[:_PROBE]:
+            if number == 1 and b"\0" in raw[:_PROBE_BYTES]:
                 raise TranscriptError("a binary file, not a transcript", path=path)
             line = parse_line(raw, number)
             if len(raw) > MAX_LINE_BYTES and not skip_long:
@@ -84,9 +98,9 @@ def read_lines(path: Path, *, skip_long: bool = False) -> Iterator[Line]:
 
 
 def parse_line(raw: bytes, number: int) -> Line:
-    """Read one line; a line that is no JSON object keeps its bytes and says what is wrong with it."""
+    """Decode one line; a line that is not a JSON object keeps its bytes and states its problem."""
     if len(raw) > MAX_LINE_BYTES:
-        return Line(number, raw[:_PROBE], None, f"longer than {MAX_LINE_BYTES >> 20} MB: not read")
+        return Line(number, raw[:_PROBE_BYTES], None, f"longer than {MAX_LINE_BYTES >> 20} MB: not read")
     text = raw.removeprefix(_BOM) if number == 1 else raw
     if not text or text.isspace():
         return Line(number, raw, None)
@@ -105,8 +119,89 @@ def parse_line(raw: bytes, number: int) -> Line:
 
 
 def _decode(text: bytes) -> Any:
-    """What a JSON text says: the fast reader first, then the one that also takes halves of surrogate pairs and NaN."""
+    """Decode JSON with the fast decoder, else with the one that accepts lone surrogates and NaN."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return json.loads(text)
+
+
+# --- the beginning of a file, and whole documents ------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of a file: enough to tell which agent wrote it.
+
+    Attributes:
+        values: The JSON objects and lists on its first lines; the whole document where the file is one.
+        text: Its first characters.
+        document: The file is one JSON document: a list, or spread over several lines.
+    """
+
+    values: tuple[Any, ...]
+    text: str
+    document: bool = False
+
+    @property
+    def records(self) -> list[Mapping[str, Any]]:
+        """The JSON objects among the values."""
+        return [value for value in self.values if isinstance(value, Mapping)]
+
+
+def read_head(path: Path, *, limit: int | None = None) -> Head:
+    """Read the beginning of a file; a JSON document of up to `limit` bytes is read whole.
+
+    Raises:
+        TranscriptError: The file is binary, empty, or cannot be read, or its first line is too long.
+    """
+    lines, start, complete = _read_first_lines(path)
+    if b"\0" in start[:_PROBE_BYTES]:
+        raise TranscriptError("a binary file, not a transcript", path=path)
+    if not lines:
+        raise TranscriptError("an empty file, not a transcript", path=path)
+    text = start.decode(errors="replace").removeprefix("\ufeff")
+    if _opens_document(lines[0]) and (limit is None or path.stat().st_size <= limit):
+        with suppress(ValueError):
+            return Head((read_document(path),), text, document=True)
+    decoded = [line.value if line.data is None else line.data for line in lines]
+    values = tuple(value for value in decoded if isinstance(value, dict | list))
+    return Head(values, text, document=complete and len(lines) == 1 and isinstance(decoded[0], list))
+
+
+def _opens_document(line: Line) -> bool:
+    """Whether a line begins a JSON object or list and does not end it."""
+    opens = line.raw[:_PROBE_BYTES].removeprefix(_BOM).lstrip()[:1] in {b"{", b"["}
+    return opens and line.problem is not None and line.value is None
+
+
+def _read_first_lines(path: Path) -> tuple[list[Line], bytes, bool]:
+    """Return the first lines that are not blank, the first bytes, and whether these lines are the whole file."""
+    lines: list[Line] = []
+    with open_binary(path) as file:
+        for number, raw in enumerate(islice(bounded_lines(file), _HEAD_LINES), start=1):
+            lines.append(parse_line(raw, number))
+            if number == 1 and len(raw) > MAX_LINE_BYTES:
+                raise TranscriptError(f"{lines[-1].problem}", path=path, line=number)
+            if sum(len(line.raw) for line in lines) > _HEAD_BYTES:
+                break
+        rest = file.read(_HEAD_TEXT_BYTES)
+    start = b"".join(raw[:_HEAD_TEXT_BYTES] for raw in (*(line.raw for line in lines), rest))
+    return [line for line in lines if not line.raw.isspace()], start[:_HEAD_TEXT_BYTES], not rest
+
+
+def read_document(path: Path) -> Any:
+    """Decode a file as one JSON value.
+
+    Raises:
+        ValueError: It is not one.
+        TranscriptError: It cannot be read, or is too large to be read at once.
+    """
+    with open_binary(path) as file:
+        raw = file.read(MAX_LINE_BYTES + 1)
+    if len(raw) > MAX_LINE_BYTES:
+        raise TranscriptError(f"larger than {MAX_LINE_BYTES >> 20} MB as one JSON document: not read", path=path)
+    try:
+        return json.loads(raw.removeprefix(_BOM))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error

@@ -9,90 +9,98 @@ from typing import Any, Final
 from holdfast import formats
 from holdfast.errors import FormatError
 from holdfast.messages import Message
-from holdfast.transcripts import clawdbot
 from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.head import Head, read_head
-from holdfast.transcripts.reader import About, Json, Reader, mapping, say, text, timestamp
-from holdfast.transcripts.rows import Row, read_lines_as_rows
+from holdfast.transcripts.lines import Head, read_head
+from holdfast.transcripts.pi import CLAWDBOT, TOOL_CALL
+from holdfast.transcripts.reader import (
+    Json,
+    Reader,
+    Row,
+    SessionInfo,
+    attach_messages,
+    mapping,
+    read_line_rows,
+    text,
+    timestamp,
+)
 
 __all__ = ["MESSAGE_LIST"]
 
 _LISTS: Final = ("messages", "traj", "conversation", "input", "contents")
 
 
-def claims(_path: Path, head: Head) -> bool:
-    """Messages, or conversations."""
-    found = [record for value in head.values for record in _flat(value)]
-    return any(isinstance(record, Mapping) and (_is_message(record) or _listed(record)) for record in found)
+def _claims(_path: Path, head: Head) -> bool:
+    """Whether there are messages or conversations."""
+    records = [record for value in head.values for record in _flatten(value)]
+    return any(isinstance(record, Mapping) and (_is_message(record) or _get_list(record)) for record in records)
 
 
 def _is_message(data: Json) -> bool:
-    spoken = isinstance(data.get("role"), str) and ("content" in data or "tool_calls" in data)
-    return spoken or not _marked(data).isdisjoint({"openai_responses", "gemini"})
+    has_content = isinstance(data.get("role"), str) and ("content" in data or "tool_calls" in data)
+    return has_content or not _detect_formats(data).isdisjoint({"openai_responses", "gemini"})
 
 
-def _marked(data: Json) -> set[str]:
-    """The formats that have a mark in a message."""
+def _detect_formats(data: Json) -> set[str]:
+    """Return the formats whose marks a message has."""
     return {name for name, format_ in formats.FORMATS.items() if format_.marks(data) is not None}
 
 
-def _listed(data: Json) -> list[Any]:
-    """The messages of a record that holds a whole conversation."""
+def _get_list(data: Json) -> list[Any]:
+    """Return the messages of a record that holds a whole conversation."""
     lists = (data.get(key) for key in _LISTS)
-    return next((found for found in lists if isinstance(found, list) and found and _is_message(mapping(found[0]))), [])
+    return next((one for one in lists if isinstance(one, list) and one and _is_message(mapping(one[0]))), [])
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def _flatten(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
         for item in value:
-            yield from _flat(item)
+            yield from _flatten(item)
     else:
         yield value
 
 
-def stream(path: Path) -> Iterator[Item]:
-    """Every message or conversation of a file.
+def _stream(path: Path) -> Iterator[Item]:
+    """Yield every message or conversation of a file.
 
-    What format a list is in may show late: JSON Lines are read twice, first for the marks.
+    The marks of a format may appear late in a list: JSON Lines are read twice, first for the marks.
     """
-    rows = _rows(path)
-    marked = _marks(rows())
-    if clawdbot.CALL in marked:
-        yield from clawdbot.CLAWDBOT.stream(path)
+    rows = _open_rows(path)
+    detected = _scan_formats(rows())
+    if TOOL_CALL in detected:
+        yield from CLAWDBOT.stream(path)
         return
-    format_ = "pi" if "pi" in marked else next(iter(marked)) if len(marked) == 1 else None
+    format_ = "pi" if "pi" in detected else next(iter(detected)) if len(detected) == 1 else None
     for row in rows():
-        yield from [row] if isinstance(row, Problem) else _entry(*row, format_)
+        yield from [row] if isinstance(row, Problem) else _make_items(*row, format_)
 
 
-def _marks(rows: Iterator[Row]) -> set[str]:
-    """The formats that show in a file; a tool call as a role of its own is none of a provider's."""
-    records = (row[1] for row in rows if isinstance(row, tuple))
-    marks: set[str] = set()
-    for record in records:
-        if isinstance(record, Mapping):
-            marks |= {clawdbot.CALL} if record.get("role") == clawdbot.CALL else _marked(record)
-    return marks
+def _scan_formats(rows: Iterator[Row]) -> set[str]:
+    """Return the formats whose marks a file has; a tool call as a role of its own is Clawdbot's."""
+    detected: set[str] = set()
+    for row in rows:
+        if isinstance(row, tuple) and isinstance(row[1], Mapping):
+            detected |= {TOOL_CALL} if row[1].get("role") == TOOL_CALL else _detect_formats(row[1])
+    return detected
 
 
-def _rows(path: Path) -> Callable[[], Iterator[Row]]:
-    """The records of a file, to be gone through as often as needed."""
+def _open_rows(path: Path) -> Callable[[], Iterator[Row]]:
+    """Return a function that iterates over the records of a file, as often as needed."""
     head = read_head(path)
     if not head.document:
-        return lambda: _lines(path)
-    records = list(enumerate(_flat(head.values[0]), start=1))
+        return lambda: _flatten_lines(path)
+    records = list(enumerate(_flatten(head.values[0]), start=1))
     return lambda: iter(records)
 
 
-def _lines(path: Path) -> Iterator[Row]:
-    for row in read_lines_as_rows(path):
+def _flatten_lines(path: Path) -> Iterator[Row]:
+    for row in read_line_rows(path):
         if isinstance(row, Problem):
             yield row
         else:
-            yield from ((row[0], record) for record in _flat(row[1]))
+            yield from ((row[0], record) for record in _flatten(row[1]))
 
 
-def _entry(line: int, record: Any, format_: str | None) -> Iterator[Item]:
+def _make_items(line: int, record: Any, format_: str | None) -> Iterator[Item]:
     if not isinstance(record, Mapping):
         yield Problem(line, f"a JSON {type(record).__name__}, not a message")
         return
@@ -103,16 +111,12 @@ def _entry(line: int, record: Any, format_: str | None) -> Iterator[Item]:
         id=text(record.get("id")),
         timestamp=timestamp(record.get("timestamp", record.get("created_at"))),
     )
-
-    def messages(entry: Entry) -> Sequence[Message]:
-        return _messages(entry, format_)
-
-    yield from say(entry, messages)
+    yield from attach_messages(entry, lambda entry: _read_messages(entry, format_))
 
 
-def _messages(entry: Entry, format_: str | None) -> Sequence[Message]:
+def _read_messages(entry: Entry, format_: str | None) -> Sequence[Message]:
     data = entry.data
-    listed = _listed(data)
+    listed = _get_list(data)
     if listed and "role" not in data:
         return formats.read_request({"messages": listed} | {key: data[key] for key in ("system",) if key in data})
     if str(data.get("role", "")).startswith("_"):  # checkpoints and counters between the messages
@@ -122,9 +126,10 @@ def _messages(entry: Entry, format_: str | None) -> Sequence[Message]:
     return (formats.FORMATS[format_ or formats.detect([data])].read(data, f"line {entry.line}"),)
 
 
-def notes(data: Json) -> About:
-    """Records may name session and model."""
-    return About(session=text(data.get("session_id")) or text(data.get("sessionId")), model=text(data.get("model")))
+def _describe(data: Json) -> SessionInfo:
+    return SessionInfo(
+        session=text(data.get("session_id")) or text(data.get("sessionId")), model=text(data.get("model"))
+    )
 
 
-MESSAGE_LIST: Final = Reader(name="message_list", claims=claims, stream=stream, notes=notes)
+MESSAGE_LIST: Final = Reader(name="message_list", claims=_claims, stream=_stream, describe=_describe)

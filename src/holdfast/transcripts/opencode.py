@@ -1,4 +1,4 @@
-"""OpenCode: what `opencode export` writes, `opencode.db`, and the JSON files of earlier versions in `storage`."""
+"""OpenCode: files of `opencode export`, `opencode.db`, and the JSON files of earlier versions in `storage`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ from typing import Any, Final
 from holdfast.errors import TranscriptError
 from holdfast.formats.wire import image_from_url
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult, Usage
-from holdfast.transcripts.database import Database, open_session
 from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.head import Head, read_document
-from holdfast.transcripts.reader import About, Json, Reader, mapping, objects, say, text, timestamp
+from holdfast.transcripts.lines import Head, read_document
+from holdfast.transcripts.reader import (
+    Database,
+    Json,
+    Reader,
+    SessionInfo,
+    attach_messages,
+    mapping,
+    objects,
+    open_session,
+    text,
+    timestamp,
+)
 
 __all__ = ["OPENCODE"]
 
@@ -27,40 +37,32 @@ _DATABASE: Final = Database(
 )
 
 
-def claims(_path: Path, head: Head) -> bool:
-    """An export, or the file of a session in the storage folder."""
+def _claims(_path: Path, head: Head) -> bool:
+    """Whether the file is an export, or a session in the storage folder."""
     first = mapping(head.values[0]) if head.values else {}
-    return _is_export(first) or _is_stored(first)
+    is_export = isinstance(first.get("messages"), list) and "id" in mapping(first.get("info"))
+    return is_export or (str(first.get("id", "")).startswith("ses_") and "projectID" in first and "time" in first)
 
 
-def _is_export(data: Json) -> bool:
-    messages = data.get("messages")
-    return isinstance(data.get("info"), Mapping) and isinstance(messages, list) and "id" in data["info"]
-
-
-def _is_stored(data: Json) -> bool:
-    return str(data.get("id", "")).startswith("ses_") and "projectID" in data and "time" in data
-
-
-def stream(path: Path) -> Iterator[Item]:
-    """The session's own record, then every message with its parts."""
+def _stream(path: Path) -> Iterator[Item]:
+    """Yield the session's own record, then every message with its parts."""
     try:
-        data = mapping(read_document(path)) if path.is_file() else _from_database(path)
+        data = mapping(read_document(path)) if path.is_file() else _load_database(path)
     except ValueError as error:
         raise TranscriptError(f"not a JSON document: {error}", path=path) from error
     info = mapping(data.get("info")) or data
-    yield Entry(type="session", data=info, line=1, id=text(info.get("id")), timestamp=_created(info))
+    yield Entry(type="session", data=info, line=1, id=text(info.get("id")), timestamp=_read_created(info))
     listed = data.get("messages")
-    records: Iterator[Any] = iter(listed) if isinstance(listed, list) else _stored(path, str(info.get("id")))
+    records: Iterator[Any] = iter(listed) if isinstance(listed, list) else _load_storage(path, str(info.get("id")))
     for line, record in enumerate(records, start=2):
         if isinstance(record, Mapping):
-            yield from say(_frame(record, line, info), _messages)
+            yield from attach_messages(_frame(record, line, info), _read_messages)
         else:
             yield record if isinstance(record, Problem) else Problem(line, f"{type(record).__name__}, not a message")
 
 
-def _stored(path: Path, session: str) -> Iterator[Json | Problem]:
-    """The messages of a session from the storage folder, with their parts, in the shape of an export."""
+def _load_storage(path: Path, session: str) -> Iterator[Json | Problem]:
+    """Yield the messages of a session in the storage folder, with their parts, in the shape of an export."""
     storage = path.resolve().parent.parent.parent
     for number, file in enumerate(sorted((storage / "message" / session).glob("*.json")), start=2):
         try:
@@ -70,15 +72,15 @@ def _stored(path: Path, session: str) -> Iterator[Json | Problem]:
             yield Problem(number, f"{file.name}: {error}")
 
 
-def _from_database(path: Path) -> Json:
-    """A session of the database, in the shape of an export."""
+def _load_database(path: Path) -> Json:
+    """Load a session of the database in the shape of an export."""
     with open_session(path) as (query, session):
         (row,) = query("SELECT * FROM session WHERE id = ?", session)
         messages = query("SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", session)
         parts = query("SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id", session)
-    said: dict[str, list[Json]] = {}
+    parts_of: dict[str, list[Json]] = {}
     for part in parts:
-        said.setdefault(part["message_id"], []).append({"id": part["id"], **json.loads(part["data"])})
+        parts_of.setdefault(part["message_id"], []).append({"id": part["id"], **json.loads(part["data"])})
     return {
         "info": {
             "id": row["id"],
@@ -88,13 +90,13 @@ def _from_database(path: Path) -> Json:
             "time": {"created": row["time_created"]},
         },
         "messages": [
-            {"info": {"id": message["id"], **json.loads(message["data"])}, "parts": said.get(message["id"], [])}
+            {"info": {"id": message["id"], **json.loads(message["data"])}, "parts": parts_of.get(message["id"], [])}
             for message in messages
         ],
     }
 
 
-def _created(info: Json) -> int | None:
+def _read_created(info: Json) -> int | None:
     return timestamp(mapping(info.get("time")).get("created"))
 
 
@@ -106,24 +108,24 @@ def _frame(data: Json, line: int, session: Json) -> Entry:
         line=line,
         id=text(info.get("id")),
         parent=text(info.get("parentID")),
-        timestamp=_created(info),
+        timestamp=_read_created(info),
         sidechain=session.get("parentID") is not None,
     )
 
 
-def _messages(entry: Entry) -> Sequence[Message]:
+def _read_messages(entry: Entry) -> Sequence[Message]:
     parts = objects(entry.data.get("parts"))
     if entry.type == "user":
-        said = tuple(read for part in parts if (read := _part(part)) is not None)
-        return (Message(role="user", parts=said),) if said else ()
+        content = tuple(read for part in parts if (read := _read_part(part)) is not None)
+        return (Message(role="user", parts=content),) if content else ()
     if entry.type != "assistant":
         return ()
     info = mapping(entry.data.get("info"))
-    return [message for step in _steps(parts) for message in _step(step, info)]
+    return [message for step in _split_steps(parts) for message in _read_step(step, info)]
 
 
-def _steps(parts: Sequence[Json]) -> Iterator[list[Json]]:
-    """One reply may hold several calls of the model: each begins with its own mark."""
+def _split_steps(parts: Sequence[Json]) -> Iterator[list[Json]]:
+    """Split a reply into model calls: each begins with a `step-start` part."""
     step: list[Json] = []
     for part in parts:
         if part.get("type") == "step-start" and step:
@@ -133,24 +135,24 @@ def _steps(parts: Sequence[Json]) -> Iterator[list[Json]]:
     yield step
 
 
-def _step(parts: Sequence[Json], info: Json) -> Iterator[Message]:
-    said = tuple(read for part in parts if (read := _part(part)) is not None)
+def _read_step(parts: Sequence[Json], info: Json) -> Iterator[Message]:
+    content = tuple(read for part in parts if (read := _read_part(part)) is not None)
     tokens = next((part.get("tokens") for part in parts if part.get("type") == "step-finish"), info.get("tokens"))
-    if said:
+    if content:
         yield Message(
             role="assistant",
-            parts=said,
-            usage=_usage(mapping(tokens)),
+            parts=content,
+            usage=_read_usage(mapping(tokens)),
             model=text(info.get("modelID")),
             stop="error" if info.get("error") else text(info.get("finish")),
         )
-    results = tuple(_result(part) for part in parts if part.get("type") == "tool" and _answered(part))
+    results = tuple(_read_result(part) for part in parts if part.get("type") == "tool" and _is_finished(part))
     if results:
         yield Message(role="tool", parts=results)
 
 
-def _part(data: Json) -> Part | None:
-    """A part that the model sees; None for the agent's own marks."""
+def _read_part(data: Json) -> Part | None:
+    """Read a part that the model sees; None for the agent's own marks."""
     part: Part | None = None
     match data.get("type"):
         case "text" if not data.get("ignored"):
@@ -158,13 +160,13 @@ def _part(data: Json) -> Part | None:
         case "reasoning":
             part = Thinking(text=str(data.get("text") or ""))
         case "file":
-            part = _file(data)
+            part = _read_file(data)
         case "tool":
-            part = _call(data)
+            part = _read_call(data)
     return None if part is None else part.read_from(data, format=NAME)
 
 
-def _file(data: Json) -> Image | Opaque:
+def _read_file(data: Json) -> Image | Opaque:
     media_type, url = str(data.get("mime", "")), data.get("url")
     if not media_type.startswith("image/") or not isinstance(url, str):
         return Opaque(kind="file", data=data)
@@ -172,42 +174,41 @@ def _file(data: Json) -> Image | Opaque:
     return image if image.media_type else Image(media_type=media_type, url=url)
 
 
-def _call(data: Json) -> ToolCall:
+def _read_call(data: Json) -> ToolCall:
     arguments = mapping(mapping(data.get("state")).get("input"))
     return ToolCall(id=str(data.get("callID") or ""), name=str(data.get("tool") or ""), arguments=arguments)
 
 
-def _answered(data: Json) -> bool:
+def _is_finished(data: Json) -> bool:
     return str(mapping(data.get("state")).get("status")) in {"completed", "error"}
 
 
-def _result(data: Json) -> ToolResult:
+def _read_result(data: Json) -> ToolResult:
     state = mapping(data.get("state"))
     failed = state.get("status") == "error"
-    said = text(state.get("error" if failed else "output"))
-    files = (_file(item) for item in objects(state.get("attachments")))
-    content: list[ResultContent] = [Text(text=said)] if said else []
+    output = text(state.get("error" if failed else "output"))
+    files = (_read_file(item) for item in objects(state.get("attachments")))
+    content: list[ResultContent] = [Text(text=output)] if output else []
     result = ToolResult(
         call_id=str(data.get("callID") or ""), content=(*content, *files), is_error=failed, name=text(data.get("tool"))
     )
     return result.read_from(data, format=NAME)
 
 
-def _usage(tokens: Json) -> Usage | None:
+def _read_usage(tokens: Json) -> Usage | None:
     cache = mapping(tokens.get("cache"))
-    found = (tokens.get("input"), tokens.get("output"), cache.get("read"), cache.get("write"), tokens.get("total"))
-    counts = [count if isinstance(count, int) else 0 for count in found]
+    values = (tokens.get("input"), tokens.get("output"), cache.get("read"), cache.get("write"), tokens.get("total"))
+    counts = [count if isinstance(count, int) else 0 for count in values]
     if not any(counts):
         return None
     return Usage(input=counts[0], output=counts[1], cache_read=counts[2], cache_write=counts[3], total=counts[4])
 
 
-def notes(data: Json) -> About:
-    """The session's record names it; each reply its model."""
+def _describe(data: Json) -> SessionInfo:
     info = mapping(data.get("info")) or data
     if "role" in info:
-        return About(model=text(info.get("modelID")))
-    return About(
+        return SessionInfo(model=text(info.get("modelID")))
+    return SessionInfo(
         session=text(info.get("id")),
         cwd=text(info.get("directory")),
         title=text(info.get("title")),
@@ -215,4 +216,4 @@ def notes(data: Json) -> About:
     )
 
 
-OPENCODE: Final = Reader(name=NAME, claims=claims, stream=stream, notes=notes, database=_DATABASE)
+OPENCODE: Final = Reader(name=NAME, claims=_claims, stream=_stream, describe=_describe, database=_DATABASE)

@@ -10,8 +10,8 @@ from holdfast.errors import TranscriptError
 from holdfast.formats.wire import decode_arguments, image_from_url
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.head import Head, read_document
-from holdfast.transcripts.reader import About, Json, Reader, mapping, objects, say, text, timestamp
+from holdfast.transcripts.lines import Head, read_document
+from holdfast.transcripts.reader import Json, Reader, SessionInfo, attach_messages, make_entry, mapping, objects, text
 
 __all__ = ["OPENHANDS"]
 
@@ -20,32 +20,31 @@ _EVENTS: Final = "event-*.json"
 _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-def claims(_path: Path, head: Head) -> bool:
-    """Events in one file; usually they lie in a folder, which is recognised before."""
-    return any(isinstance(value, Mapping) and _is_event(value) for value in head.values)
+def _claims(_path: Path, head: Head) -> bool:
+    return any(_is_event(record) for record in head.records)
 
 
 def _is_event(data: Json) -> bool:
     return str(data.get("kind", "")).endswith("Event") and "source" in data
 
 
-def folder(path: Path) -> Path | None:
-    """The conversation's folder, for itself, its folder of events and any event."""
+def _find_folder(path: Path) -> Path | None:
+    """Return the conversation's folder, for itself, its folder of events and any event."""
     if path.is_dir() and path.name != "events":
-        return path if _event_files(path) else None
+        return path if _list_events(path) else None
     events = path if path.is_dir() else path.parent
     inside = path == events or path.match(_EVENTS)
-    return events.parent if inside and events.name == "events" and _event_files(events.parent) else None
+    return events.parent if inside and events.name == "events" and _list_events(events.parent) else None
 
 
-def _event_files(home: Path) -> list[Path]:
+def _list_events(home: Path) -> list[Path]:
     events = home / "events"
     return sorted(events.glob(_EVENTS)) if events.is_dir() else []
 
 
-def stream(path: Path) -> Iterator[Item]:
-    """Every event, in the order of the file names."""
-    files = _event_files(path) if path.is_dir() else [path]
+def _stream(path: Path) -> Iterator[Item]:
+    """Yield every event, in the order of the file names."""
+    files = _list_events(path) if path.is_dir() else [path]
     for line, file in enumerate(files, start=1):
         try:
             data = read_document(file)
@@ -53,72 +52,62 @@ def stream(path: Path) -> Iterator[Item]:
             yield Problem(line, f"{file.name}: {error}")
             continue
         if isinstance(data, Mapping):
-            yield from say(_frame(data, line), _messages)
+            yield from attach_messages(_frame(data, line), _read_messages)
         else:
             yield Problem(line, f"{file.name}: a JSON {type(data).__name__}, not an object")
 
 
 def _frame(data: Json, line: int) -> Entry:
-    return Entry(
-        type=str(data.get("kind", "")),
-        data=data,
-        line=line,
-        id=text(data.get("id")),
-        parent=text(data.get("action_id")),
-        timestamp=timestamp(data.get("timestamp")),
-    )
+    return make_entry(data, line, type=str(data.get("kind", "")), parent="action_id")
 
 
-def _messages(entry: Entry) -> Sequence[Message]:
+def _read_messages(entry: Entry) -> Sequence[Message]:
     reader = _READERS.get(entry.type)
     return () if reader is None else (reader(entry.data),)
 
 
-def _system(data: Json) -> Message:
-    spoken = (mapping(data.get(key)) for key in ("system_prompt", "dynamic_context"))
-    return Message(role="system", parts=tuple(part for block in spoken if block for part in _parts([block])))
+def _read_system(data: Json) -> Message:
+    blocks = (mapping(data.get(key)) for key in ("system_prompt", "dynamic_context"))
+    return Message(role="system", parts=tuple(part for block in blocks if block for part in _read_parts([block])))
 
 
-def _message(data: Json) -> Message:
+def _read_message(data: Json) -> Message:
     message = mapping(data.get("llm_message"))
     role = _ROLES.get(str(message.get("role")), "user")
-    return Message(role=role, parts=(*_thinking(message), *_parts(message.get("content"))))
+    return Message(role=role, parts=(*_read_thinking(message), *_read_parts(message.get("content"))))
 
 
-def _action(data: Json) -> Message:
+def _read_action(data: Json) -> Message:
     call = mapping(data.get("tool_call"))
     arguments = call.get("arguments")
-    asked = ToolCall(
+    tool_call = ToolCall(
         id=str(data.get("tool_call_id") or ""),
         name=str(data.get("tool_name") or ""),
         arguments=decode_arguments(arguments) if isinstance(arguments, str) else mapping(data.get("action")),
     )
-    return Message(role="assistant", parts=(*_thinking(data), *_parts(data.get("thought")), asked))
+    return Message(role="assistant", parts=(*_read_thinking(data), *_read_parts(data.get("thought")), tool_call))
 
 
-def _thinking(data: Json) -> Iterator[Part]:
+def _read_thinking(data: Json) -> Iterator[Part]:
     blocks = objects(data.get("thinking_blocks"))
     for block in blocks:
         yield Thinking(text=str(block.get("thinking") or ""), signature=text(block.get("signature")))
-    if not blocks and (said := text(data.get("reasoning_content"))):
-        yield Thinking(text=said)
+    if not blocks and (content := text(data.get("reasoning_content"))):
+        yield Thinking(text=content)
 
 
-def _observation(data: Json) -> Message:
-    observed = mapping(data.get("observation"))
-    content = _parts(observed.get("content"))
-    return _result(data, content, is_error=bool(observed.get("is_error")))
+def _read_observation(data: Json) -> Message:
+    observation = mapping(data.get("observation"))
+    content = _read_parts(observation.get("content"))
+    return _read_result(data, content, is_error=bool(observation.get("is_error")))
 
 
-def _error(data: Json) -> Message:
-    return _result(data, (Text(text=str(data.get("error") or "")),), is_error=True)
+def _read_failure(data: Json) -> Message:
+    reason = data.get("error" if data.get("kind") == "AgentErrorEvent" else "rejection_reason")
+    return _read_result(data, (Text(text=str(reason or "")),), is_error=True)
 
 
-def _rejection(data: Json) -> Message:
-    return _result(data, (Text(text=str(data.get("rejection_reason") or "")),), is_error=True)
-
-
-def _result(data: Json, content: tuple[Part, ...], *, is_error: bool) -> Message:
+def _read_result(data: Json, content: tuple[Part, ...], *, is_error: bool) -> Message:
     result = ToolResult(
         call_id=str(data.get("tool_call_id") or ""),
         content=tuple(part for part in content if isinstance(part, Text | Image | Opaque)),
@@ -128,11 +117,11 @@ def _result(data: Json, content: tuple[Part, ...], *, is_error: bool) -> Message
     return Message(role="tool", parts=(result,))
 
 
-def _parts(content: Any) -> tuple[Part, ...]:
-    return tuple(part.read_from(block, format=NAME) for block in objects(content) for part in _block(block))
+def _read_parts(content: Any) -> tuple[Part, ...]:
+    return tuple(part.read_from(block, format=NAME) for block in objects(content) for part in _read_block(block))
 
 
-def _block(data: Json) -> list[Part]:
+def _read_block(data: Json) -> list[Part]:
     urls = data.get("image_urls")
     if isinstance(urls, list):
         return [image_from_url(str(url)) for url in urls]
@@ -142,18 +131,17 @@ def _block(data: Json) -> list[Part]:
 
 
 _READERS: Final[dict[str, Callable[[Json], Message]]] = {
-    "SystemPromptEvent": _system,
-    "MessageEvent": _message,
-    "ActionEvent": _action,
-    "ObservationEvent": _observation,
-    "AgentErrorEvent": _error,
-    "UserRejectObservation": _rejection,
+    "SystemPromptEvent": _read_system,
+    "MessageEvent": _read_message,
+    "ActionEvent": _read_action,
+    "ObservationEvent": _read_observation,
+    "AgentErrorEvent": _read_failure,
+    "UserRejectObservation": _read_failure,
 }
 
 
-def notes(data: Json) -> About:
-    """Events do not name their session: the folder does."""
-    return About(model=text(data.get("model")))
+def _describe(data: Json) -> SessionInfo:
+    return SessionInfo(model=text(data.get("model")))
 
 
-OPENHANDS: Final = Reader(name=NAME, claims=claims, stream=stream, notes=notes, folder=folder)
+OPENHANDS: Final = Reader(name=NAME, claims=_claims, stream=_stream, describe=_describe, folder=_find_folder)

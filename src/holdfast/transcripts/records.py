@@ -1,9 +1,9 @@
-"""The records of a session file, version 3: how a line is written, and what a record says to the model."""
+"""The records of a session file, version 3: encode and decode them, read their messages, redact and fork them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -13,19 +13,24 @@ from holdfast.formats.pi import PI
 from holdfast.messages import Message, Usage
 from holdfast.moments import utc
 from holdfast.transcripts.entry import Entry
+from holdfast.transcripts.lines import Line
 
 __all__ = [
+    "FORGOTTEN",
     "HEADER",
     "LEAF",
     "TYPES",
     "VERSION",
     "encode",
+    "fork_records",
+    "is_forgotten",
     "is_header",
     "iso_time",
     "make_header",
     "messages_of",
     "read_entry",
     "read_time",
+    "remove_text",
     "short_id",
     "summary_message",
     "version_of",
@@ -48,10 +53,10 @@ TYPES: Final = frozenset(
         "session_info",
     }
 )
-"""The entries that move the visible leaf. A `leaf` entry is a move itself; any other type is kept unread."""
+"""The entry types that move the visible leaf. A `leaf` entry is a move itself; other types are kept but not read."""
 
-_SHORT: Final = 8
-_TRIES: Final = 100
+_ID_LENGTH: Final = 8
+_MAX_ID_TRIES: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -60,34 +65,34 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def encode(record: Mapping[str, Any], *, strict: bool = True) -> bytes:
-    """One line of a session file: JSON without spaces, and a line break.
+    """Encode a record as one line of a session file: JSON without spaces, and a line break.
 
     Raises:
-        FormatError: The record holds something that JSON cannot carry. A number that is not finite is
-            such a thing where `strict`: other readers of the file would lose the whole line.
+        FormatError: The record holds a value that JSON cannot represent. With `strict` that includes numbers
+            that are not finite: other readers of the file would lose the whole line.
     """
     try:
-        text = json.dumps(record, ensure_ascii=False, allow_nan=not strict, separators=(",", ":"), default=_plain)
+        text = json.dumps(record, ensure_ascii=False, allow_nan=not strict, separators=(",", ":"), default=_to_dict)
         return text.encode() + b"\n"
-    except UnicodeEncodeError:  # half a surrogate pair travels as an escape only
-        return json.dumps(record, allow_nan=not strict, separators=(",", ":"), default=_plain).encode() + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate can only be written as an escape
+        return json.dumps(record, allow_nan=not strict, separators=(",", ":"), default=_to_dict).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise FormatError(f"cannot be written as JSON: {error}", where=str(record.get("type", "record"))) from error
 
 
-def _plain(value: object) -> object:
+def _to_dict(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} is no JSON value")
+    raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
 def iso_time(milliseconds: int) -> str:
-    """A point in time as session files write it: `2026-02-10T14:00:00.000Z`."""
+    """Format Unix milliseconds as session files do: `2026-02-10T14:00:00.000Z`."""
     return utc(milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def read_time(text: object) -> int | None:
-    """An ISO time in Unix milliseconds, None where it is no time; without a zone it counts as UTC."""
+    """Parse an ISO time to Unix milliseconds, as UTC if it has no zone; None where the value is not a time."""
     if not isinstance(text, str):
         return None
     try:
@@ -98,9 +103,9 @@ def read_time(text: object) -> int | None:
 
 
 def short_id(new_id: Callable[[], str], *, taken: Callable[[str], bool]) -> str:
-    """An entry's id: the beginning of a UUID that is free, or a whole one where luck runs out."""
-    for _ in range(_TRIES):
-        entry_id = new_id()[:_SHORT]
+    """Return a new entry id: the first 8 characters of a UUID, or a whole UUID if all tries are taken."""
+    for _ in range(_MAX_ID_TRIES):
+        entry_id = new_id()[:_ID_LENGTH]
         if not taken(entry_id):
             return entry_id
     return new_id()
@@ -110,18 +115,18 @@ def short_id(new_id: Callable[[], str], *, taken: Callable[[str], bool]) -> str:
 
 
 def make_header(*, session: str, now: int, cwd: str = "", parent: str | None = None) -> dict[str, Any]:
-    """The first line of a session; `parent` is the file it was forked from."""
+    """Make the first record of a session; `parent` is the file it was forked from."""
     header = {"type": HEADER, "version": VERSION, "id": session, "timestamp": iso_time(now), "cwd": cwd}
     return header if parent is None else {**header, "parentSession": parent}
 
 
 def is_header(record: Mapping[str, Any]) -> bool:
-    """Whether a record can open a session."""
+    """Whether a record is a session header."""
     return record.get("type") == HEADER and isinstance(record.get("id"), str)
 
 
 def version_of(header: Mapping[str, Any]) -> int:
-    """The version that a header states; the first one stated none."""
+    """Return the version that a header states; version 1 states none."""
     version = header.get("version")
     return version if isinstance(version, int) and not isinstance(version, bool) else 1
 
@@ -130,7 +135,7 @@ def version_of(header: Mapping[str, Any]) -> int:
 
 
 def read_entry(record: Mapping[str, Any], *, line: int) -> Entry:
-    """A record as an entry, its messages not read yet: `messages_of` does that where they are wanted."""
+    """Make an entry of a record, without its messages: `messages_of` reads those."""
     kind = record.get("type")
     return Entry(
         type=kind if isinstance(kind, str) else "",
@@ -148,30 +153,30 @@ def _text(value: object) -> str | None:
 
 
 def messages_of(entry: Entry) -> tuple[Message, ...]:
-    """What an entry says to the model, with the entry's id and, where it has no time of its own, the entry's time.
+    """Read the messages of an entry, with the entry's id, and its time where they have none.
 
     Raises:
         FormatError: The message cannot be read.
     """
     if entry.messages:
         return entry.messages
-    wire = _wire(entry)
-    return () if wire is None else (_said(wire, entry),)
+    wire = _get_wire(entry)
+    return () if wire is None else (_read_message(wire, entry),)
 
 
 def summary_message(compaction: Entry) -> Message:
-    """What the model is told instead of the messages that a compaction replaced."""
+    """Make the message that replaces those that a compaction summarised."""
     data = compaction.data
     wire = {"role": "compactionSummary", "summary": data.get("summary"), "tokensBefore": data.get("tokensBefore")}
-    return _said(wire | {"timestamp": compaction.timestamp}, compaction)
+    return _read_message(wire | {"timestamp": compaction.timestamp}, compaction)
 
 
-def _said(wire: Mapping[str, Any], entry: Entry) -> Message:
+def _read_message(wire: Mapping[str, Any], entry: Entry) -> Message:
     message = PI.read(wire, f"line {entry.line}: message")
     return replace(message, id=entry.id, timestamp=entry.timestamp if message.timestamp is None else message.timestamp)
 
 
-def _wire(entry: Entry) -> Mapping[str, Any] | None:
+def _get_wire(entry: Entry) -> Mapping[str, Any] | None:
     data = entry.data
     if entry.type == "message":
         message = data.get("message")
@@ -180,11 +185,11 @@ def _wire(entry: Entry) -> Mapping[str, Any] | None:
         hidden = message.get("role") == "bashExecution" and message.get("excludeFromContext")
         return None if hidden else message
     if entry.type == "custom_message":
-        kept = {key: data[key] for key in ("customType", "content", "display", "details") if key in data}
-        return {"role": "custom", **kept, "timestamp": entry.timestamp}
+        fields = {key: data[key] for key in ("customType", "content", "display", "details") if key in data}
+        return {"role": "custom", **fields, "timestamp": entry.timestamp}
     if entry.type == "branch_summary" and data.get("summary"):
-        kept = {key: data[key] for key in ("summary", "fromId") if key in data}
-        return {"role": "branchSummary", **kept, "timestamp": entry.timestamp}
+        fields = {key: data[key] for key in ("summary", "fromId") if key in data}
+        return {"role": "branchSummary", **fields, "timestamp": entry.timestamp}
     return None
 
 
@@ -208,7 +213,7 @@ _APIS: Final = {
 
 
 def wire_messages(message: Message, *, now: int, provider: str = "", api: str | None = None) -> list[dict[str, Any]]:
-    """A message as session files hold it: as it came where it came from one, else with every field that readers expect.
+    """Render a message for a session file: unchanged if it came from one, else with every field that readers expect.
 
     A message with several tool results becomes one for each.
     """
@@ -216,26 +221,31 @@ def wire_messages(message: Message, *, now: int, provider: str = "", api: str | 
     if message.wire(PI.name) is not None:
         return rendered
     stamp = {"timestamp": now if message.timestamp is None else message.timestamp}
-    made = message.origin.format if message.origin is not None else ""
-    # No api is better than a wrong one: readers judge by it whose signatures the thinking carries.
-    spoken = {"api": api or _APIS[made]} if api or made in _APIS else {}
-    reply = {**spoken, "provider": provider, **_reply(message)}
-    return [(_complete(wire, reply) if wire["role"] == "assistant" else wire) | stamp for wire in rendered]
+    reply = _make_reply_fields(message, provider=provider, api=api) if message.role == "assistant" else {}
+    # Role and content first; a message's own fields override ours, except for the stop reason.
+    return [
+        {"role": wire["role"], "content": wire["content"], **reply, **wire, "stopReason": reply["stopReason"], **stamp}
+        if wire["role"] == "assistant"
+        else {**wire, **stamp}
+        for wire in rendered
+    ]
 
 
-def _reply(message: Message) -> dict[str, Any]:
+def _make_reply_fields(message: Message, *, provider: str, api: str | None) -> dict[str, Any]:
+    if api is None and message.origin is not None:
+        api = _APIS.get(message.origin.format)
     stop = message.stop or ("toolUse" if message.calls else "stop")
-    usage = _usage(message.usage or Usage())
-    return {"model": message.model or "", "usage": usage, "stopReason": _STOPS.get(stop, stop)}
+    return {
+        # No api is better than a wrong one: readers decide by it who signed the thinking.
+        **({"api": api} if api else {}),
+        "provider": provider,
+        "model": message.model or "",
+        "usage": _render_usage(message.usage or Usage()),
+        "stopReason": _STOPS.get(stop, stop),
+    }
 
 
-def _complete(wire: Mapping[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:
-    """A reply: role and content first, then what is known of its making; what it carries itself goes before ours."""
-    front = {"role": wire["role"], "content": wire["content"]}
-    return {**front, **reply, **wire, "stopReason": reply["stopReason"]}
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
+def _render_usage(usage: Usage) -> dict[str, Any]:
     counts = {
         "input": usage.input,
         "output": usage.output,
@@ -244,3 +254,89 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
     cost = dict.fromkeys([*counts, "total"], 0)
     return {**counts, "totalTokens": usage.context, "cost": cost}
+
+
+# --- forgotten entries -----------------------------------------------------------
+
+FORGOTTEN: Final = "[Forgotten.]"
+"""Replaces the text of a forgotten message."""
+
+_METADATA: Final = frozenset(
+    {"api", "isError", "model", "provider", "role", "stopReason", "timestamp", "toolCallId", "toolName", "usage"}
+)
+_SUMMARIES: Final = frozenset({"branch_summary", "compaction"})
+
+
+def is_forgotten(entry: Entry) -> bool:
+    """Whether the text of an entry was removed by `remove_text`."""
+    return entry.data.get("forgotten") is True
+
+
+def remove_text(lines: Iterable[Line], entries: Collection[str]) -> Iterator[bytes]:
+    """Yield the lines of a file without the text of these entries and of all later summaries, which may quote it."""
+    removed = False
+    for line in lines:
+        record = line.data or {}
+        if record.get("id") in entries and isinstance(message := record.get("message"), Mapping):
+            removed = True
+            yield encode({**record, "forgotten": True, "message": _remove_content(message)}, strict=False)
+        elif removed and record.get("type") in _SUMMARIES:
+            rest = {key: value for key, value in record.items() if key != "details"}
+            yield encode({**rest, "summary": FORGOTTEN}, strict=False)
+        else:
+            yield line.raw if line.raw.endswith(b"\n") else line.raw + b"\n"
+
+
+def _remove_content(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the content of a message; its calls keep id and name, which results refer to."""
+    content = message.get("content")
+    blocks: list[Any] = content if isinstance(content, list) else []
+    calls: list[dict[str, Any]] = [
+        {"type": "toolCall", "id": block.get("id"), "name": block.get("name"), "arguments": {}}
+        for block in blocks
+        if isinstance(block, Mapping) and block.get("type") == "toolCall"
+    ]
+    metadata = {key: value for key, value in message.items() if key in _METADATA}
+    return {**metadata, "content": [{"type": "text", "text": FORGOTTEN}, *calls]}
+
+
+# --- forks -----------------------------------------------------------------------
+
+
+def _replace_labels(path: Sequence[Entry]) -> dict[str, str]:
+    """Return the next entry of another type for each label entry, where there is one."""
+    replacements: dict[str, str] = {}
+    after: str | None = None
+    for entry in reversed(path):
+        if entry.type != "label":
+            after = entry.id
+        elif entry.id is not None and after is not None:
+            replacements[entry.id] = after
+    return replacements
+
+
+def fork_records(
+    path: Sequence[Entry], *, labels: Mapping[str, str], now: int, new_id: Callable[[], str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of a session that begins with `path`: its entries without branches, then their labels.
+
+    Label entries are left out, so a reference to one is changed to the entry after it.
+    """
+    entries = [entry for entry in path if entry.type != "label"]
+    replacements = _replace_labels(path)
+    last: str | None = None
+    for entry in entries:
+        record = {**entry.data, "parentId": last}
+        record.pop("appendMode", None)  # on the path it is no longer a side entry
+        first = record.get("firstKeptEntryId")
+        if isinstance(first, str):
+            record["firstKeptEntryId"] = replacements.get(first, first)
+        yield record
+        last = entry.id
+    ids = {str(entry.id) for entry in entries}
+    for target in (entry.id for entry in entries if entry.id in labels):
+        label_id = short_id(new_id, taken=ids.__contains__)
+        ids.add(label_id)
+        label = {"targetId": target, "label": labels[str(target)]}
+        yield {"type": "label", "id": label_id, "parentId": last, "timestamp": iso_time(now), **label}
+        last = label_id

@@ -1,37 +1,44 @@
-"""Every reader, and how a file finds its own."""
+"""All readers; recognise and read a session, and find sessions in folders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from holdfast.errors import TranscriptError
+from holdfast.errors import MissingExtraError, TranscriptError
 from holdfast.transcripts.aider import AIDER
 from holdfast.transcripts.claude_code import CLAUDE_CODE
-from holdfast.transcripts.clawdbot import CLAWDBOT
 from holdfast.transcripts.cline import CLINE
 from holdfast.transcripts.codex import CODEX
 from holdfast.transcripts.copilot import COPILOT
-from holdfast.transcripts.database import database_file, matches, named_session
 from holdfast.transcripts.entry import Entry, Item, Problem, Transcript
 from holdfast.transcripts.gemini import GEMINI, QWEN
 from holdfast.transcripts.goose import GOOSE
 from holdfast.transcripts.grok import GROK
-from holdfast.transcripts.head import read_head
 from holdfast.transcripts.hermes import HERMES
 from holdfast.transcripts.kimi import KIMI
+from holdfast.transcripts.lines import read_head
 from holdfast.transcripts.message_list import MESSAGE_LIST
-from holdfast.transcripts.openclaw import OPENCLAW
 from holdfast.transcripts.opencode import OPENCODE
 from holdfast.transcripts.openhands import OPENHANDS
-from holdfast.transcripts.openhands_history import OPENHANDS_HISTORY
-from holdfast.transcripts.pi import PI_SESSION
-from holdfast.transcripts.reader import Reader, about
+from holdfast.transcripts.pi import ARCHIVED, CLAWDBOT, OPENCLAW, PI_SESSION, is_copy
+from holdfast.transcripts.reader import (
+    Reader,
+    SessionInfo,
+    StoredSession,
+    database_file,
+    has_columns,
+    list_sessions,
+    merge_info,
+    select_session,
+)
 from holdfast.transcripts.request_log import REQUEST_LOG
-from holdfast.transcripts.tau_bench import TAU_BENCH
 
-__all__ = ["READERS", "database_reader", "read", "recognise", "stream"]
+__all__ = ["READERS", "Place", "SessionRef", "default_places", "read", "sessions", "stream"]
 
 READERS: Final[dict[str, Reader]] = {
     reader.name: reader
@@ -44,7 +51,6 @@ READERS: Final[dict[str, Reader]] = {
         COPILOT,
         KIMI,
         OPENHANDS,
-        OPENHANDS_HISTORY,
         OPENCODE,
         GEMINI,
         GOOSE,
@@ -52,100 +58,286 @@ READERS: Final[dict[str, Reader]] = {
         CLINE,
         AIDER,
         HERMES,
-        TAU_BENCH,
         CLAWDBOT,
         REQUEST_LOG,
         MESSAGE_LIST,
     )
 }
-"""Every reader by name, in the order they are asked: the particular ones first."""
+"""Every reader by name, in the order in which they are tried: the most specific first."""
+
+_CURSOR_COLUMNS: Final = frozenset({"blobs.data", "meta.value"})
 
 
-def recognise(path: Path, *, format: str | None = None) -> tuple[Reader, Path]:
-    """The reader of a session, and the folder or file that holds all of it.
+# --- one session -----------------------------------------------------------------
+
+
+def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
+    """Return the reader of a session, and the folder or file that holds all of it.
 
     Raises:
-        TranscriptError: It cannot be read, or is of no agent that we know; the message names those we do.
+        TranscriptError: It cannot be read, or its format is unknown; the message lists the known ones.
     """
-    readers = _readers(format, path)
+    if format is not None and format not in READERS:
+        raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
+    readers = list(READERS.values()) if format is None else [READERS[format]]
     file = database_file(path)
     if file is not None:
-        reader = database_reader(file, readers)
+        reader = _find_database_reader(file, readers)
         if reader is None or reader.database is None:
             raise TranscriptError("an SQLite file of no agent that we know", path=file)
-        return reader, named_session(path, file, reader.database)
+        return reader, select_session(path, file, reader.database)
     try:
-        homes = [(reader, home) for reader in readers if (home := reader.folder(path)) is not None]
+        for reader in readers:
+            if home := reader.folder(path):
+                return reader, home
     except OSError as error:
-        raise TranscriptError(f"cannot be looked into: {error.strerror or error}", path=path) from None
-    if homes:
-        return homes[0]
+        raise TranscriptError(f"cannot be read: {error.strerror or error}", path=path) from None
+    return _claim(path, readers, is_named=format is not None), path
+
+
+def _claim(path: Path, readers: Iterable[Reader], *, is_named: bool) -> Reader:
+    """Return the first reader that claims a file; a reader that the caller named reads any file."""
     head = read_head(path)
-    found = next((reader for reader in readers if format is not None or reader.claims(path, head)), None)
-    if found is None:
-        raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
-    return found, path
+    for reader in readers:
+        if is_named or reader.claims(path, head):
+            return reader
+    raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
 
 
-_CURSOR: Final = frozenset({"blobs.data", "meta.value"})
-
-
-def database_reader(file: Path, readers: Iterable[Reader]) -> Reader | None:
-    """The reader of an SQLite file; None where it is of no agent that we know.
+def _find_database_reader(file: Path, readers: Iterable[Reader]) -> Reader | None:
+    """Return the reader of an SQLite file; None where no agent that we know writes such files.
 
     Raises:
         TranscriptError: The file cannot be read, or is of an agent whose format is not published.
     """
-    known = ((reader, reader.database) for reader in readers)
-    found = next((reader for reader, kept in known if kept is not None and matches(file, kept.columns)), None)
-    if found is None and file.name == "store.db" and matches(file, _CURSOR):
+    for reader in readers:
+        if reader.database is not None and has_columns(file, reader.database.columns):
+            return reader
+    if file.name == "store.db" and has_columns(file, _CURSOR_COLUMNS):
         raise TranscriptError("Cursor keeps chats in a binary format that is not published: not read", path=file)
-    return found
-
-
-def _readers(format: str | None, path: Path) -> list[Reader]:
-    """The reader of a format; all of them where none is named."""
-    if format is None:
-        return list(READERS.values())
-    if format not in READERS:
-        raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
-    return [READERS[format]]
+    return None
 
 
 def stream(path: Path, *, format: str | None = None) -> Iterator[Item]:
-    """Read a session record by record, in memory that does not grow with the file where it is JSON Lines.
+    """Read a session record by record; for JSON Lines, memory does not grow with the file.
 
-    What cannot be used as it is comes as a Problem, in its place.
+    A record that cannot be used as it is comes as a Problem in its place.
 
     Raises:
-        TranscriptError: The file cannot be read, or is of no agent that we know.
+        TranscriptError: The file cannot be read, or its format is unknown.
     """
-    reader, home = recognise(path, format=format)
+    reader, home = _recognise(path, format=format)
     return reader.stream(home)
 
 
 def read(path: Path, *, format: str | None = None) -> Transcript:
-    """Read a whole session, whatever agent wrote it: a file, or the folder that an agent keeps it in.
+    """Read a whole session of any known agent: a file, or the folder that the agent keeps it in.
 
     Raises:
-        TranscriptError: The file cannot be read, or is of no agent that we know.
+        TranscriptError: The file cannot be read, or its format is unknown.
     """
-    reader, home = recognise(path, format=format)
+    reader, home = _recognise(path, format=format)
     items = list(reader.stream(home))
     entries = tuple(item for item in items if isinstance(item, Entry))
-    known = about((entry.data for entry in entries), reader.notes)
+    info = merge_info((entry.data for entry in entries), reader.describe)
     return Transcript(
         path=home,
         format=reader.name,
-        session=known.session or session_name(home),
+        session=info.session or _name_session(home),
         entries=entries,
         problems=tuple(item for item in items if isinstance(item, Problem)),
-        cwd=known.cwd,
-        title=known.title or known.topic,
-        model=known.model,
+        cwd=info.cwd,
+        title=info.title or info.topic,
+        model=info.model,
     )
 
 
-def session_name(path: Path) -> str:
-    """What a session is called that does not name itself: its file name, without what follows the first dot."""
+def _name_session(path: Path) -> str:
+    """Name a session that states no id: its file name up to the first dot."""
     return path.name.lstrip(".").split(".")[0] or path.name
+
+
+# --- sessions in folders -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRef:
+    """A session in a folder, described from the beginning of its file.
+
+    Attributes:
+        path: The file, or the folder where an agent keeps one session in several files.
+        format: The name of its reader.
+        session: Its id.
+        size: Bytes of its files.
+        modified: When it was last written, in Unix milliseconds.
+        title: The title that the agent or the user gave it.
+        cwd: The folder the agent worked in.
+    """
+
+    path: Path
+    format: str
+    session: str
+    size: int
+    modified: int
+    title: str | None = None
+    cwd: str | None = None
+
+
+_SUFFIXES: Final = frozenset({".jsonl", ".ndjson", ".json", ".gz", ".md", ".txt", ".db", ".sqlite"})
+_SKIPPED_FOLDERS: Final = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
+_OPENCODE_STORE: Final = frozenset({"session", "message", "part"})
+_MAX_DOCUMENT_BYTES: Final = 64 << 20
+_HEAD_ENTRIES: Final = 24
+
+_Item: TypeAlias = SessionRef | Problem | Path
+"""A session, a problem with one, or a file that is not a session."""
+
+
+def sessions(
+    folder: Path,
+    *,
+    on_problem: Callable[[Problem], None] | None = None,
+    on_skipped: Callable[[Path], None] | None = None,
+) -> Iterator[SessionRef]:
+    """Yield every session in a folder and its subfolders, of any known agent, ordered by path.
+
+    `on_problem` receives what looks like a session and cannot be read, `on_skipped` each file that is not a session.
+
+    Raises:
+        TranscriptError: The folder itself is missing, or cannot be read.
+    """
+    try:
+        if folder.is_dir():
+            _list_folder(folder)
+        else:
+            (database_file(folder) or folder).stat()
+    except OSError as error:
+        raise TranscriptError(f"cannot be looked into: {error.strerror or error}", path=folder) from None
+    for item in _walk(folder) if folder.is_dir() else _inspect_file(folder):
+        match item:
+            case SessionRef():
+                yield item
+            case Problem() if on_problem is not None:
+                on_problem(item)
+            case Path() if on_skipped is not None:
+                on_skipped(item)
+
+
+def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
+    return sorted(os.scandir(folder), key=lambda item: item.name)
+
+
+def _walk(folder: Path) -> Iterator[_Item]:
+    try:
+        children = _list_folder(folder)
+        reader = next((reader for reader in READERS.values() if reader.folder(folder) == folder), None)
+        session = None if reader is None else _make_ref(folder, reader, _read_info(reader, folder))
+    except (OSError, TranscriptError) as error:
+        yield Problem(0, f"cannot be looked into: {error}")
+        return
+    if session is not None:
+        yield session
+        return
+    names = {item.name for item in children}
+    # In OpenCode's old storage only the folder `session` holds sessions.
+    skipped = _SKIPPED_FOLDERS | (names - {"session"} if names >= _OPENCODE_STORE else set())
+    for item in children:
+        if item.is_file():
+            yield from _inspect_file(Path(item.path))
+        elif item.name not in skipped and item.is_dir(follow_symlinks=False):
+            yield from _walk(Path(item.path))
+
+
+def _inspect_file(path: Path) -> Iterator[_Item]:
+    items: list[_Item] = []
+    try:
+        if not is_copy(path) and (path.suffix in _SUFFIXES or ARCHIVED.search(path.name) is not None):
+            items = list(_read_file_ref(path) if database_file(path) is None else _read_database_refs(path))
+    except (OSError, TranscriptError) as error:
+        items = [Problem(0, str(error))]
+    yield from items or [path]
+
+
+def _read_file_ref(path: Path) -> Iterator[SessionRef]:
+    """Yield the session in a file, if a reader claims it; an empty file is not a session yet."""
+    if path.is_file() and path.stat().st_size == 0:
+        return
+    head = read_head(path, limit=_MAX_DOCUMENT_BYTES)
+    reader = next((reader for reader in READERS.values() if reader.claims(path, head)), None)
+    if reader is not None:
+        yield _make_ref(path, reader, merge_info(head.records, reader.describe))
+
+
+def _read_database_refs(path: Path) -> Iterator[SessionRef | Problem]:
+    """Yield the sessions in an SQLite file, if it is one of a known agent."""
+    file = database_file(path) or path
+    reader = _find_database_reader(file, READERS.values())
+    if reader is None or reader.database is None:
+        return
+    for stored in list_sessions(file, reader.database):
+        if path in {file, stored.path}:
+            try:
+                yield _make_ref(stored.path, reader, _read_info(reader, stored.path), stored)
+            except (TranscriptError, MissingExtraError) as error:
+                yield Problem(0, f"{stored.path}: {error}")
+
+
+def _read_info(reader: Reader, path: Path) -> SessionInfo:
+    entries = (item for item in islice(reader.stream(path), _HEAD_ENTRIES) if isinstance(item, Entry))
+    return merge_info((entry.data for entry in entries), reader.describe)
+
+
+def _make_ref(path: Path, reader: Reader, info: SessionInfo, stored: StoredSession | None = None) -> SessionRef:
+    if stored is not None:
+        size, modified = stored.size, stored.modified
+    else:
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+        stats = [file.stat() for file in files]
+        size = sum(stat.st_size for stat in stats)
+        modified = max((stat.st_mtime_ns // 1_000_000 for stat in stats), default=0)
+    return SessionRef(
+        path=path,
+        format=reader.name,
+        session=info.session or _name_session(path),
+        size=size,
+        modified=modified,
+        title=info.title or info.topic,
+        cwd=info.cwd,
+    )
+
+
+_PLACES: Final = (
+    # agent, the variable that moves its home, its home, the folder of sessions in it
+    ("claude_code", "CLAUDE_CONFIG_DIR", ".claude", "projects"),
+    ("codex", "CODEX_HOME", ".codex", "sessions"),
+    ("codex", "CODEX_HOME", ".codex", "archived_sessions"),
+    ("pi", "PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
+    ("openclaw", "OPENCLAW_STATE_DIR", ".openclaw", "agents"),
+    ("clawdbot", "CLAWDBOT_STATE_DIR", ".clawdbot", "agents"),
+    ("moltbot", "MOLTBOT_STATE_DIR", ".moltbot", "agents"),
+    ("opencode", "XDG_DATA_HOME", ".local/share", "opencode"),
+    ("copilot", "COPILOT_HOME", ".copilot", "session-state"),
+    ("kimi", "KIMI_CODE_HOME", ".kimi-code", "sessions"),
+    ("kimi", "KIMI_SHARE_DIR", ".kimi", "sessions"),
+    ("openhands", "OPENHANDS_HOME", ".openhands", "conversations"),
+    ("gemini", "GEMINI_CLI_HOME", ".gemini", "tmp"),
+    ("qwen", "QWEN_HOME", ".qwen", "projects"),
+    ("qwen", "QWEN_HOME", ".qwen", "tmp"),
+    ("grok", "GROK_HOME", ".grok", "sessions"),
+    ("goose", "XDG_DATA_HOME", ".local/share", "goose/sessions"),
+    ("cline", "CLINE_DIR", ".cline", "data"),
+    ("cline", "XDG_CONFIG_HOME", ".config", "Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),
+)
+
+
+class Place(NamedTuple):
+    """A folder where an agent keeps its sessions."""
+
+    agent: str
+    folder: Path
+
+
+def default_places(environ: Mapping[str, str], home: Path) -> list[Place]:
+    """List the folders where the known agents keep their sessions, as far as they exist."""
+    places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in _PLACES)
+    return [place for place in places if place.folder.is_dir()]

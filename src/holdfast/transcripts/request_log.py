@@ -1,8 +1,9 @@
-"""Request logs: one API request on each line, the conversation growing from one to the next. Plain or `.gz`."""
+"""Request logs: one API request on each line, plain or `.gz`, each with the conversation so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +12,12 @@ from holdfast import formats
 from holdfast.errors import FormatError
 from holdfast.formats.anthropic import read_usage as read_anthropic_usage
 from holdfast.formats.openai_chat import read_usage as read_openai_usage
-from holdfast.messages import Message, Usage
+from holdfast.messages import Message, Text, ToolResult, Usage
 from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.head import Head
-from holdfast.transcripts.reader import About, Json, Reader, mapping, text, timestamp
-from holdfast.transcripts.rows import read_rows
-from holdfast.transcripts.snapshots import Conversation
+from holdfast.transcripts.lines import Head
+from holdfast.transcripts.reader import Json, Reader, SessionInfo, mapping, read_rows, text, timestamp
 
-__all__ = ["REQUEST_LOG", "Request", "requests"]
+__all__ = ["REQUEST_LOG", "Conversation", "Request", "requests", "restates"]
 
 _LISTS: Final = ("messages", "input", "contents")
 _BODIES: Final = ("request", "body")
@@ -32,10 +31,10 @@ class Request:
         line: Where it stands in the file.
         messages: The whole conversation that it carried, the system prompt first.
         data: The row as it was read.
-        reply: What the model answered, where the log holds it.
-        usage: What the provider charged for it.
-        model: Which model was asked.
-        timestamp: When, in Unix milliseconds.
+        reply: The model's reply, where the log holds it.
+        usage: The token counts that the provider reported.
+        model: The model that the request names.
+        timestamp: The time of the request, in Unix milliseconds.
     """
 
     line: int
@@ -53,12 +52,12 @@ class Request:
         return None if usage is None else usage.input + usage.cache_read + usage.cache_write
 
 
-def claims(_path: Path, head: Head) -> bool:
-    """Rows that are, or hold, the body of a request: a list of messages and a model to send it to."""
-    return any(_body(value) is not None for value in head.values)
+def _claims(_path: Path, head: Head) -> bool:
+    """Whether a row is, or holds, the body of a request: a list of messages and a model."""
+    return any(_find_body(value) is not None for value in head.values)
 
 
-def _body(value: Any) -> Json | None:
+def _find_body(value: Any) -> Json | None:
     row = mapping(value)
     bodies = (row, *(mapping(row.get(key)) for key in _BODIES))
     listed = (body for body in bodies if any(isinstance(body.get(key), list) for key in _LISTS))
@@ -66,35 +65,35 @@ def _body(value: Any) -> Json | None:
 
 
 def requests(path: Path) -> Iterator[Request | Problem]:
-    """Every request of a log as one snapshot, with what the provider charged for it: what a replay needs."""
+    """Yield every request of a log with its whole conversation and the reported usage, as a replay needs it."""
     for row in read_rows(path):
         if isinstance(row, Problem):
             yield row
             continue
         line, value = row
         try:
-            yield _request(mapping(value), line)
+            yield _read_request(mapping(value), line)
         except FormatError as error:
             yield Problem(line, f"not a request that can be read: {error}")
 
 
-def _request(row: Json, line: int) -> Request:
-    body = _body(row)
+def _read_request(row: Json, line: int) -> Request:
+    body = _find_body(row)
     if body is None:
         raise FormatError("expected a list of messages and a model", where=f"line {line}")
     return Request(
         line=line,
         messages=tuple(formats.read_request(body)),
         data=row,
-        reply=tuple(_reply(mapping(row.get("response")))),
-        usage=_usage(row),
+        reply=tuple(_read_reply(mapping(row.get("response")))),
+        usage=_read_usage(row),
         model=text(body.get("model")),
         timestamp=timestamp(row.get("timestamp")),
     )
 
 
-def _reply(response: Json) -> list[Message]:
-    """The messages of a provider's answer: Anthropic's envelope, a chat completion, or Responses' output."""
+def _read_reply(response: Json) -> list[Message]:
+    """Read the messages of a response: Anthropic's envelope, a chat completion, or Responses output."""
     choices, output = response.get("choices"), response.get("output")
     if isinstance(choices, list):
         return formats.read([mapping(mapping(choice).get("message")) for choice in choices[:1]])
@@ -103,8 +102,8 @@ def _reply(response: Json) -> list[Message]:
     return formats.read([response], format="anthropic") if "content" in response else []
 
 
-def _usage(row: Json) -> Usage | None:
-    """What the row, or the provider's answer in it, says about cost; nothing counted is no usage."""
+def _read_usage(row: Json) -> Usage | None:
+    """Read the usage in the row or in the response; None where all counts are zero."""
     for data in (row, row.get("usage"), mapping(row.get("response")).get("usage")):
         usage = read_openai_usage(data) or read_anthropic_usage(data)
         if usage is not None and usage.context:
@@ -112,55 +111,157 @@ def _usage(row: Json) -> Usage | None:
     return None
 
 
+# --- snapshots of a growing conversation ------------------------------
+
+_MAX_CHANGE: Final = 64
+_MIN_SHARED: Final = 128
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The messages so far of a conversation that is logged as snapshots.
+
+    Attributes:
+        seen: How often each message was in one snapshot, by digest and time.
+        restated: How many messages were repeated with a small change; the first version is kept.
+    """
+
+    seen: Counter[tuple[str, int | None]] = field(default_factory=Counter)
+    restated: int = 0
+
+    def take_new(self, snapshot: Sequence[Message], *, after: Sequence[Message] = ()) -> list[Message]:
+        """Return the messages of a snapshot that no earlier one held; a message that occurs twice counts twice.
+
+        `after` is the snapshot before it: whatever follows its last message is new, even if it repeats an
+        older message; a small change of the message at the same place is not new.
+        """
+        here: Counter[tuple[str, int | None]] = Counter()
+        fresh: list[Message] = []
+        known = _find_end(after, snapshot)
+        for index, message in enumerate(snapshot):
+            key = (message.digest, message.timestamp)
+            here[key] += 1
+            if index < known and here[key] <= self.seen[key]:
+                continue
+            if index < known and index < len(after) and restates(after[index], message):
+                self.restated += 1
+            else:
+                fresh.append(message)
+        self.seen |= here
+        return fresh
+
+
+def _find_end(before: Sequence[Message], snapshot: Sequence[Message]) -> int:
+    """Return where in a snapshot the one before it ends; its length if that is unknown."""
+    if not before:
+        return len(snapshot)
+    last, place = before[-1], len(before) - 1
+    if place < len(snapshot) and restates(last, snapshot[place]):
+        return len(before)
+    same = (index for index in range(len(snapshot) - 1, -1, -1) if snapshot[index].digest == last.digest)
+    return next(same, len(snapshot) - 1) + 1
+
+
+def restates(old: Message, new: Message) -> bool:
+    """Whether a message repeats an older one with a small change.
+
+    Clients move cache marks, stamp headers and clear old tool results: the call ids stay the same, or all of a
+    long text but a short part.
+    """
+    if old.role != new.role:
+        return False
+    ids = _list_call_ids(old)
+    if ids or _list_call_ids(new):
+        return ids == _list_call_ids(new)
+    before, after = _join_text(old), _join_text(new)
+    shared = _count_shared(before, after)
+    changed = max(len(before), len(after)) - shared
+    return changed <= _MAX_CHANGE and shared >= max(_MIN_SHARED, 3 * changed)
+
+
+def _list_call_ids(message: Message) -> tuple[str, ...]:
+    return tuple(call.id for call in message.calls) + tuple(result.call_id for result in message.results)
+
+
+def _join_text(message: Message) -> str:
+    parts = (part for part in message.parts if isinstance(part, Text | ToolResult))
+    return "\n".join(part.text for part in parts)
+
+
+def _count_shared(left: str, right: str) -> int:
+    """Count the characters that two texts share at their beginning and their end."""
+    front = _count_prefix(left, right)
+    left, right = left[front:][::-1], right[front:][::-1]
+    return front + _count_prefix(left, right)
+
+
+def _count_prefix(left: str, right: str) -> int:
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 # --- as one session ----------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Thread:
-    """A conversation in the log, and what its last request cost: that is told with the reply to it."""
+    """A conversation in the log, and the usage of its last request, which belongs to the reply in the next one."""
 
-    said: Conversation = field(default_factory=Conversation)
+    conversation: Conversation = field(default_factory=Conversation)
     last: tuple[Message, ...] = ()
     usage: Usage | None = None
 
 
-def stream(path: Path) -> Iterator[Item]:
-    """Each request as an entry with the messages that are new in it: all of them together are the conversation.
+def _stream(path: Path) -> Iterator[Item]:
+    """Yield each request as an entry with the messages that are new in it; together they are the conversation.
 
-    The log of an agent holds its sub-agents' requests too. The main conversation is the one with the
-    longest request; the file is read twice to know it.
+    A log also holds the requests of sub-agents. The main conversation is the one with the longest request;
+    the file is read twice to find it.
     """
-    longest = _longest(path)
+    longest = _find_longest(path)
     threads: dict[str, _Thread] = {}
     for request in requests(path):
         if isinstance(request, Problem):
             yield request
             continue
-        opening = _opening(request)
+        opening = _get_opening(request)
         thread = threads.setdefault(opening, _Thread())
-        yield _entry(request, tuple(_new(request, thread)), sidechain=opening != longest)
-    restated = sum(thread.said.restated for thread in threads.values())
+        yield Entry(
+            type="request",
+            data=request.data,
+            line=request.line,
+            timestamp=request.timestamp,
+            messages=tuple(_read_new(request, thread)),
+            sidechain=opening != longest,
+        )
+    restated = sum(thread.conversation.restated for thread in threads.values())
     if restated:
         yield Problem(1, f"{restated} messages came again with a small change; the first wording was kept")
 
 
-def _longest(path: Path) -> str:
-    """The opening of the longest request."""
+def _find_longest(path: Path) -> str:
+    """Return the opening of the longest request."""
     length, opening = -1, ""
     for request in requests(path):
         if isinstance(request, Request) and len(request.messages) > length:
-            length, opening = len(request.messages), _opening(request)
+            length, opening = len(request.messages), _get_opening(request)
     return opening
 
 
-def _opening(request: Request) -> str:
-    """What a conversation is known by: the first thing said in it."""
+def _get_opening(request: Request) -> str:
+    """Return the digest of the first message, which identifies a conversation."""
     return next((message.digest for message in request.messages if message.role != "system"), "")
 
 
-def _new(request: Request, thread: _Thread) -> Iterator[Message]:
-    """The messages that this request adds; the first reply among them is the one that the last request cost."""
-    for message in thread.said.new((*request.messages, *request.reply), after=thread.last):
+def _read_new(request: Request, thread: _Thread) -> Iterator[Message]:
+    """Yield the messages that this request adds; the first reply among them gets the usage of the last request."""
+    for message in thread.conversation.take_new((*request.messages, *request.reply), after=thread.last):
         if message.role == "assistant" and message.usage is None and thread.usage is not None:
             yield replace(message, usage=thread.usage, timestamp=request.timestamp)
             thread.usage = None
@@ -170,22 +271,10 @@ def _new(request: Request, thread: _Thread) -> Iterator[Message]:
     thread.usage = None if request.reply else request.usage
 
 
-def _entry(request: Request, messages: tuple[Message, ...], *, sidechain: bool) -> Entry:
-    return Entry(
-        type="request",
-        data=request.data,
-        line=request.line,
-        timestamp=request.timestamp,
-        messages=messages,
-        sidechain=sidechain,
-    )
-
-
-def notes(data: Json) -> About:
-    """Rows may name the session; each names its model."""
+def _describe(data: Json) -> SessionInfo:
     keys = ("session_id", "conversation_id", "experiment_id")
-    session = next((found for key in keys if (found := text(data.get(key)))), None)
-    return About(session=session, model=text(mapping(_body(data)).get("model")))
+    session = next((value for key in keys if (value := text(data.get(key)))), None)
+    return SessionInfo(session=session, model=text(mapping(_find_body(data)).get("model")))
 
 
-REQUEST_LOG: Final = Reader(name="request_log", claims=claims, stream=stream, notes=notes)
+REQUEST_LOG: Final = Reader(name="request_log", claims=_claims, stream=_stream, describe=_describe)

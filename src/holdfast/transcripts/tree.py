@@ -1,25 +1,27 @@
-"""Entries linked into a tree: who follows whom, where the visible leaf is, what the labels say."""
+"""Link entries into a tree, and rebuild the model's context from a path of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.transcripts.entry import Entry
-from holdfast.transcripts.records import LEAF, TYPES
+from holdfast.errors import FormatError
+from holdfast.messages import Message
+from holdfast.transcripts.entry import Entry, Problem
+from holdfast.transcripts.records import LEAF, TYPES, messages_of, summary_message
 
-__all__ = ["Tree"]
+__all__ = ["Context", "ModelRef", "Tree", "compaction_region", "rebuild", "rebuild_path"]
 
-_NOWHERE: Final = object()
+_MISSING: Final = object()
 
 
 class Tree:
     """The entries of one session, added in file order.
 
     Attributes:
-        leaf: The entry that the conversation stands at; None before the first one.
-        cursor: The entry that the file stands at. It runs ahead of the leaf over side entries and over
-            types that we do not know.
+        leaf: The last entry of the visible conversation; None before the first one.
+        cursor: The last entry of the file: ahead of the leaf after side entries and entries of unknown types.
         labels: The name that the user gave an entry, by its id.
     """
 
@@ -37,57 +39,57 @@ class Tree:
         return entry_id in self._entries
 
     def get(self, entry_id: str) -> Entry | None:
-        """The entry of that id."""
+        """Return the entry of that id."""
         return self._entries.get(entry_id)
 
     def add(self, entry: Entry) -> str | None:
-        """Take the next entry of the file; what is wrong with it comes back in words."""
+        """Add the next entry of the file; return a description of what is wrong with it, else None."""
         if entry.id is None:
-            return "an entry without an id: kept, but no part of the conversation"
+            return "an entry without an id: kept, but not part of the conversation"
         if entry.id in self._entries:
             first = self._entries[entry.id].line
-            return f"id {entry.id} is taken by line {first}: kept, but no part of the conversation"
-        wrong = None
+            return f"id {entry.id} is taken by line {first}: kept, but not part of the conversation"
+        problem = None
         if entry.type == LEAF:
-            wrong = self._move(entry, entry.id)
+            problem = self._move(entry, entry.id)
         elif entry.type in TYPES or "parentId" in entry.data:
             self._link(entry, entry.id)
         self._entries[entry.id] = entry
-        return wrong
+        return problem
 
     def _link(self, entry: Entry, entry_id: str) -> None:
         visible = entry.type in TYPES and not entry.sidechain
         parent = entry.parent if "parentId" in entry.data else self.leaf
         if visible and parent == self.cursor:
-            # Some writers hang an entry on whatever the file ends with; what it answers to is the visible leaf.
+            # Some writers use the last entry of the file as the parent; the visible leaf is meant.
             parent = self.leaf
-        self._parents[entry_id] = self._visible(parent)
+        self._parents[entry_id] = self._resolve(parent)
         self.cursor = entry_id
         if visible:
             self.leaf = entry_id
         if entry.type == "label":
-            self._label(entry)
+            self._set_label(entry)
 
     def _move(self, entry: Entry, entry_id: str) -> str | None:
-        """Follow a leaf entry; one that points nowhere changes nothing, and what hangs on it stays reachable."""
-        target = entry.data.get("targetId", _NOWHERE)
+        """Apply a leaf entry; one without a valid target changes nothing, and its children stay reachable."""
+        target = entry.data.get("targetId", _MISSING)
         cursor = entry.data.get("appendParentId", target)
-        if not (self._known(target) and self._known(cursor)):
+        if not (self._is_target(target) and self._is_target(cursor)):
             self._parents[entry_id] = entry.parent
             self._invalid.add(entry_id)
             return "a move that points at no earlier entry: ignored"
         self._parents[entry_id] = target
-        self.leaf = self._visible(target)
+        self.leaf = self._resolve(target)
         self.cursor = cursor
         return None
 
-    def _known(self, reference: Any) -> bool:
+    def _is_target(self, reference: Any) -> bool:
         if reference is None:
             return True
         return isinstance(reference, str) and reference in self._entries and reference not in self._invalid
 
-    def _visible(self, entry_id: str | None) -> str | None:
-        """The entry itself, or where it leads to if it is a move."""
+    def _resolve(self, entry_id: str | None) -> str | None:
+        """Return the entry itself, or the target if it is a move."""
         seen: set[str] = set()
         while entry_id is not None and entry_id not in seen and self._is_move(entry_id):
             seen.add(entry_id)
@@ -97,14 +99,14 @@ class Tree:
     def _is_move(self, entry_id: str) -> bool:
         return entry_id in self._entries and self._entries[entry_id].type == LEAF
 
-    def stay(self, leaf: str | None) -> None:
-        """Stand at `leaf` again, unless the conversation went on from it."""
+    def restore_leaf(self, leaf: str | None) -> None:
+        """Return to `leaf`, unless the conversation continued from it."""
         if leaf == self.leaf or leaf not in self._entries:
             return
         if all(entry.id != leaf for entry in self.path(self.leaf)):
             self.leaf = self.cursor = leaf
 
-    def _label(self, entry: Entry) -> None:
+    def _set_label(self, entry: Entry) -> None:
         target, label = entry.data.get("targetId"), entry.data.get("label")
         if not isinstance(target, str):
             return
@@ -114,23 +116,118 @@ class Tree:
             self.labels.pop(target, None)
 
     def path(self, leaf: str | None) -> tuple[Entry, ...]:
-        """The entries from the root to `leaf`. A parent that is not in the file ends the walk."""
-        found: list[Entry] = []
+        """Return the entries from the root to `leaf`. A parent that is not in the file ends the walk."""
+        entries: list[Entry] = []
         seen: set[str] = set()
         while leaf is not None and leaf in self._entries and leaf not in seen:
             seen.add(leaf)
             if not self._is_move(leaf):
-                found.append(self._entries[leaf])
+                entries.append(self._entries[leaf])
             leaf = self._parents.get(leaf)
-        return tuple(reversed(found))
+        return tuple(reversed(entries))
 
     def children(self, parent: str | None) -> tuple[Entry, ...]:
-        """The entries that follow `parent` directly, in file order; the roots for None."""
+        """Return the children of `parent` in file order; the roots for None."""
         linked = (entry_id for entry_id, above in self._parents.items() if above == parent)
         return tuple(self._entries[entry_id] for entry_id in linked if not self._is_move(entry_id))
 
     def orphans(self) -> Iterator[Entry]:
-        """Entries whose parent is not in the file: what came before them is out of reach."""
+        """Yield the entries whose parent is not in the file."""
         for entry_id, parent in self._parents.items():
             if parent is not None and parent not in self._entries:
                 yield self._entries[entry_id]
+
+
+# --- the model's context -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model and its provider."""
+
+    provider: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The messages that the model sees, and the model's settings.
+
+    Attributes:
+        messages: The conversation, each message with its entry's id.
+        model: The model in use, by the last change or the last reply.
+        thinking_level: The thinking level in use.
+        compaction: The newest compaction, whose summary replaces what came before.
+        problems: Entries whose message could not be read, and so is not in `messages`.
+    """
+
+    messages: tuple[Message, ...] = ()
+    model: ModelRef | None = None
+    thinking_level: str = "off"
+    compaction: Entry | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+def rebuild(entries: Iterable[Entry], leaf: str | None = None) -> Context:
+    """Rebuild the context at `leaf`, or at the tree's own leaf if it is not given or unknown."""
+    tree = Tree(entries)
+    return rebuild_path(tree.path(leaf if leaf in tree else tree.leaf))
+
+
+def rebuild_path(path: Sequence[Entry]) -> Context:
+    """Rebuild the context at the end of a path: the newest summary, the entries it kept, and those after it."""
+    at = _find_compaction(path)
+    compaction = None if at is None else path[at]
+    messages: list[Message] = []
+    problems: list[Problem] = []
+    for entry in (*([] if compaction is None else [compaction]), *compaction_region(path)):
+        try:
+            messages += [summary_message(entry)] if entry is compaction else messages_of(entry)
+        except FormatError as error:
+            problems.append(Problem(entry.line, f"{error}; kept in the file, left out of the context"))
+    return Context(
+        messages=tuple(messages),
+        model=_find_model(path),
+        thinking_level=_find_thinking_level(path),
+        compaction=compaction,
+        problems=tuple(problems),
+    )
+
+
+def compaction_region(path: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return the entries that the next compaction must consider: those that no summary replaces.
+
+    These are the entries from `firstKeptEntryId` of the newest compaction on, without the compactions.
+    """
+    at = _find_compaction(path)
+    if at is None:
+        return tuple(path)
+    first = path[at].data.get("firstKeptEntryId")
+    start = next((index for index in range(at) if path[index].id == first), at)
+    return tuple(entry for entry in path[start:] if entry.type != "compaction")
+
+
+def _find_compaction(path: Sequence[Entry]) -> int | None:
+    return next((index for index in reversed(range(len(path))) if path[index].type == "compaction"), None)
+
+
+def _find_model(path: Sequence[Entry]) -> ModelRef | None:
+    return next((model for entry in reversed(path) if (model := _get_model(entry))), None)
+
+
+def _get_model(entry: Entry) -> ModelRef | None:
+    if entry.type == "model_change":
+        provider, model = entry.data.get("provider"), entry.data.get("modelId")
+    else:
+        message = entry.data.get("message")
+        if entry.type != "message" or not isinstance(message, Mapping) or message.get("role") != "assistant":
+            return None
+        provider, model = message.get("provider"), message.get("model")
+    if not isinstance(model, str) or not model:
+        return None
+    return ModelRef(provider if isinstance(provider, str) else "", model)
+
+
+def _find_thinking_level(path: Sequence[Entry]) -> str:
+    changes = (entry.data.get("thinkingLevel") for entry in reversed(path) if entry.type == "thinking_level_change")
+    return next((level for level in changes if isinstance(level, str)), "off")

@@ -135,7 +135,7 @@ class TestFailures:
     def test_doctor(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """`holdfast doctor` says who searches the notes, and why it is not QMD."""
         monkeypatch.setenv("HOLDFAST_MEMORY__BACKEND", "qmd")
-        for command, told in ((os.fspath(world.bin / "qmd"), "qmd searches the notes"), ("no-qmd", "our own index")):
+        for command, told in ((os.fspath(world.bin / "qmd"), "search of notes: "), ("no-qmd", "our own index")):
             monkeypatch.setenv("HOLDFAST_MEMORY__QMD__COMMAND", command)
             shown = CliRunner().invoke(holdfast, ["doctor", "--home", os.fspath(world.folder)]).stdout
             assert "search of notes: " in shown

@@ -19,7 +19,7 @@ from holdfast.search.memory_index import MemoryIndex
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.passages import windows
 from holdfast.search.vectors import Matrix
-from holdfast.settings.notes import Hybrid
+from holdfast.settings.memory import Hybrid
 from holdfast.text import head, terms
 
 __all__ = ["Index", "Match", "Meaning", "build", "match", "snippet", "stretches_of"]

@@ -1,0 +1,291 @@
+"""Charts in the terminal: tokens over requests, also live while they run, and a window as a grid."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text as Styled
+
+from holdfast.cli.console import SafeConsole
+from holdfast.cli.output import human_tokens
+from holdfast.report import Category, ContextReport
+
+__all__ = [
+    "LOOKS",
+    "MAX_WIDTH",
+    "Cell",
+    "LivePlot",
+    "Point",
+    "draw_chart",
+    "draw_grid",
+    "draw_legend",
+    "draw_sparkline",
+    "grid_to_json",
+    "make_cells",
+    "make_point",
+    "plural",
+]
+
+_EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
+_MARGIN: Final = 7
+_MAX_COLUMNS_PER_TURN: Final = 4
+"""The maximum width of one turn in a short chart."""
+_LOW, _HIGH, _CUT, _RECALL, _DIM = "cyan", "blue", "bold red", "magenta", "dim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One request: its tokens, and whether it had a cut or a recall."""
+
+    tokens: int
+    cut: bool = False
+    recalled: bool = False
+
+
+def make_point(report: ContextReport) -> Point:
+    """Make the point of a request."""
+    kinds = {change.kind for change in report.changes}
+    cut = not kinds.isdisjoint({"trimmed", "compacted"})
+    return Point(tokens=report.total_tokens, cut=cut, recalled="recalled" in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column: the smallest and largest of its requests, and whether there was a cut or a recall."""
+
+    low: int
+    high: int
+    cut: bool
+    recalled: bool
+
+
+def _make_columns(points: Sequence[Point], width: int, turns: int) -> list[_Column]:
+    step = max(1, -(-turns // width))
+    repeat = max(1, min(_MAX_COLUMNS_PER_TURN, width // max(1, turns)))
+    columns: list[_Column] = []
+    for start in range(0, len(points), step):
+        some = points[start : start + step]
+        sizes = [one.tokens for one in some]
+        cut, recalled = any(one.cut for one in some), any(one.recalled for one in some)
+        columns.append(_Column(min(sizes), max(sizes), cut, recalled))
+        columns += [_Column(min(sizes), max(sizes), cut=False, recalled=False)] * (repeat - 1)
+    return columns
+
+
+def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int = 8, turns: int = 0) -> Styled:
+    """Draw the tokens of each request below `ceiling`, and mark cuts and recalls.
+
+    A column of several requests is drawn up to the smallest of them, and in another colour up to the largest. `turns`
+    is the expected number of requests, where more are to come.
+    """
+    columns = _make_columns(points, max(8, width - _MARGIN), max(turns, len(points)))
+    top = max([ceiling, *(column.high for column in columns)])
+    lines = [_draw_row(columns, row, top=top, height=height) for row in reversed(range(height))]
+    return Styled("\n").join([*lines, *_draw_footer(columns, len(points))])
+
+
+def _draw_row(columns: Sequence[_Column], row: int, *, top: int, height: int) -> Styled:
+    cell = top / height
+    label = human_tokens(top * (row + 1) / height) if row % 2 == (height - 1) % 2 else ""
+    line = Styled(f"{label:>5} ", style=_DIM).append("┤" if label else "│", style=_DIM)
+    for column in columns:
+        line.append(*_draw_cell(column, row, cell, last=row == height - 1))
+    return line
+
+
+def _draw_cell(column: _Column, row: int, cell: float, *, last: bool) -> tuple[str, str]:
+    """Return one character of a column, and its colour."""
+    bottom = row * cell
+    low, high = ((value - bottom) / cell for value in (column.low, column.high))
+    if column.cut and _is_above(high, last=last):
+        return "▼", _CUT
+    if low >= 1 or (low > 0 and high < 1):
+        return _draw_bar(low), _LOW
+    if high <= 0:
+        return " ", ""
+    return ("▒" if high >= 1 else _draw_bar(high)), _HIGH
+
+
+def _is_above(high: float, *, last: bool) -> bool:
+    """Whether a cell is the one right above a column, or the top one."""
+    return -1 < high <= 0 or (last and high > 0)
+
+
+def _draw_bar(share: float) -> str:
+    return _EIGHTHS[max(1, min(8, round(share * 8)))]
+
+
+def _draw_footer(columns: Sequence[_Column], turns: int) -> Iterator[Styled]:
+    yield Styled("    0 └" + "─" * len(columns), style=_DIM)
+    if any(column.recalled for column in columns):
+        marks = "".join("◆" if column.recalled else " " for column in columns)
+        yield Styled(" " * _MARGIN + marks.rstrip(), style=_RECALL)
+    legend = Styled(" " * _MARGIN).append("▼", style=_CUT).append(" cut  ", style=_DIM)
+    legend.append("◆", style=_RECALL).append(" recall", style=_DIM)
+    count = plural(turns, "request")
+    edge = max(len(legend) + 2 + len(count), _MARGIN + len(columns))
+    yield legend.append(f"{count:>{edge - len(legend)}}", style=_DIM)
+
+
+def draw_sparkline(values: Sequence[float], *, top: float, width: int) -> str:
+    """Draw values in one line, the highest of each group."""
+    step = max(1, -(-len(values) // width))
+    peaks = [max(values[start : start + step]) for start in range(0, len(values), step)]
+    return "".join(_EIGHTHS[max(1, min(8, round(8 * peak / max(top, 1))))] for peak in peaks)
+
+
+def plural(count: int, what: str) -> str:
+    """Format a count with its noun: `1 cut`, `2 cuts`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+# --- a window as a grid ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a part of the window is drawn; the symbols differ, for terminals without colours."""
+
+    symbol: str
+    colour: str
+
+
+LOOKS: Final[dict[str, Look]] = {
+    "system": Look("●", "bright_black"),
+    "tools": Look("◍", "bright_blue"),
+    "workspace files": Look("◉", "yellow"),
+    "summary": Look("◈", "bright_green"),
+    "history": Look("■", "cyan"),
+    "tool results": Look("▣", "blue"),
+    "recall": Look("◆", "magenta"),
+    "reserve": Look("▨", "bright_black"),
+    "free": Look("·", "bright_black"),
+}
+_OTHER: Final = Look("▪", "white")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell: the part of the window that it shows, and how much of the cell that part fills."""
+
+    category: str
+    fullness: float
+
+
+def make_cells(categories: Sequence[Category], *, count: int) -> list[Cell]:
+    """Divide `count` cells by tokens. Every part with tokens gets at least one, at the cost of the largest."""
+    total = max(1, sum(part.tokens for part in categories))
+    shown = [part for part in categories if part.tokens]
+    exact = {part.name: part.tokens * count / total for part in shown}
+    whole = {name: max(1, round(share)) for name, share in exact.items()}
+    if whole:
+        whole[max(whole, key=lambda name: whole[name])] += count - sum(whole.values())
+    return [
+        Cell(part.name, round(max(0.0, min(1.0, exact[part.name] - index)), 2))
+        for part in shown
+        for index in range(whole[part.name])
+    ]
+
+
+def draw_grid(grid: Sequence[Cell], *, columns: int) -> list[Styled]:
+    """Draw the lines of the grid."""
+    lines: list[Styled] = []
+    for start in range(0, len(grid), columns):
+        line = Styled()
+        for cell in grid[start : start + columns]:
+            look = LOOKS.get(cell.category, _OTHER)
+            line.append(look.symbol, style=look.colour).append(" ")
+        lines.append(line)
+    return lines
+
+
+def draw_legend(categories: Sequence[Category], *, total: int) -> list[Styled]:
+    """Draw one line for each part: its symbol, name, tokens and share of the window."""
+    lines: list[Styled] = []
+    for part in categories:
+        look = LOOKS.get(part.name, _OTHER)
+        line = Styled(f"{look.symbol} ", style=look.colour)
+        line.append(f"{part.name:<16}", style="default" if part.tokens else "dim")
+        line.append(f"{human_tokens(part.tokens):>6}", style="bold" if part.kind == "used" and part.tokens else "dim")
+        lines.append(line.append(f"{part.tokens / max(1, total):>8.1%}", style="dim"))
+    return lines
+
+
+def grid_to_json(grid: Sequence[Cell], categories: Sequence[Category], *, columns: int) -> list[list[dict[str, Any]]]:
+    """Return the grid with the field names that Claude Code uses."""
+    tokens = {part.name: part.tokens for part in categories}
+    total = max(1, sum(tokens.values()))
+    rows = [
+        {
+            "color": LOOKS.get(cell.category, _OTHER).colour,
+            "isFilled": cell.category != "free",
+            "categoryName": cell.category,
+            "tokens": tokens[cell.category],
+            "percentage": round(100 * tokens[cell.category] / total, 1),
+            "squareFullness": cell.fullness,
+        }
+        for cell in grid
+    ]
+    return [rows[start : start + columns] for start in range(0, len(rows), columns)]
+
+
+# --- live -------------------------------------------------------------------------
+
+
+_REFRESH_SECONDS: Final = 0.08
+"""The minimum time between two redraws, so that drawing does not slow the work down."""
+MAX_WIDTH: Final = 118
+"""The maximum width of a chart, however wide the screen is."""
+
+
+class LivePlot:
+    """A chart of the requests so far with a progress bar; draws nothing where stderr is not a terminal."""
+
+    def __init__(self, total: int, *, words: str, height: int = 8, screen: Console | None = None) -> None:
+        self.points: list[Point] = []
+        self._screen = screen or SafeConsole(stderr=True)
+        self._height = height
+        self._total = total
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=self._screen,
+        )
+        self._task = self._bar.add_task(words, total=total, rate="")
+        self._live = Live(console=self._screen, auto_refresh=False, transient=True)
+        self._start = self._shown = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        if self._screen.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def add(self, point: Point | None, *, ceiling: int) -> None:
+        """Add a request; None if it made no window."""
+        if point is not None:
+            self.points.append(point)
+        now = time.perf_counter()
+        rate = f"{len(self.points) / max(now - self._start, 1e-6):.0f} requests/s"
+        self._bar.update(self._task, advance=1, rate=rate)
+        if self._live.is_started and now - self._shown >= _REFRESH_SECONDS:
+            self._shown = now
+            self._live.update(self._draw(ceiling), refresh=True)
+
+    def _draw(self, ceiling: int) -> Group:
+        if not self.points:
+            return Group(self._bar)
+        width = min(MAX_WIDTH, self._screen.width - 2)
+        drawn = draw_chart(self.points, ceiling=ceiling, width=width, height=self._height, turns=self._total)
+        return Group(drawn, Styled(), self._bar)

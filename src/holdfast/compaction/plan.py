@@ -1,0 +1,476 @@
+"""Plan a compaction before any model is called. Pure: a dry run shows the plan.
+
+The region is everything in the window, including what an earlier compaction kept. The newest units that fit are kept,
+and always the newest one; pinned messages, messages without a number and the request of a running turn are kept too.
+
+A long history is split into chunks that a summariser can read: by share or by size, never inside a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+
+from holdfast.compaction.dialogue import own_words
+from holdfast.compaction.sections import read_file_lists, unwrap_summary
+from holdfast.compaction.tool_calls import Activity, find_activity
+from holdfast.context.budget import Budget
+from holdfast.context.edits import Compacted, Edit, Item, tokens, without_thinking
+from holdfast.messages import Image, Message, units
+from holdfast.settings import Compaction
+from holdfast.tokens import TokenCounter, count_message, count_text
+
+__all__ = [
+    "BASE_RATIO",
+    "MARGIN",
+    "MIN_RATIO",
+    "OVERHEAD",
+    "CompactionPlan",
+    "Outcome",
+    "Sized",
+    "Span",
+    "chunk_ratio",
+    "chunk_tokens",
+    "drop_oldest",
+    "is_oversized",
+    "plan_compaction",
+    "spans",
+    "split_by_share",
+    "split_by_size",
+]
+
+Outcome: TypeAlias = Literal["ready", "nothing", "impossible"]
+"""Whether there is something to do: with `nothing` all is well, `impossible` is reported."""
+
+MIN_GAIN: Final = 200
+"""History of fewer tokens than this is not worth a summary."""
+_MAX_SUMMARY: Final = 6_000
+_SUMMARY_SHARE: Final = 10
+_SHORT_SUMMARY: Final = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Items that are kept or removed together; `stays` where they must be kept."""
+
+    items: tuple[Item, ...]
+    stays: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Their tokens, without recall blocks beside them."""
+        return sum(item.tokens for item in self.items)
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """Their numbers in the archive."""
+        return frozenset(item.id for item in self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """What a compaction would do.
+
+    Attributes:
+        outcome: Whether it can be done.
+        reason: Why, or why not, for people.
+        dropped: The oldest history, where there is too much for one summary; summarised separately.
+        history: The history that becomes the summary.
+        prefix: The beginning of a turn whose end is kept; summarised separately.
+        kept: What stays in the window, in order.
+        previous: The previous summary, which the new one includes.
+        request: The last request of the user, kept or not.
+        tokens_before: The tokens of the window now.
+        tokens_kept: The tokens of what is kept.
+        replaced: The tokens of what the summary replaces; the summary must be smaller.
+        summary_tokens: The most tokens of the summary, with its frame.
+        activity: Files, failures, commands and plans in what is summarised.
+        oversized: The numbers of messages that are too large for a summariser, or to be kept as recent.
+        thinking_removed: Kept messages that lose thinking bound to removed history, and their tokens without it.
+    """
+
+    outcome: Outcome
+    reason: str
+    dropped: tuple[Item, ...] = ()
+    history: tuple[Item, ...] = ()
+    prefix: tuple[Item, ...] = ()
+    kept: tuple[Item, ...] = ()
+    previous: str = ""
+    request: str = ""
+    tokens_before: int = 0
+    tokens_kept: int = 0
+    replaced: int = 0
+    summary_tokens: int = 0
+    activity: Activity = field(default_factory=Activity)
+    oversized: tuple[int, ...] = ()
+    thinking_removed: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def summarised(self) -> tuple[Item, ...]:
+        """Everything that is removed from the window, in order."""
+        return (*self.dropped, *self.history, *self.prefix)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The archive numbers of what the summary replaces."""
+        return tuple(item.id for item in self.summarised)
+
+    @property
+    def first_kept(self) -> Item | None:
+        """The first message that is kept."""
+        return next((item for item in self.kept if item.kind == "message"), None)
+
+    @property
+    def splits_turn(self) -> bool:
+        """Whether the cut goes through a turn."""
+        return bool(self.prefix)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as a dry run shows it."""
+        stages = {"dropped": self.dropped, "history": self.history, "prefix": self.prefix, "kept": self.kept}
+        return {
+            "outcome": self.outcome,
+            "reason": self.reason,
+            **{name: [item.id for item in items] for name, items in stages.items()},
+            "tokensBefore": self.tokens_before,
+            "tokensKept": self.tokens_kept,
+            "summaryTokens": self.summary_tokens,
+            "readFiles": list(self.activity.read),
+            "modifiedFiles": list(self.activity.modified),
+            "toolFailures": [str(failure) for failure in self.activity.failures],
+            "oversized": list(self.oversized),
+        }
+
+    def edit(self, summary: str, *, cost: int, reason: str = "compacted") -> Edit:
+        """Make the edit to record, with the framed summary and its tokens."""
+        kept = [item for item in self.kept if item.kind == "message" and item.id]
+        request_id = next((item.id for item in reversed(kept) if own_words(item.message) == self.request), 0)
+        last = max(self.ids, default=0)
+        return Edit(
+            change=Compacted(summary=summary, unthought=self.thinking_removed, asked=request_id),
+            ids=self.ids,
+            reason=reason,
+            tokens_before=sum(item.tokens for item in self.summarised),
+            tokens_after=cost,
+            anchors=tuple(item.id for item in kept if item.id > last),
+        )
+
+
+def plan_compaction(
+    items: Sequence[Item],
+    *,
+    settings: Compaction,
+    budget: Budget,
+    previous_summary: str | None = None,
+    force: bool = False,
+    sent: int | None = None,
+    count: TokenCounter = count_text,
+) -> CompactionPlan:
+    """Decide what is summarised and what is kept.
+
+    Args:
+        items: The window: system prompt first, then the previous summary where there is one.
+        settings: How much of the newest history is kept, and how summaries are made.
+        budget: The limits of the window.
+        previous_summary: The previous summary; it need not be among the items.
+        force: Compact even where everything is recent: by hand, or after an overflow.
+        sent: The tokens of the window without trimmed messages; by default those of `items`. A forced compaction keeps
+            at most half of them, so that the next window is smaller than the last one.
+        count: Counts tokens.
+    """
+    region = spans([item for item in items if item.kind == "message"])
+    cap = min(_MAX_SUMMARY, budget.window // _SUMMARY_SHARE)
+    room = partial(_count_kept, items=items, settings=settings, budget=budget, cap=cap, force=force, sent=sent)
+    keep = room(region)
+    cut = _cut(region, keep)
+    request = _find_running_request(region)
+    if request is not None and request < cut:
+        region[request] = replace(region[request], stays=True)
+        keep = room(region)
+        cut = _cut(region, keep)
+    gone = _removable(region, cut)
+    if sum(span.tokens for span in gone.values()) < MIN_GAIN:
+        return _make_idle_plan(items, list(gone.values()), budget=budget)
+    previous = unwrap_summary(previous_summary or "")
+    before, prefix = _split_turn(region, cut, gone, previous=previous)
+    dropped, history = drop_oldest(before, budget.history) if settings.mode == "safeguard" else ([], before)
+    return _make_plan(
+        items,
+        dropped=_flatten(dropped),
+        history=_flatten(history),
+        prefix=_flatten(prefix),
+        previous=previous,
+        cap=cap,
+        window=budget.window,
+        keep=keep,
+        count=count,
+    )
+
+
+def spans(items: Sequence[Item]) -> list[Span]:
+    """Group items into units that are kept or removed together."""
+    grouped = units([item.message for item in items])
+    return [
+        Span(together, stays=any(item.pinned or not item.id for item in together))
+        for together in (tuple(items[unit.start : unit.stop]) for unit in grouped)
+    ]
+
+
+def _find_running_request(region: Sequence[Span]) -> int | None:
+    """Find the user's request of a turn that is still running, which is kept; None once it was answered."""
+    last = region[-1].items[-1].message if region else None
+    if last is None or (last.role == "assistant" and not last.calls):
+        return None
+    return next(
+        (index for index in range(len(region) - 1, -1, -1) if _is_request(region[index].items[0].message)), None
+    )
+
+
+def _is_request(message: Message) -> bool:
+    """Tell whether the user wrote the message, and not a program in the user's name."""
+    return message.role == "user" and (
+        bool(own_words(message)) or any(isinstance(part, Image) for part in message.parts)
+    )
+
+
+# --- where to cut ------------------------------------------------------------
+
+
+def _count_kept(
+    region: Sequence[Span],
+    *,
+    items: Sequence[Item],
+    settings: Compaction,
+    budget: Budget,
+    cap: int,
+    force: bool,
+    sent: int | None,
+) -> int:
+    """Count the tokens of the newest history that may be kept: those of the settings, as far as there is room."""
+    free = sum(span.tokens for span in region if not span.stays)
+    fixed = sum(item.tokens for item in items if item.kind == "system") + sum(s.tokens for s in region if s.stays)
+    keep = min(settings.keep_recent_tokens, budget.history, max(0, budget.prompt - fixed - cap))
+    if not force:
+        return keep
+    return min(keep, (free if sent is None else min(free, sent)) // 2)
+
+
+def _cut(region: Sequence[Span], keep: int) -> int:
+    """Find where the kept tail begins: the newest spans that fit, and always the newest one."""
+    kept = 0
+    for index in range(len(region) - 1, -1, -1):
+        kept += 0 if region[index].stays else region[index].tokens
+        if kept > keep and index < len(region) - 1:
+            return index + 1
+    return 0
+
+
+def _removable(region: Sequence[Span], cut: int) -> dict[int, Span]:
+    """List the spans to remove by place: those before the cut that may go and share no message with a kept one."""
+    gone = {index: span for index, span in enumerate(region[:cut]) if not span.stays}
+    held = {number for index, span in enumerate(region) if index not in gone for number in span.ids}
+    while caught := [index for index, span in gone.items() if not held.isdisjoint(span.ids)]:
+        for index in caught:  # one message may be sent twice
+            held |= gone.pop(index).ids
+    return gone
+
+
+def _split_turn(
+    region: Sequence[Span], cut: int, gone: Mapping[int, Span], *, previous: str
+) -> tuple[list[Span], list[Span]]:
+    """Split what is removed into history and the beginning of a turn whose end is kept."""
+    turn = _turn_start(region, cut)
+    before = [span for index, span in gone.items() if index < turn]
+    prefix = [span for index, span in gone.items() if index >= turn]
+    return (before, prefix) if before or previous else (prefix, [])
+
+
+def _turn_start(region: Sequence[Span], cut: int) -> int:
+    """Find the start of the turn that the cut goes through; the cut itself where it is between turns."""
+    if region[cut].items[0].message.role == "user":
+        return cut
+    requests = (index for index in range(cut - 1, -1, -1) if region[index].items[0].message.role == "user")
+    return next(requests, cut)
+
+
+# --- what comes of it --------------------------------------------------------
+
+
+def _make_idle_plan(items: Sequence[Item], gone: Sequence[Span], *, budget: Budget) -> CompactionPlan:
+    """Make the plan that does nothing: nothing has to be done, or nothing can be."""
+    total = tokens(items)
+    small = f"only {sum(span.tokens for span in gone):,} tokens could be summarised" if gone else "all of it is recent"
+    over = total > budget.prompt
+    advice = "prune tool results (pruning.mode), unpin messages, shorten the system prompt, or use a larger window"
+    return CompactionPlan(
+        outcome="impossible" if over else "nothing",
+        reason=f"the window takes {total:,} tokens of {budget.prompt:,}, but {small}: {advice}"
+        if over
+        else f"nothing to compact: {small}",
+        kept=tuple(items),
+        request=_request(items),
+        tokens_before=total,
+        tokens_kept=total,
+    )
+
+
+def _make_plan(
+    items: Sequence[Item],
+    *,
+    dropped: tuple[Item, ...],
+    history: tuple[Item, ...],
+    prefix: tuple[Item, ...],
+    previous: str,
+    cap: int,
+    window: int,
+    keep: int,
+    count: TokenCounter,
+) -> CompactionPlan:
+    gone = (*dropped, *history, *prefix)
+    kept = _without(items, gone)
+    thinking_removed = {item.id: cost for item in kept if (cost := _tokens_without_thinking(item, count)) is not None}
+    cost = sum(item.tokens for item in gone)
+    replaced = cost + sum(item.tokens for item in items if item.kind == "summary")
+    read, modified = read_file_lists(previous)
+    return CompactionPlan(
+        outcome="ready",
+        reason=f"{len(gone):,} messages of {cost:,} tokens become a summary",
+        dropped=dropped,
+        history=history,
+        prefix=prefix,
+        kept=kept,
+        previous=previous,
+        request=_request(items),
+        tokens_before=tokens(items),
+        tokens_kept=sum(thinking_removed.get(item.id, item.tokens) if item.id else item.total for item in kept),
+        replaced=replaced,
+        summary_tokens=min(cap, max(replaced // 3, min(_SHORT_SUMMARY, replaced * 2 // 3))),
+        activity=find_activity([item.message for item in gone]).add_files(read=read, modified=modified),
+        oversized=_find_oversized(gone, kept, window=window, keep=keep),
+        thinking_removed=tuple(thinking_removed.items()),
+    )
+
+
+def _request(items: Sequence[Item]) -> str:
+    requests = (
+        own_words(item.message) for item in reversed(items) if item.kind == "message" and item.message.role == "user"
+    )
+    return next((text for text in requests if text), "")
+
+
+def _tokens_without_thinking(item: Item, count: TokenCounter) -> int | None:
+    """Count the tokens of a kept message without its sealed thinking; None where it has none."""
+    left = without_thinking(item.message)
+    if item.kind != "message" or not item.id or left is item.message:
+        return None
+    return max(0, item.tokens - count_message(item.message, count=count) + count_message(left, count=count))
+
+
+def _without(items: Sequence[Item], gone: Sequence[Item]) -> tuple[Item, ...]:
+    """Keep the system prompt and the other messages; the previous summary becomes part of the new one."""
+    ids = {item.id for item in gone}
+    return tuple(item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids))
+
+
+def _find_oversized(gone: Sequence[Item], kept: Sequence[Item], *, window: int, keep: int) -> tuple[int, ...]:
+    large = [item.id for item in gone if is_oversized(item, window)]
+    return (*large, *(item.id for item in kept if item.kind == "message" and item.id and item.tokens > keep))
+
+
+def _flatten(spans: Sequence[Span]) -> tuple[Item, ...]:
+    return tuple(item for span in spans for item in span.items)
+
+
+# --- chunks ------------------------------------------------------------------
+
+BASE_RATIO: Final = 0.4
+"""The share of the summariser's window for one chunk."""
+MIN_RATIO: Final = 0.15
+"""The share for one chunk where messages are large."""
+MARGIN: Final = 1.2
+"""The factor by which a token estimate may be too low."""
+OVERHEAD: Final = 4_096
+"""Tokens of a request beside the chunk: instructions, the previous summary, thinking."""
+PARTS: Final = 2
+_LARGE_SHARE: Final = 0.1
+_OVERSIZED_SHARE: Final = 0.5
+_MIN_SHARE: Final = 8
+
+
+class Sized(Protocol):
+    """Anything with a number of tokens that is not split."""
+
+    @property
+    def tokens(self) -> int:
+        """Its tokens."""
+        ...
+
+
+P = TypeVar("P", bound=Sized)
+
+
+def chunk_ratio(pieces: Sequence[Sized], window: int) -> float:
+    """Return the share of the window for one chunk: less where the average piece is large."""
+    if not pieces:
+        return BASE_RATIO
+    average = _count(pieces) / len(pieces) * MARGIN / window
+    if average <= _LARGE_SHARE:
+        return BASE_RATIO
+    return max(MIN_RATIO, BASE_RATIO - min(2 * average, BASE_RATIO - MIN_RATIO))
+
+
+def chunk_tokens(pieces: Sequence[Sized], window: int) -> int:
+    """Return the tokens of the largest chunk, at least an eighth of the window."""
+    return max(window // _MIN_SHARE, int(window * chunk_ratio(pieces, window)) - OVERHEAD, 1)
+
+
+def is_oversized(piece: Sized, window: int) -> bool:
+    """Tell whether a piece would fill most of a summariser's window."""
+    return piece.tokens * MARGIN > window * _OVERSIZED_SHARE
+
+
+def split_by_share(pieces: Sequence[P], parts: int = PARTS) -> list[list[P]]:
+    """Split pieces into `parts` runs of about the same size; fewer where there are not enough pieces."""
+    target = _count(pieces) / max(1, parts)
+    runs: list[list[P]] = []
+    size = 0
+    for piece in pieces:
+        if not runs or (size + piece.tokens > target and runs[-1] and len(runs) < parts):
+            runs.append([])
+            size = 0
+        runs[-1].append(piece)
+        size += piece.tokens
+    return runs
+
+
+def split_by_size(pieces: Sequence[P], most: int) -> list[list[P]]:
+    """Split pieces into runs of at most `most` tokens, counted with the margin; a larger piece is a run of its own."""
+    room = most / MARGIN
+    runs: list[list[P]] = []
+    size = 0.0
+    for piece in pieces:
+        if not runs or size + piece.tokens > room:
+            runs.append([])
+            size = 0
+        runs[-1].append(piece)
+        size += piece.tokens
+    return runs
+
+
+def drop_oldest(pieces: Sequence[P], limit: int, parts: int = PARTS) -> tuple[list[P], list[P]]:
+    """Drop the oldest runs until the rest is at most `limit` tokens; return what was dropped, and the rest."""
+    dropped: list[P] = []
+    rest = list(pieces)
+    while _count(rest) > limit:
+        runs = split_by_share(rest, parts)
+        if len(runs) <= 1:
+            break
+        dropped += runs[0]
+        rest = [piece for run in runs[1:] for piece in run]
+    return dropped, rest
+
+
+def _count(pieces: Sequence[Sized]) -> int:
+    return sum(piece.tokens for piece in pieces)

@@ -1,0 +1,304 @@
+"""What tool calls did in a part of a conversation: files, failures, commands, plans, and calls without a result."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from holdfast.compaction.dialogue import call_text, one_line, shorten
+from holdfast.messages import Message, ToolCall, ToolResult
+
+__all__ = [
+    "Activity",
+    "Failure",
+    "Step",
+    "find_activity",
+    "find_command",
+    "find_command_line",
+    "find_files",
+    "find_path",
+    "find_steps",
+    "is_background",
+    "only_reads",
+]
+
+_PATH_KEYS: Final = (
+    *("path", "file_path", "filePath", "filename"),
+    *("notebook_path", "target_file", "absolute_path", "file"),
+)
+_COMMAND_KEYS: Final = ("command", "cmd", "script")
+_STEP_KEYS: Final = ("content", "step", "title", "task", "text", "description")
+_READERS: Final = frozenset({"read", "readfile", "view", "viewfile", "openfile", "open", "cat", "readmanyfiles"})
+_WRITERS: Final = frozenset(
+    """
+    applydiff create createfile edit editfile insert multiedit notebookedit replace searchreplace strreplace write
+    writefile writetofile
+    """.split()  # noqa: SIM905 - words read best as words
+)
+_EDITORS: Final = frozenset({"strreplaceeditor", "strreplacebasededittool", "fileeditor", "editor"})
+_PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,400}?)\s*$", re.MULTILINE)
+_MAX_COMMAND: Final = 240
+_READ_ONLY: Final = frozenset(
+    """
+    awk cat cd cut du echo fd file find grep head less ls nl pwd rg sed sleep sort stat tail tree uniq wc which
+    """.split()  # noqa: SIM905 - words read best as words
+)
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+_PIPED: Final = re.compile(r"\|\||&&|[|;\n]")
+_WRITES: Final = re.compile(r"(?<![0-9&>])>{1,2}\s*(?!&|/dev/null)|\bsed -i|\s-delete\b|\s-exec\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of the agent's own plan, with its status as the agent names it."""
+
+    text: str
+    status: str
+
+
+# --- files -------------------------------------------------------------------
+
+
+def find_files(call: ToolCall) -> tuple[list[str], list[str]]:
+    """List the files that a call reads, and those that it changes."""
+    arguments = _arguments(call)
+    name = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1].replace("_", "").replace("-", "").lower()
+    path = find_path(call)
+    patched = [file for text in _strings(arguments) for file in _PATCHED.findall(text)]
+    if path is None:
+        return [], patched
+    if name in _READERS or (name in _EDITORS and arguments.get("command") == "view"):
+        return [path], patched
+    return [], [path, *patched] if name in _WRITERS | _EDITORS else patched
+
+
+def find_path(call: ToolCall) -> str | None:
+    """Return the file that a call names."""
+    paths = (_arguments(call).get(key) for key in _PATH_KEYS)
+    return next((value for value in paths if isinstance(value, str) and value.strip()), None)
+
+
+def _arguments(call: ToolCall) -> Mapping[str, Any]:
+    return call.arguments if isinstance(call.arguments, Mapping) else {"": call.arguments}
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield every text in a call's arguments, two levels deep."""
+    inner = value.values() if isinstance(value, Mapping) else value
+    for item in inner:
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, list | tuple):
+            yield from (text for text in item if isinstance(text, str))
+
+
+# --- commands and plans ------------------------------------------------------
+
+
+def find_command(call: ToolCall) -> str:
+    """Return the command line of a call, shortened; nothing for a command that only reads."""
+    line = find_command_line(call)
+    return "" if not line or only_reads(line) else one_line(line, _MAX_COMMAND)
+
+
+def find_command_line(call: ToolCall) -> str:
+    """Return the whole command line of a call; nothing where it has none."""
+    arguments = _arguments(call)
+    line = next((arguments[key] for key in _COMMAND_KEYS if arguments.get(key)), "")
+    if isinstance(line, list):
+        line = str(line[-1]) if line and line[0] in {"bash", "sh", "zsh"} else " ".join(map(str, line))
+    if not isinstance(line, str) or _PATCHED.search(line) or set(_PATH_KEYS) & set(arguments):
+        return ""
+    return line.strip()
+
+
+def only_reads(command: str) -> bool:
+    """Tell whether a command line changes nothing, judging by its programs."""
+    bare = _QUOTED.sub("''", command)
+    firsts = [piece.split(maxsplit=1)[0] for piece in _PIPED.split(bare) if piece.strip()]
+    return all(first in _READ_ONLY for first in firsts) and not _WRITES.search(bare)
+
+
+def is_background(call: ToolCall) -> bool:
+    """Tell whether a call starts something that runs on after its result."""
+    arguments = _arguments(call)
+    return bool(arguments.get("run_in_background") or arguments.get("background") or arguments.get("is_background"))
+
+
+def find_steps(call: ToolCall) -> tuple[Step, ...]:
+    """List the steps of the plan that a call writes down, if it does."""
+    for value in _arguments(call).values():
+        if isinstance(value, list) and value:
+            plan = tuple(step for item in value if (step := _read_step(item)) is not None)
+            if len(plan) == len(value):
+                return plan
+    return ()
+
+
+def _read_step(item: Any) -> Step | None:
+    if not isinstance(item, Mapping) or not isinstance(item.get("status"), str):
+        return None
+    text = next((item[key] for key in _STEP_KEYS if isinstance(item.get(key), str)), None)
+    return None if text is None else Step(text=one_line(text, _MAX_COMMAND), status=item["status"])
+
+
+# --- activity ----------------------------------------------------------------
+
+_EXIT: Final = re.compile(
+    r"(?:exit(?:ed)?[ _-]?(?:with[ _])?(?:code|status)|returncode|退出码|退出代码|終了コード|종료 코드)"
+    r"[^\w\n-]{0,4}(-?\d{1,5})\b",
+    re.IGNORECASE,
+)
+_ENDS: Final = 400
+_MAX_FAILURE: Final = 240
+_MAX_CALL: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A tool call that failed, and was not repeated with success.
+
+    Attributes:
+        tool: The name of the tool.
+        about: The command or the arguments, shortened.
+        status: The exit code, where there is one.
+        text: The output, shortened.
+    """
+
+    tool: str
+    about: str
+    status: int | None
+    text: str
+
+    def __str__(self) -> str:
+        status = f" [exit {self.status}]" if self.status is not None else ""
+        return f"{self.about}{status}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What tools did in a part of a conversation.
+
+    Attributes:
+        read: Files that were read and not changed, sorted.
+        modified: Files that were written, sorted.
+        failures: Calls that failed, oldest first.
+        pending: Calls without a result.
+        background: Calls that started something that runs on.
+        commands: Commands that succeeded, oldest first, each where it was run last.
+        steps: The agent's plan as it last wrote it down.
+    """
+
+    read: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    pending: tuple[str, ...] = ()
+    background: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    def add_files(self, *, read: Iterable[str], modified: Iterable[str]) -> Activity:
+        """Add the files of earlier history."""
+        changed = {*self.modified, *modified}
+        only_read = {*self.read, *read} - changed
+        return replace(self, read=tuple(sorted(only_read)), modified=tuple(sorted(changed)))
+
+
+class _FinishedCall(NamedTuple):
+    """A call and its result."""
+
+    call: ToolCall
+    result: ToolResult | None
+
+    @property
+    def status(self) -> int | None:
+        text = self.result.text if self.result else ""
+        codes = [*_EXIT.findall(text[:_ENDS]), *_EXIT.findall(text[-_ENDS:])]
+        return int(codes[-1]) if codes else None
+
+    @property
+    def has_failed(self) -> bool:
+        if self.result is None:
+            return False
+        size = len(self.result.text.strip())
+        # A search without a hit ends with code 1 and prints little: that is no failure to remember.
+        is_empty_search = self.status == 1 and size < _MAX_CALL // 2 and only_reads(find_command_line(self.call))
+        return (self.result.is_error or (bool(self.status) and size > _MAX_CALL)) and not is_empty_search
+
+
+@dataclass(slots=True)
+class _Tally:
+    read: set[str] = field(default_factory=set)
+    modified: set[str] = field(default_factory=set)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    pending: list[ToolCall] = field(default_factory=list)
+    background: list[str] = field(default_factory=list)
+    commands: dict[str, None] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+
+    def add(self, finished: _FinishedCall) -> None:
+        call = finished.call
+        subject = find_path(call) or json.dumps(call.arguments, sort_keys=True, default=str)
+        key = f"{call.name} {subject}"
+        self.failures.pop(key, None)
+        if finished.has_failed:
+            self.failures[key] = _make_failure(finished)
+            return
+        if finished.result is None:
+            self.pending.append(call)
+            return
+        read, modified = find_files(call)
+        self.read.update(read)
+        self.modified.update(modified)
+        self.steps = find_steps(call) or self.steps
+        if is_background(call):
+            self.background.append(call_text(call, limit=_MAX_CALL))
+        elif line := find_command(call):
+            self.commands.pop(line, None)
+            self.commands[line] = None
+
+
+def find_activity(messages: Sequence[Message]) -> Activity:
+    """Find what tools did. A failure counts until the same call, or one on the same file, succeeds."""
+    tally = _Tally()
+    for finished in _pair_calls(messages):
+        tally.add(finished)
+    open_calls = {call.id for message in _last_turn(messages) for call in message.calls}
+    return Activity(
+        read=tuple(sorted(tally.read - tally.modified)),
+        modified=tuple(sorted(tally.modified)),
+        failures=tuple(tally.failures.values()),
+        pending=tuple(call_text(call, limit=_MAX_CALL) for call in tally.pending if call.id in open_calls),
+        background=tuple(tally.background),
+        commands=tuple(tally.commands),
+        steps=tally.steps,
+    )
+
+
+def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages since the last user message; calls that wait from before that were given up."""
+    places = (index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "user")
+    return messages[next(places, 0) :]
+
+
+def _pair_calls(messages: Sequence[Message]) -> Iterator[_FinishedCall]:
+    """Pair calls with results; ids may be used again, so each call takes the next result of its id."""
+    waiting: dict[str, deque[ToolResult]] = {}
+    for message in messages:
+        for result in message.results:
+            waiting.setdefault(result.call_id, deque()).append(result)
+    for message in messages:
+        for call in message.calls:
+            results = waiting.get(call.id)
+            yield _FinishedCall(call, results.popleft() if results else None)
+
+
+def _make_failure(finished: _FinishedCall) -> Failure:
+    call, output = finished.call, finished.result.text if finished.result else ""
+    about = find_command_line(call) or call_text(call, limit=_MAX_CALL)
+    text = one_line(shorten(output, _MAX_FAILURE), _MAX_FAILURE) or "failed without a word"
+    return Failure(tool=call.name, about=one_line(about, _MAX_CALL), status=finished.status, text=text)

@@ -1,0 +1,94 @@
+"""Extract facts from archived messages in the background, one durable job at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Event
+from typing import Final
+
+from holdfast.memory import facts
+from holdfast.memory.extract import Extraction, extract
+from holdfast.memory.memory import Memory
+from holdfast.models.base import Model
+from holdfast.store.base import Across, Job, Record, Scope, Select
+
+__all__ = ["EXTRACT", "jobs", "learn", "queue"]
+
+EXTRACT: Final = "extract"
+"""The kind of the jobs that extract facts."""
+LEARNED: Final = "learned"
+"""The kind of the records that say up to which message a session was queued, by model."""
+_BATCH: Final = 400
+_PAGE: Final = 2_000
+_MAX_TRIES: Final = 3
+"""How often a model may fail at a job before only what is explicit is read."""
+_TIMEOUT: Final = 120.0
+
+
+def jobs(ids: Sequence[int], *, scope: Scope, time: int) -> list[Job]:
+    """Make the jobs that extract facts from messages."""
+    return [
+        Job(scope=scope, kind=EXTRACT, data={"ids": list(ids[start : start + _BATCH])}, time=time)
+        for start in range(0, len(ids), _BATCH)
+    ]
+
+
+def queue(memory: Memory, *, scope: Scope, across: Across = False, reader: str = "rules") -> int:
+    """Queue the messages of a session, or `across` all of the agent's, that were not queued for this model before.
+
+    Args:
+        memory: The memory with the messages and the queue.
+        scope: Whose messages.
+        across: Whether to include the agent's other sessions; see `Across`.
+        reader: The name of the model that will read them, or `rules`.
+
+    Returns:
+        The number of messages that will be read.
+    """
+    records = memory.store.fetch(Select(kind="record", scope=scope, across=across, name=LEARNED, keys=(reader,)))
+    queued = {record.scope: int(record.data["last"]) for record in records}
+    now, last, count = memory.clock(), 0, 0
+    while rows := memory.store.fetch(Select(kind="message", scope=scope, across=across, after=last, limit=_PAGE)):
+        last = rows[-1].id
+        waiting: dict[Scope, list[int]] = {}
+        for row in rows:
+            if row.id > queued.get(row.scope, 0):
+                waiting.setdefault(row.scope, []).append(row.id)
+        for owner, ids in waiting.items():
+            done = Record(scope=owner, kind=LEARNED, key=reader, data={"last": ids[-1]}, time=now)
+            memory.store.add([*jobs(ids, scope=owner, time=now), done])
+            count += len(ids)
+    return count
+
+
+def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -> Extraction | None:
+    """Run the oldest job of any scope; None where there is none.
+
+    The facts are durable before the job is removed; after a crash between the two the job runs again, which adds
+    nothing. What a failing model did not read becomes a new job; after `_MAX_TRIES` only what is explicit is read.
+    Where a message was forgotten meanwhile, nothing is stored, and the job runs again without it.
+    """
+    job = next(iter(memory.store.waiting(EXTRACT, limit=1)), None)
+    if job is None:
+        return None
+    tries = int(job.data.get("tries", 0))
+    rows = memory.store.fetch(Select(kind="message", scope=job.scope, ids=tuple(job.data.get("ids", ()))))
+    result = extract(
+        rows,
+        scope=job.scope,
+        model=model if tries < _MAX_TRIES else None,
+        known=facts.load(memory.store, job.scope),
+        settings=memory.settings,
+        now=memory.clock(),
+        marks=memory.marks,
+        timeout=_TIMEOUT,
+        cancel=cancel,
+    )
+    if len(memory.get([row.id for row in rows], scope=job.scope)) < len(rows):
+        return result
+    is_cancelled = cancel is not None and cancel.is_set()  # does not count as a failure of the model
+    again = {"ids": list(result.unread), "tries": tries if is_cancelled else tries + 1}
+    rest = [Job(scope=job.scope, kind=EXTRACT, data=again, time=job.time)] if result.unread else []
+    memory.store.add([*result.rows_to_add, *rest])
+    memory.store.remove(Select(kind="job", scope=job.scope, ids=(job.id,)))
+    return result

@@ -1,0 +1,200 @@
+"""What is asked of memory: the query of a recall, made from the settings, and the weights of its terms."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from holdfast.search.columns import Bools, Columns
+from holdfast.search.fuse import Order, Recipe, Weighted
+from holdfast.settings import Settings
+from holdfast.store.base import Across, FactRow, Scope
+from holdfast.text import terms
+
+__all__ = ["Bounds", "RecallQuery", "build_query", "order_of", "select_texts", "weigh_terms"]
+
+_DAY: Final = 86_400_000
+_MIN_TERMS: Final = 4
+"""A message with fewer terms is read together with the ones before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much of the archive is searched. The archive itself keeps everything.
+
+    Attributes:
+        passages: Search only this many of the newest passages; None for all.
+        days: Search only the last so many days, and passages without a time; None for all.
+    """
+
+    passages: int | None = None
+    days: int | None = None
+
+    def within(self, visible: Bools, columns: Columns, *, now: int | None) -> Bools:
+        """Restrict the visible passages to those within bounds."""
+        kept = visible
+        if self.days is not None:
+            times = columns["time"]
+            newest = int(times.max(initial=0)) if now is None else now
+            kept = kept & ((times <= 0) | (times >= newest - self.days * _DAY))
+        if self.passages is not None:
+            numbers = np.flatnonzero(kept)
+            kept = kept.copy()
+            kept[numbers[: max(0, len(numbers) - self.passages)]] = False
+        return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallQuery:
+    """What is asked of memory. `build_query` makes one from the settings.
+
+    Attributes:
+        texts: The last user messages, newest last; the newest weighs most.
+        scope: Whose memory is searched.
+        across: Whether passages of the agent's other sessions are searched; facts always are.
+        cap: The most tokens of the block, tags and headers included.
+        now: The time of the question, in Unix milliseconds, for "two weeks ago".
+        in_window: Archived messages that the window contains already.
+        quoted: Passages that an earlier block in the window quotes.
+        gate: The relevance from which passages are recalled; 0 for every question.
+        knowledge_share: The share of the cap for facts; what they leave goes to passages, and back.
+        max_facts: The most facts in the block.
+        min_chars: A shorter question recalls nothing.
+        neighbours: How far around a passage others may be recalled with it.
+        order: How passages are ranked.
+        bounds: How much of the archive is searched.
+        seconds: The deadline after which nothing is recalled; None for none.
+        facts: Facts that the caller has chosen; they come before those that are found.
+    """
+
+    texts: Sequence[str]
+    scope: Scope
+    across: Across = False
+    cap: int = 4000
+    now: int | None = None
+    in_window: Collection[int] = ()
+    quoted: Collection[int] = ()
+    gate: float = 1.0
+    knowledge_share: float = 0.3
+    max_facts: int = 10
+    min_chars: int = 0
+    neighbours: int = 2
+    order: Order = field(default_factory=Order)
+    bounds: Bounds = field(default_factory=Bounds)
+    seconds: float | None = None
+    facts: Sequence[FactRow] = ()
+
+
+def build_query(
+    settings: Settings,
+    texts: Sequence[str],
+    *,
+    scope: Scope,
+    now: int | None = None,
+    cap: int | None = None,
+    across: Across | None = None,
+    in_window: Collection[int] = (),
+    automatic: bool = False,
+    facts: Sequence[FactRow] = (),
+) -> RecallQuery:
+    """Make a query from the settings.
+
+    `cap` and `across` override the settings. An `automatic` query, which the user did not ask for, has a deadline.
+    """
+    recall = settings.recall
+    return RecallQuery(
+        texts=tuple(texts),
+        scope=scope,
+        across=settings.archive.cross_session if across is None else across,
+        cap=recall.hard_cap_tokens if cap is None else cap,
+        now=now,
+        in_window=in_window,
+        knowledge_share=recall.knowledge_share,
+        max_facts=recall.max_facts,
+        min_chars=recall.min_query_chars,
+        neighbours=recall.neighbours,
+        order=order_of(settings),
+        bounds=Bounds(passages=settings.archive.max_segments, days=settings.archive.eviction_days or None),
+        seconds=recall.deadline_ms / 1000 if automatic else None,
+        facts=facts,
+    )
+
+
+def order_of(settings: Settings) -> Order:
+    """Return the ranking that the settings ask for."""
+    search, reach, recipe = settings.search, settings.recall.neighbours, Recipe()
+    weights = Weighted(
+        vector=search.vector_weight,
+        keyword=search.bm25_weight,
+        decay=search.time_decay,
+        least=settings.recall.min_score,
+    )
+    recipe = replace(recipe, near=recipe.near * (reach >= 1), far=recipe.far * (reach > 1))
+    variety = search.mmr.relevance_weight if search.mmr.enabled else None
+    return Order(fusion=search.fusion, recipe=recipe, weighted=weights, variety=variety)
+
+
+def select_texts(messages: Iterable[str], *, most: int) -> tuple[str, ...]:
+    """Select the texts of a query, newest last: the newest message, and earlier ones while there are too few terms.
+
+    `messages` come newest first, without channel envelopes; `most` is `recall.query_messages`.
+    """
+    texts: list[str] = []
+    count = 0
+    for text in messages:
+        if text.strip():
+            texts.append(text)
+            count += len(terms(text))
+        if count >= _MIN_TERMS or len(texts) >= most:
+            break
+    return tuple(reversed(texts))
+
+
+# --- weights of terms ------------------------------------------------------------
+
+_EARLIER: Final = 0.5
+_KANA: Final = re.compile(r"[\u3040-\u309f]+")
+"""Hiragana alone: particles and endings, and a few words."""
+_KANA_WEIGHT: Final = 0.3
+_SIGNS: Final = "的了是在和有我你他她它们这那吗呢吧啊与及或也都就而被把从对为以之其于并等个什么哪谁怎几何誰"
+_PAIRS: Final = ("什么", "怎么", "哪些", "哪个", "多少", "几个", "为什", "是什", "么时", "时候")
+_SILENT: Final = frozenset((*_SIGNS, *_PAIRS))
+"""Chinese characters that a question contains and an answer need not."""
+_FRAME: Final = """
+    ask become big come current ever exactly find give go happen kind know large last late long make many mean mention
+    much need new often old please remember say see soon take talk tell thing think time try use want way
+"""
+"""English words that a question contains and an answer need not: "how long did it take"."""
+_FRAME_WEIGHT: Final = 0.5
+
+
+def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
+    """Weigh the terms of a query, newest text last; earlier texts and words without content weigh less.
+
+    English stop words are no terms at all. A question of nothing but silent words keeps their full weights.
+    """
+    found: dict[str, float] = {}
+    for age, text in enumerate(reversed(texts)):
+        for term, count in Counter(terms(text)).items():
+            found[term] = max(found.get(term, 0.0), count * _EARLIER**age)
+    weighed = {term: weight * share for term, weight in found.items() if (share := _content_share(term))}
+    return weighed or found
+
+
+def _content_share(term: str) -> float:
+    if term in _SILENT:
+        return 0.0
+    if term in _frame():
+        return _FRAME_WEIGHT
+    return _KANA_WEIGHT if _KANA.fullmatch(term) else 1.0
+
+
+@cache
+def _frame() -> frozenset[str]:
+    return frozenset(terms(_FRAME))

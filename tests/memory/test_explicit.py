@@ -1,0 +1,147 @@
+"""Facts without a model: only what is explicit."""
+
+from __future__ import annotations
+
+import pytest
+
+from fact_talk import learn, rows, said
+from holdfast.memory import facts
+from holdfast.memory.block import Fact, render
+from holdfast.memory.extract import read_explicit
+from holdfast.memory.facts import Draft
+from talk import MARKS
+
+
+def only(text: str) -> Draft:
+    """Return the one fact that a message of the user states."""
+    (found,) = read_explicit([said(1, text)])
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remember that the customer pays late.",
+        "Please keep in mind that we bill in euros.",
+        "We decided to drop support for Windows 7.",
+        "Ok, I've decided on the second layout for the shop.",
+        "Decision: sessions expire after 30 minutes.",
+        "Let's go with the second layout.",
+        "From now on, answer in French and be brief.",
+        "请记住客户总是晚付款。",
+        "我们决定不再支持旧版浏览器。",
+        "决定：用 PostgreSQL。",
+        "从现在起，所有提交都要有测试。",
+    ],
+)
+def test_a_memory_or_decision_is_kept_as_it_was_written(text: str) -> None:
+    """It has no slot, so it replaces nothing, and its quote is the sentence."""
+    found = only(f"Hello there. {text} Thanks!")
+    assert (found.type, found.content, found.quote, found.slot, found.evidence) == ("decision", text, text, "", (1,))
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "slot", "value", "old"),
+    [
+        ("We moved the API to port 9090.", "the API", "port", "9090", ""),
+        ("I changed the timeout of the worker from 5 s to 10 s.", "the worker", "timeout", "10 s", "5 s"),
+        ("The docs have moved to https://docs.acme.test/v2.", "The docs", "url", "https://docs.acme.test/v2", ""),
+        ("We upgraded Terraform from 1.5.7 to 1.6.0.", "Terraform", "version", "1.6.0", "1.5.7"),
+        ("我们把支付服务的端口从 8080 改为 9090。", "支付服务", "port", "9090", "8080"),
+        ("Use ruff instead of flake8.", "", "", "", ""),
+        ("Correction: the demo is on Friday.", "", "", "", ""),
+        ("I changed my mind: keep the old logo on the page.", "", "", "", ""),
+        ("请不要用 npm，改用 pnpm。", "", "", "", ""),
+    ],
+)
+def test_a_correction_names_what_it_changes_where_it_says_so(
+    text: str, subject: str, slot: str, value: str, old: str
+) -> None:
+    """Subject, property, new and old value are read from plain forms; other corrections are kept as remarks."""
+    found = only(text)
+    assert (found.content, found.subject.split(), found.slot) == (text, subject.split(), slot)
+    assert (found.value, found.old) == (value, old)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("MAX_RETRIES=5", "5"),
+        ("Set MAX_RETRIES to 7.", "7"),
+        ("- `MAX_RETRIES` = 8", "8"),
+        ("MAX_RETRIES is now 9", "9"),
+    ],
+)
+def test_a_setting_is_known_by_its_name(text: str, value: str) -> None:
+    """`KEY=value` and its plain variants become a configuration fact with a slot."""
+    found = only(f"Hello!\n{text}")
+    assert (found.type, found.subject, found.slot, found.value) == ("config", "MAX_RETRIES", "value", value)
+
+
+def test_a_task_is_open_until_it_is_done() -> None:
+    """The same task, unticked and ticked, is one subject with two states; the later one replaces the earlier."""
+    talk = rows("- [ ] write the migration", "- [x] write the migration", "TODO: add an index", "待办：补充测试")
+    opened, done, note, chinese = read_explicit(talk)
+    assert (opened.subject, opened.slot, opened.value) == ("write the migration", "status", "open")
+    assert (done.subject, done.value, note.type, chinese.subject) == (
+        "write the migration",
+        "done",
+        "task_state",
+        "补充测试",
+    )
+    held = facts.current(learn(talk).rows_to_add)
+    assert held[0].content == "- [x] write the migration"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The billing API listens on port 8080.",
+        "I live in Hamburg.",
+        "Have we decided to drop Windows 7?",
+        "I have decided.",
+        "Let's stick with that.",
+        "Do you remember that evening in Rome?",
+        "Remember that evening in Rome.",
+        "We changed it to simplify things.",
+        "> We decided to drop support for Windows 7.",
+        "```\nMAX_RETRIES=5\n```",
+        "if (MAX_RETRIES == 5) {",
+        'The page reads "We decided to drop support for Windows 7".',
+        "2026-01-02 10:00:01 INFO MAX_RETRIES=5",
+        "你决定了吗？",
+        "我觉得决定得太快。",
+        "ok",
+        "NO_REPLY",
+    ],
+)
+def test_everything_else_needs_a_model(text: str) -> None:
+    """Plain statements, questions, quotations, code, logs and noise are not read without one."""
+    assert read_explicit(rows(text)) == []
+
+
+def test_only_the_user_states_facts() -> None:
+    """What an assistant writes is not read without a model."""
+    assert read_explicit([said(1, "We decided to drop support for Windows 7.", role="assistant")]) == []
+
+
+def test_recalled_text_is_not_extracted_from() -> None:
+    """A block in a message is skipped; the words around it are read."""
+    block = render([Fact(type="decision", text="We decided to drop support for Windows 7.")], [], MARKS)
+    assert read_explicit(rows(block), MARKS) == []
+    (found,) = read_explicit(rows(f"{block}\n\nWe decided to keep support for Windows 8."), MARKS)
+    assert found.content == "We decided to keep support for Windows 8."
+
+
+def test_a_secret_is_never_a_fact() -> None:
+    """Neither a secret nor its mask is stored."""
+    talk = rows("Remember that the token is ghp_" + "a1B2" * 9 + ".", "Remember that: [REDACTED:token]")
+    assert read_explicit(talk) == []
+
+
+def test_of_a_pasted_text_only_the_ends_are_read() -> None:
+    """A long text was mostly pasted; the words before and after it are the user's."""
+    pasted = "\n".join(f"SERVER_{number}={number + 2000}" for number in range(600))
+    found = read_explicit(rows(f"Remember that this is old.\n{pasted}\nMAX_RETRIES=5"))
+    assert len(found) < 90
+    assert {"Remember that this is old.", "MAX_RETRIES=5"} <= {draft.content for draft in found}
