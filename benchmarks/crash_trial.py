@@ -13,7 +13,7 @@ from holdfast.store.base import Scope, Select, Store
 from holdfast.store.check import check
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.processes import acknowledged_until_killed, child
-from holdfast.testing.rows import HERE, asks, found, opened
+from holdfast.testing.rows import HERE, asks, find_messages, opened
 
 __all__ = ["READY", "STORE", "Crashes", "Trial", "messages", "open_sqlite"]
 
@@ -86,7 +86,7 @@ class Trial:
         """How many acknowledged rows are not there any more; a store that is not whole raises."""
         with opened(open_sqlite, self.folder) as store:
             lost = len(self.kept.items() - messages(store).items())
-            assert set(self.kept) <= {*found(store.match(asks("killed"))), *([] if not lost else self.kept)}
+            assert set(self.kept) <= {*find_messages(store.match(asks("killed"))), *([] if not lost else self.kept)}
         assert check(self.folder / STORE).sound
         return lost
 

@@ -48,14 +48,14 @@ class Deadline:
         return cls(seconds=allowed, ends=clock() + allowed, clock=clock)
 
     @property
-    def left(self) -> float | None:
+    def remaining(self) -> float | None:
         """The seconds left, at least 0; None where there is no limit."""
         return None if math.isinf(self.ends) else max(0.0, self.ends - self.clock())
 
     @property
     def is_over(self) -> bool:
         """Whether no time is left."""
-        return self.left == 0.0
+        return self.remaining == 0.0
 
     def check(self) -> None:
         """Raise DeadlineError if no time is left."""
@@ -116,7 +116,7 @@ def retry(
         except errors as error:
             failed += 1
             wait = policy.wait(failed, getattr(error, "retry_after", None))
-            left = deadline.left
+            left = deadline.remaining
             if failed >= policy.attempts or (left is not None and wait >= left):
                 raise
             if before_wait is not None:

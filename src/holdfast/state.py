@@ -342,7 +342,7 @@ class SessionState:
             wanted |= together if not together.isdisjoint(wanted) else set()
         return tuple(sorted(wanted - {0}))
 
-    def quoted_passages(self, items: Sequence[Item]) -> set[int]:
+    def find_quoted(self, items: Sequence[Item]) -> set[int]:
         """The passages that a block in the window quotes."""
         blocks = {item.block.text for item in items if item.block}
         changes = (edit.change for edit in self.edits)

@@ -223,7 +223,7 @@ def place_recall(state: SessionState, turn: Turn, query: RecallQuery, items: tup
 
 def _is_new(state: SessionState, recall: Recall, items: Sequence[Item]) -> bool:
     """Whether the best passage, or half of all, is in no earlier block of the window."""
-    quoted = state.quoted_passages(items)
+    quoted = state.find_quoted(items)
     blocks = "\n".join(item.block.text for item in items if item.block)
     if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in recall.facts):
         return True
@@ -235,7 +235,7 @@ def _is_new(state: SessionState, recall: Recall, items: Sequence[Item]) -> bool:
 def _recall_block(state: SessionState, turn: Turn, query: RecallQuery, items: Sequence[Item]) -> Edit | None:
     """Recall the block for a question; None where memory returns nothing."""
     memory = state.memory
-    query = replace(query, quoted=state.quoted_passages(items))
+    query = replace(query, quoted=state.find_quoted(items))
     recall = memory.recall(query)
     if not recall.block and len(query.texts) > 1:  # earlier messages may lead away from the question
         recall = memory.recall(replace(query, texts=query.texts[-1:]))

@@ -22,7 +22,7 @@ from holdfast.store.codec import decode_message, encode_message
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.reading import crossings, plant
 from holdfast.testing.removing import on_disk
-from holdfast.testing.rows import MODEL, asks, found, says, word
+from holdfast.testing.rows import MODEL, asks, find_messages, says, word
 from stores import open_files, open_sqlite
 from strategies import anthropic, chat, messages, pi, responses
 
@@ -99,7 +99,7 @@ class StoreMachine(RuleBasedStateMachine):
             for number, (owner, text, _) in sorted(self.kept.items())
             if (owner == scope or (across and owner.tenant == scope.tenant)) and asked in text.split()
         ]
-        assert found(self.stores[which].match(asks(asked, scope=scope, across=across))) == expected
+        assert find_messages(self.stores[which].match(asks(asked, scope=scope, across=across))) == expected
 
     @invariant()
     def the_archive_is_what_was_kept(self) -> None:

@@ -34,7 +34,7 @@ def test_a_matrix_knows_what_its_windows_have_in_common() -> None:
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     matrix = Matrix(16)
     assert matrix.centre(rows[0], np.zeros(300, np.float32)) is None
-    matrix.put(0, quantise(rows))
+    matrix.store(0, quantise(rows))
     visible = np.arange(300) < 200
     cosine = matrix.cosine(rows[0], windows=300, visible=visible)
     centre = matrix.centre(rows[0], cosine, visible=visible)

@@ -22,7 +22,7 @@ def test_bytes_keep_the_cosine() -> None:
     """What is lost by keeping a byte for each dimension is less than a hundredth."""
     rows, query = some(500), some(1, seed=2)[0]
     matrix = Matrix(32)
-    matrix.put(0, quantise(rows))
+    matrix.store(0, quantise(rows))
     assert np.abs(matrix.cosine(query, windows=500) - exact(rows, query)).max() < 0.02
 
 
@@ -31,7 +31,7 @@ def test_rows_stand_where_they_were_put(first: int) -> None:
     """Wherever rows are put, over the edge of a page too, their windows have them and no others do."""
     rows = some(10)
     matrix = Matrix(32)
-    matrix.put(first, quantise(rows))
+    matrix.store(first, quantise(rows))
     alike = matrix.cosine(rows[4], windows=first + 20)
     assert int(alike.argmax()) == first + 4
     assert not alike[:first].any()
@@ -41,8 +41,8 @@ def test_rows_stand_where_they_were_put(first: int) -> None:
 def test_rows_can_be_replaced() -> None:
     """A later vector of a window takes the place of the earlier one."""
     matrix = Matrix(32)
-    matrix.put(0, quantise(some(3)))
-    matrix.put(1, quantise(some(1, seed=9)))
+    matrix.store(0, quantise(some(3)))
+    matrix.store(1, quantise(some(1, seed=9)))
     assert int(matrix.cosine(some(1, seed=9)[0], windows=3).argmax()) == 1
 
 
@@ -51,7 +51,7 @@ def test_what_is_out_of_sight_is_like_nothing(share: float) -> None:
     """Windows that may not be seen have cosine 0; the others what they have anyway."""
     rows, query = some(2 * PAGE), some(1, seed=2)[0]
     matrix = Matrix(32)
-    matrix.put(0, quantise(rows))
+    matrix.store(0, quantise(rows))
     seen = np.random.default_rng(3).random(2 * PAGE) < share
     alike = matrix.cosine(query, windows=2 * PAGE, visible=seen)
     assert not alike[~seen].any()
@@ -61,7 +61,7 @@ def test_what_is_out_of_sight_is_like_nothing(share: float) -> None:
 def test_fewer_windows_than_rows_are_fine() -> None:
     """Asked for fewer windows than there are rows, only those are compared; asked for more, the rest is 0."""
     matrix = Matrix(32)
-    matrix.put(0, quantise(some(10)))
+    matrix.store(0, quantise(some(10)))
     assert len(matrix.cosine(some(1)[0], windows=3)) == 3
     assert matrix.cosine(some(1)[0], windows=12)[10:].tolist() == [0, 0]
     assert len(matrix.cosine(some(1)[0], windows=0)) == 0
@@ -77,7 +77,7 @@ def test_a_vector_that_is_none_is_like_nothing(bad: float) -> None:
     assert not stored[1].any()
     assert stored[0].any()
     matrix = Matrix(32)
-    matrix.put(0, stored)
+    matrix.store(0, stored)
     assert matrix.cosine(some(1)[0], windows=3)[1] == 0
     assert not matrix.cosine(np.full(32, bad, np.float32), windows=3).any()
 
@@ -97,7 +97,7 @@ class TestVeryMany:
         rows = topics + 0.5 * some(4800, seed=4)
         rough, exact_one = Matrix(32, many=100, looked_into=400), Matrix(32)
         for matrix in (rough, exact_one):
-            matrix.put(0, quantise(rows))
+            matrix.store(0, quantise(rows))
         hits = 0
         for query in topics[::480]:
             wanted = exact_one.cosine(query, windows=4795)
@@ -113,7 +113,7 @@ class TestVeryMany:
         matrix = Matrix(32, many=100, looked_into=50)
         rows = quantise(some(4000, seed=5))
         rows[3000:] = 0
-        matrix.put(0, rows)
+        matrix.store(0, rows)
         query = some(1, seed=7)[0]
         for visible in (None, np.arange(4000) % 2 == 0):
             cosine = matrix.cosine(query, windows=4000, visible=visible)
@@ -126,7 +126,7 @@ class TestVeryMany:
         """Windows out of sight have cosine 0; where few may be seen, each of those is compared."""
         matrix = Matrix(32, many=1000, looked_into=500)
         rows = some(4000, seed=5)
-        matrix.put(0, quantise(rows))
+        matrix.store(0, quantise(rows))
         most = np.arange(4000) % 10 > 0
         assert not matrix.cosine(rows[10], windows=4000, visible=most)[~most].any()
         few = np.arange(4000) % 10 == 0
@@ -136,8 +136,8 @@ class TestVeryMany:
         """A vector that replaces another is found in its place."""
         matrix = Matrix(32, many=100, looked_into=50)
         rows = some(400, seed=6)
-        matrix.put(0, quantise(rows))
+        matrix.store(0, quantise(rows))
         query = some(1, seed=7)[0]
         matrix.cosine(query, windows=400)
-        matrix.put(200, quantise(np.repeat(query[None, :], 4, axis=0)))
+        matrix.store(200, quantise(np.repeat(query[None, :], 4, axis=0)))
         assert matrix.cosine(query, windows=400)[200:204].tolist() == pytest.approx([1] * 4, abs=0.01)

@@ -22,7 +22,7 @@ from holdfast.store.codec import to_json
 from holdfast.store.folder import DATABASE, FolderStore
 from holdfast.store.plugin_files import read_vectors, write_vectors
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import asks, fact, found, says, texts, vectors
+from holdfast.testing.rows import asks, fact, find_messages, says, texts, vectors
 
 S1 = Scope(session="s1")
 NOW = 1_771_000_000_000
@@ -84,9 +84,9 @@ class TestAFolderOfThePlugin:
         before = (tmp_path / "segments.jsonl").read_bytes()
         with open_all(tmp_path) as store:
             assert texts(store, scope=S1) == ["Use Stripe for payment processing", "改用蓝色按钮"]
-            assert found(store.match(asks("蓝色", scope=S1))) == [2]
-            assert found(store.match(asks("session", scope=S1))) == []
-            assert found(store.match(asks("session", scope=S1, across=True))) == [3]
+            assert find_messages(store.match(asks("蓝色", scope=S1))) == [2]
+            assert find_messages(store.match(asks("session", scope=S1))) == []
+            assert find_messages(store.match(asks("session", scope=S1, across=True))) == [3]
             (row,) = store.fetch(Select(kind="message", scope=S1, ids=(2,)))
             assert (row.message.role, row.message.timestamp) == ("assistant", NOW)
             assert store.problems == ()
@@ -175,7 +175,7 @@ class TestAFolderOfThePlugin:
         with open_all(tmp_path) as store:
             rows = store.fetch(Select(kind="message", scope=S1))
             assert {row.message.role for row in rows} == {"user", "tool"}
-            assert len(found(store.match(asks("output", scope=S1)))) == 1
+            assert len(find_messages(store.match(asks("output", scope=S1)))) == 1
         assert not (tmp_path / "holdfast.jsonl").exists()
 
 
@@ -218,7 +218,7 @@ class TestWhatWeWrite:
         assert [line["content"] for line in as_the_plugin_loads(tmp_path)] == ["where is the webhook?", "Let me look."]
         with open_all(tmp_path) as store:
             assert [row.message for row in store.fetch(Select(kind="message", scope=S1))] == messages
-            assert found(store.match(asks("webhook", scope=S1))) == [2, 3, 4]
+            assert find_messages(store.match(asks("webhook", scope=S1))) == [2, 3, 4]
 
     def test_the_same_words_are_one_segment(self, tmp_path: Path) -> None:
         """The plugin's rule: session, role and text tell segments apart; another role or text is another."""
@@ -376,7 +376,7 @@ class TestTrouble:
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         with FolderStore(tmp_path, readonly=True) as store:
             assert texts(store, scope=S1) == ["written in stone", "ok", "another stone"]
-            assert len(found(store.match(asks("stone", scope=S1)))) == 2
+            assert len(find_messages(store.match(asks("stone", scope=S1)))) == 2
             with pytest.raises(StorageError):
                 store.add([says("more", scope=S1)])
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -401,10 +401,10 @@ class TestTrouble:
         write(tmp_path / "segments.jsonl", segment("a", "one thing"), segment("b", "another thing"))
         write(tmp_path / "knowledge.jsonl", {"id": "k1", "type": "decision", "content": "Use MySQL", "timestamp": 1})
         with open_all(tmp_path) as store:
-            assert found(store.match(asks("thing", scope=S1))) == [1, 2]
+            assert find_messages(store.match(asks("thing", scope=S1))) == [1, 2]
             write(tmp_path / "fresh", segment("b", "another thing"), segment("c", "a third thing"))
             (tmp_path / "fresh").replace(tmp_path / "segments.jsonl")
             (tmp_path / "copy").write_bytes((tmp_path / "knowledge.jsonl").read_bytes())
             (tmp_path / "copy").replace(tmp_path / "knowledge.jsonl")
-            assert found(store.match(asks("thing", scope=S1))) == [1, 2, 3]
+            assert find_messages(store.match(asks("thing", scope=S1))) == [1, 2, 3]
             assert len(store.fetch(Select(kind="fact", scope=S1))) == 1

@@ -16,7 +16,7 @@ from holdfast.store.check import check
 from holdfast.store.codec import encode_message
 from holdfast.store.connection import connect, write_transaction
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import HERE, MODEL, asks, fact, found, says, texts, vectors, word
+from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, says, texts, vectors, word
 
 
 def raw(folder: Path) -> bytes:
@@ -80,10 +80,10 @@ def test_a_forgotten_message_in_a_sealed_block_leaves_the_others_in_place(tmp_pa
         gone = [0, 511, 512, 700, 1499]
         assert store.remove(Select(kind="message", scope=HERE, ids=tuple(numbers[n] for n in gone))) == 5
         kept = [n for n in range(1500) if n not in gone]
-        assert found(store.match(asks("common"))) == [numbers[n] for n in kept]
+        assert find_messages(store.match(asks("common"))) == [numbers[n] for n in kept]
         for n in (1, 510, 513, 701, 1498):
             evidence = store.match(asks(word("item", n), seed=n))
-            assert found(evidence) == [numbers[n]]
+            assert find_messages(evidence) == [numbers[n]]
             assert evidence.cosine is not None
             assert int(evidence.cosine.argmax()) == n
         assert check(store.path).sound
@@ -102,7 +102,7 @@ def test_forgetting_many_keeps_the_index_whole(tmp_path: Path) -> None:
             assert store.remove(Select(kind="message", scope=HERE, ids=tuple(gone))) == len(gone)
             assert check(store.path).index == ()
             for number in chance.sample(sorted(kept), min(5, len(kept))):
-                assert found(store.match(asks(kept[number]))) == [number]
+                assert find_messages(store.match(asks(kept[number]))) == [number]
 
 
 def test_forgotten_facts_are_gone_from_the_file(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from holdfast.store.base import Job, Record, Scope, Select
 from holdfast.store.check import check
 from holdfast.store.repair import recover_rows, repair
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import HERE, asks, fact, found, says, texts, vectors, word
+from holdfast.testing.rows import HERE, asks, fact, find_messages, says, texts, vectors, word
 
 PAGE = 4096
 ELSEWHERE = Scope(tenant="other", session="s9")
@@ -126,7 +126,7 @@ class TestRepair:
             kept = store.fetch(Select(kind="message", scope=HERE))
             assert [row.id for row in kept] == [number for number in numbers if number != numbers[3]]
             assert texts(store, scope=ELSEWHERE) == ["theirs"]
-            assert found(store.match(asks(word("item", 600)))) == [numbers[600]]
+            assert find_messages(store.match(asks(word("item", 600)))) == [numbers[600]]
             assert store.add([says(f"{word('item', 3)} {'padding ' * 3}")]) == [0]
             assert store.add([says("something new")])[0] > max(numbers)
             assert [row.content for row in store.fetch(Select(kind="fact", scope=HERE))][-1] == "fact 19"

@@ -21,7 +21,7 @@ from holdfast.store.base import Kind, MessageRow, Record, Scope, Select
 from holdfast.store.index_merge import BLOCK_PASSAGES
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.processes import crowd
-from holdfast.testing.rows import HERE, MODEL, asks, fact, found, opened, says, texts, vectors, word
+from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, opened, says, texts, vectors, word
 from stores import open_sqlite
 
 
@@ -100,7 +100,7 @@ class TestTrouble:
             with pytest.raises(StorageError, match="disk is full"):
                 store.add([says(os.urandom(4000).hex()) for _ in range(20)])
             assert texts(store) == ["kept before"]
-            assert found(store.match(asks("kept")))
+            assert find_messages(store.match(asks("kept")))
             store._writer.execute("PRAGMA max_page_count = 1000000")
             store.add([says("kept after")])
             assert texts(store) == ["kept before", "kept after"]
@@ -251,11 +251,11 @@ def test_reading_does_not_wait_for_a_writer(tmp_path: Path) -> None:
         waiting = Thread(target=store.add, args=([says("later words")],))
         waiting.start()
         assert texts(store) == ["findable words"]
-        assert len(found(store.match(asks("words")))) == 1
+        assert len(find_messages(store.match(asks("words")))) == 1
         assert waiting.is_alive()
         other.execute("ROLLBACK")
         waiting.join()
-        assert len(found(store.match(asks("words")))) == 2
+        assert len(find_messages(store.match(asks("words")))) == 2
 
 
 class TestTheIndex:
@@ -269,9 +269,9 @@ class TestTheIndex:
                 (BLOCK_PASSAGES * index_merge.RUNS_PER_MERGE, BLOCK_PASSAGES * (index_merge.RUNS_PER_MERGE + 1), 0),
             ]
             assert rows_of(store.path, "SELECT count(*) FROM pending") == [(5,)]
-            assert found(store.match(asks(word("kind", 3)))) == numbers[3::5]
+            assert find_messages(store.match(asks(word("kind", 3)))) == numbers[3::5]
             for n in (0, BLOCK_PASSAGES - 1, BLOCK_PASSAGES, total - 6, total - 5, total - 1):
-                assert found(store.match(asks(word("item", n)))) == [numbers[n]]
+                assert find_messages(store.match(asks(word("item", n)))) == [numbers[n]]
 
     def test_a_batch_that_fails_leaves_memory_right(self, tmp_path: Path) -> None:
         """After a batch that was rolled back in the middle of sealing, searches and numbers are as if it never was."""
@@ -281,10 +281,10 @@ class TestTheIndex:
             store.match(asks("x"))
             with pytest.raises(InputError):
                 store.add([*(says(f"lost {n}") for n in range(700)), says("x", scope=Scope(tenant="new")), wrong])
-            assert found(store.match(asks("lost"))) == []
+            assert find_messages(store.match(asks("lost"))) == []
             numbers += store.add([says(f"{word('item', n)}") for n in range(BLOCK_PASSAGES - 2, 1500)])
             for n in (0, BLOCK_PASSAGES - 3, BLOCK_PASSAGES - 2, 1499):
-                assert found(store.match(asks(word("item", n)))) == [numbers[n]]
+                assert find_messages(store.match(asks(word("item", n)))) == [numbers[n]]
 
     def test_an_interrupted_read_is_forgotten(self, tmp_path: Path) -> None:
         """A read that is broken off leaves nothing half learned behind."""
@@ -295,15 +295,15 @@ class TestTheIndex:
             with pytest.raises(StorageError):
                 reader.match(asks(word("item", 5)))
             reader._reader.set_progress_handler(None, 0)
-            assert len(found(reader.match(asks(word("item", 5))))) == 1
-            assert len(found(reader.match(asks(word("item", 699))))) == 1
+            assert len(find_messages(reader.match(asks(word("item", 5))))) == 1
+            assert len(find_messages(reader.match(asks(word("item", 699))))) == 1
 
     def test_a_reader_catches_up_with_any_number_of_blocks(self, tmp_path: Path) -> None:
         """A process that had loaded half a block reads on correctly when others have sealed that one and more."""
         path = tmp_path / "store.db"
         with SqliteStore(path) as reader, SqliteStore(path) as writer:
             numbers = writer.add([says(f"{word('item', n)}") for n in range(BLOCK_PASSAGES + 100)])
-            assert len(found(reader.match(asks(word("item", 5))))) == 1
+            assert len(find_messages(reader.match(asks(word("item", 5))))) == 1
             numbers += writer.add([says(f"{word('item', n)}") for n in range(len(numbers), 4 * BLOCK_PASSAGES + 7)])
             for n in (
                 0,
@@ -313,7 +313,7 @@ class TestTheIndex:
                 len(numbers) - 1,
             ):
                 evidence = reader.match(asks(word("item", n)))
-                assert found(evidence) == [numbers[n]]
+                assert find_messages(evidence) == [numbers[n]]
             assert evidence.columns["message"].tolist() == numbers
 
     def test_the_only_passage_is_not_shown_to_others(self, tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ class TestTheIndex:
             store.add([says("common words", scope=Scope(tenant="you"))])
             shared = store.match(asks(question))
             assert np.allclose(shared.keywords.passages[:600], alone.keywords.passages)
-            assert found(store.match(asks(question, scope=Scope(tenant="you")))) == [numbers[-1] + 1]
+            assert find_messages(store.match(asks(question, scope=Scope(tenant="you")))) == [numbers[-1] + 1]
 
     def test_what_is_there_can_be_counted(self, tmp_path: Path) -> None:
         """Messages, passages, sessions, facts, bytes and vectors are counted; what is forgotten is not."""

@@ -13,7 +13,7 @@ from holdfast.store.base import PassageText, Select
 from holdfast.store.check import check
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import backup, reindex, vacuum
-from holdfast.testing.rows import HERE, asks, found, says, texts, vectors, word
+from holdfast.testing.rows import HERE, asks, find_messages, says, texts, vectors, word
 
 
 def filled(path: Path, count: int) -> SqliteStore:
@@ -44,10 +44,10 @@ class TestReindex:
         """Another way to make terms takes effect on everything that is archived."""
         with filled(tmp_path / "store.db", 600) as store:
             reindex(store.path, terms_of=lambda passage: tuple(("zebra",) for _ in passage.windows))
-            assert found(store.match(asks("common"))) == []
-            assert len(found(store.match(asks("zebra")))) == 599
+            assert find_messages(store.match(asks("common"))) == []
+            assert len(find_messages(store.match(asks("zebra")))) == 599
             store.add([says("common again")])
-            assert len(found(store.match(asks("common")))) == 1
+            assert len(find_messages(store.match(asks("common")))) == 1
             assert check(store.path).sound
 
     def test_a_speakers_name_stays_a_word(self, tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ class TestReindex:
             message = Message(role="user", parts=(Text(text="I moved to Lisbon"),), name="Caroline")
             (number,) = store.add(archive.rows([message], scope=HERE))
             reindex(store.path)
-            assert found(store.match(asks("Caroline"))) == [number]
-            assert found(store.match(asks("user"))) == []
+            assert find_messages(store.match(asks("Caroline"))) == [number]
+            assert find_messages(store.match(asks("user"))) == []
 
     def test_a_rebuild_that_fails_changes_nothing(self, tmp_path: Path) -> None:
         """Where terms cannot be made, the old index stays."""
@@ -68,7 +68,7 @@ class TestReindex:
         with filled(tmp_path / "store.db", 30) as store:
             with pytest.raises(RuntimeError, match="no terms today"):
                 reindex(store.path, terms_of=broken)
-            assert len(found(store.match(asks("common")))) == 29
+            assert len(find_messages(store.match(asks("common")))) == 29
 
     def test_a_store_that_is_not_there_is_not_made(self, tmp_path: Path) -> None:
         """Upkeep of a wrong path is a typed error, and makes no file."""
@@ -92,7 +92,7 @@ class TestBackup:
         assert stat.S_IMODE(target.stat().st_mode) == 0o600
         with SqliteStore(target) as copy:
             assert len(texts(copy)) == 39
-            assert len(found(copy.match(asks("common")))) == 39
+            assert len(find_messages(copy.match(asks("common")))) == 39
         assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "store.db"]
 
     def test_nothing_is_overwritten(self, tmp_path: Path) -> None:

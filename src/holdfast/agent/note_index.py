@@ -265,7 +265,7 @@ class Index:
                 self._starts.append(self._windows)
                 values = np.frombuffer(vectors.get(row.digest, b""), np.int8)
                 parts = values[: len(values) // dimension * dimension].reshape(-1, dimension)
-                self._matrix.put(self._windows, parts)
+                self._matrix.store(self._windows, parts)
                 self._windows += max(1, len(parts))  # a chunk without vectors is similar to nothing
 
     def search(

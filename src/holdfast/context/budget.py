@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from holdfast.errors import InputError
-from holdfast.providers.models import known_tokens
+from holdfast.providers.models import find_tokens
 from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Compaction, Settings
 
 __all__ = ["Budget", "LimitSource", "budget"]
@@ -125,7 +125,7 @@ def _window(agent: Agent, window: int | None, model: str | None, model_window: i
         return window, "argument"
     if agent.context_tokens is not None:
         return agent.context_tokens, "settings"
-    known = model_window or known_tokens(model or agent.model or "")
+    known = model_window or find_tokens(model or agent.model or "")
     return (known, "model") if known else (DEFAULT_CONTEXT_TOKENS, "default")
 
 

@@ -53,7 +53,7 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
     """
     if embedder is None:
         return QueryVector()
-    left = deadline.left
+    left = deadline.remaining
     if left is None:
         return _embed(embedder, text)
     from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only where there is a deadline

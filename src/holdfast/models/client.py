@@ -167,7 +167,7 @@ class ProviderModel:
         )
         try:
             for event in stream(
-                lambda: sdk.events(body, deadline.left), model=self.name, deadline=deadline, cancel=cancel
+                lambda: sdk.events(body, deadline.remaining), model=self.name, deadline=deadline, cancel=cancel
             ):
                 if isinstance(event, Mapping):
                     yield event
@@ -279,7 +279,7 @@ def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
 def _next(items: SimpleQueue[T | _End], model: str, deadline: Deadline, cancel: Event | None) -> T | _End:
     while True:
         check_cancelled(cancel, model)
-        left = deadline.left
+        left = deadline.remaining
         pause = left if cancel is None else min(CANCEL_POLL_SECONDS, CANCEL_POLL_SECONDS if left is None else left)
         with suppress(Empty):
             return items.get(timeout=pause)

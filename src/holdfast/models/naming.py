@@ -157,7 +157,7 @@ class FunctionModel:
         messages = [dict(message) for message in render(prompt.messages, "openai_chat")]
         call = start_thread(lambda: self._function(messages), name="holdfast-function")
         while not call.done():
-            left = deadline.left
+            left = deadline.remaining
             wait([call], timeout=_CANCEL_POLL_SECONDS if left is None else min(_CANCEL_POLL_SECONDS, left))
             check_cancelled(cancel, self.name)
             if not call.done():

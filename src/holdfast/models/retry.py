@@ -105,7 +105,7 @@ class Retrying:
         listener = None if on_text is None else _Listener(on_text)
 
         def attempt() -> Reply:
-            limits = [limit for limit in (self.attempt_timeout, deadline.left) if limit is not None]
+            limits = [limit for limit in (self.attempt_timeout, deadline.remaining) if limit is not None]
             return self.model.ask(prompt, timeout=min(limits, default=None), cancel=cancel, on_text=listener)
 
         def restart() -> None:
@@ -180,7 +180,7 @@ class Fallback:
             if listener is not None:
                 listener.restart()
             try:
-                return model.ask(prompt, timeout=deadline.left, cancel=cancel, on_text=listener)
+                return model.ask(prompt, timeout=deadline.remaining, cancel=cancel, on_text=listener)
             except (ModelBusyError, ModelTimeoutError, ModelRefusedError) as error:
                 failures.append(error)
             if cancel is not None and cancel.is_set():

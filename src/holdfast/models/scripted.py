@@ -224,7 +224,7 @@ def _pause(seconds: float | None, deadline: Deadline, cancel: Event | None, mode
     while True:
         check_cancelled(cancel, model)
         check_deadline(deadline, model)
-        left = pause.left
+        left = pause.remaining
         if left == 0.0:
             return
         event.wait(_POLL_SECONDS if left is None else min(_POLL_SECONDS, left))

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.messages import Usage
 from holdfast.settings.schema import DEFAULT_CONTEXT_TOKENS
 
-__all__ = ["WINDOWS", "Price", "context_tokens", "cost", "known_tokens", "price"]
+__all__ = ["WINDOWS", "Price", "context_tokens", "cost", "find_tokens", "price"]
 
 # --- windows -----------------------------------------------------------------
 
@@ -158,10 +158,10 @@ def context_tokens(name: str, *, override: int | None = None) -> int:
     `name` may begin with its provider, as in `openrouter/anthropic/claude-sonnet-4-5`. A local server may be configured
     for less than the model can hold: `override` is for that.
     """
-    return override if override is not None else known_tokens(name) or DEFAULT_CONTEXT_TOKENS
+    return override if override is not None else find_tokens(name) or DEFAULT_CONTEXT_TOKENS
 
 
-def known_tokens(name: str) -> int | None:
+def find_tokens(name: str) -> int | None:
     """Return the context window of a known model in tokens; None for an unknown name."""
     plain = name.lower().rsplit("/", maxsplit=1)[-1]
     if "claude" in plain:  # as other services write it: `us.anthropic.claude-opus-4.6`

@@ -76,7 +76,7 @@ class Matrix:
         self._signs: dict[int, Signs] = {}
         self._known_mean: tuple[int, _Mean | None] = (-1, None)
 
-    def put(self, first: int, rows: Bytes) -> None:
+    def store(self, first: int, rows: Bytes) -> None:
         """Set the vectors of the windows from `first` on."""
         self._known_mean = (-1, None)
         while len(rows):

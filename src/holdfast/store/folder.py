@@ -238,7 +238,7 @@ class FolderStore:
     def add(self, rows: Sequence[Row], /) -> list[int]:
         """Store rows, all or none, durable when this returns."""
         with self._writing() as state:
-            known = self._known_numbers(rows)
+            known = self._find_numbers(rows)
             new = [row for place, row in enumerate(rows) if place not in known]
             contents, state.unwritten = self._lines_for(new)
             has_lines = any(state.unwritten.values())
@@ -260,7 +260,7 @@ class FolderStore:
                     rows[data["id"]] = vector
         write_vectors(self.path / VECTORS, rows, dimension=space.dimension)
 
-    def _known_numbers(self, rows: Sequence[Row]) -> dict[int, int]:
+    def _find_numbers(self, rows: Sequence[Row]) -> dict[int, int]:
         """Return the numbers of new messages that the database has already, by place; 0 for forgotten ones."""
         new = {place: row for place, row in enumerate(rows) if isinstance(row, MessageRow) and not row.id}
         digests: dict[Scope, list[str]] = defaultdict(list)
@@ -269,7 +269,7 @@ class FolderStore:
         stored = {scope: self._store.find(scope, some) for scope, some in digests.items()}
         forgotten = self._forgotten() if any(stored.values()) else {}
         numbers = {
-            place: _known_number(row, stored[row.scope].get(row.message.digest, {}), forgotten)
+            place: _find_number(row, stored[row.scope].get(row.message.digest, {}), forgotten)
             for place, row in new.items()
         }
         return {place: number for place, number in numbers.items() if number is not None}
@@ -525,7 +525,7 @@ def _is_forgotten(row: MessageRow, forgotten: Mapping[str, int]) -> bool:
     return (row.message.timestamp or 0) <= forgotten.get(_key(row.scope, row.message.digest), -_FOREVER)
 
 
-def _known_number(row: MessageRow, numbers: Mapping[str, int], forgotten: Mapping[str, int]) -> int | None:
+def _find_number(row: MessageRow, numbers: Mapping[str, int], forgotten: Mapping[str, int]) -> int | None:
     """Return the number of a new message that is known, 0 where it is forgotten, None where it is new.
 
     `numbers` are those of the messages of its words by nonce. The plugin's segments have no nonce that others know:

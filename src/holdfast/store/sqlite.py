@@ -137,11 +137,11 @@ class SqliteStore:
                 from holdfast.store import vector_table  # noqa: PLC0415 - see above
 
                 space = vector_table.space_number(self._writer, row.space, create=True)
-                return vector_table.put(self._writer, row, space or 0)
+                return vector_table.insert(self._writer, row, space or 0)
             case FactRow():
                 return self._add_fact(row)
             case Record():
-                return self._put_record(row)
+                return self._add_record(row)
             case Job():
                 return self._insert(
                     "INSERT INTO jobs(scope, kind, time, data) VALUES (?, ?, ?, ?)",
@@ -182,7 +182,7 @@ class SqliteStore:
             (scope, row.id, sqlite_rows.fact_data(row)),
         )
 
-    def _put_record(self, row: Record) -> int:
+    def _add_record(self, row: Record) -> int:
         key = (self._scope(row.scope), row.kind, row.key)
         values = (sqlite_rows.clamp_time(row.time), pack_json(row.data))
         query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"

@@ -210,10 +210,10 @@ class Index:
         loaded = self._loaded.setdefault(number, _LoadedVectors(Matrix(space.dimension)))
         first_window = self.columns["first_window"]
         for block, first, data in vector_table.read_blocks(self._connection, number, after=loaded.block):
-            loaded.matrix.put(int(first_window[first]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
+            loaded.matrix.store(int(first_window[first]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
             loaded.block = block
         for row, passage, data in vector_table.read_rows(self._connection, number, after=loaded.row):
-            loaded.matrix.put(int(first_window[passage]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
+            loaded.matrix.store(int(first_window[passage]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
             loaded.row = row
         return loaded.matrix
 

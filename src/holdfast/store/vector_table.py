@@ -24,9 +24,9 @@ __all__ = [
     "BLOCK_PASSAGES",
     "count_embedded",
     "drop",
+    "insert",
     "merge_blocks",
     "passages_without_vectors",
-    "put",
     "read_blocks",
     "read_rows",
     "space_number",
@@ -50,7 +50,7 @@ def space_number(connection: sqlite3.Connection, space: Space, *, create: bool) 
     return int(connection.execute(insert, values).lastrowid or 0)
 
 
-def put(connection: sqlite3.Connection, row: VectorRow, space: int) -> int:
+def insert(connection: sqlite3.Connection, row: VectorRow, space: int) -> int:
     """Store the vectors of a passage; return 0 where that passage does not exist."""
     query = "SELECT windows FROM passages WHERE number = ? AND alive = 1"
     known = connection.execute(query, (row.passage,)).fetchone()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.store.base import Scope, Select
-from holdfast.testing.rows import HERE, Check, Opener, asks, found, opened, says, word
+from holdfast.testing.rows import HERE, Check, Opener, asks, find_messages, opened, says, word
 
 __all__ = ["CHECKS", "acknowledged_until_killed", "child", "crowd"]
 
@@ -97,7 +97,7 @@ def _write_and_read(
                 texts = [f"{word('writer', writer)} {word('turn', turn)} {part}" for part in range(1 + turn % 7)]
                 for number, text in zip(store.add([says(text, scope=scope) for text in texts]), texts, strict=True):
                     reports.send((number, text))
-                assert found(store.match(asks(word("turn", turn), scope=scope))), f"turn {turn} was not found"
+                assert find_messages(store.match(asks(word("turn", turn), scope=scope))), f"turn {turn} was not found"
                 own = store.fetch(Select(kind="message", scope=scope, newest=True, limit=1))
                 assert own[0].message.text == texts[-1], "the newest message is another"
     except BaseException as error:  # noqa: BLE001 - reported to the process that checks
@@ -115,7 +115,7 @@ def processes_share_a_store(open_store: Opener, folder: Path) -> None:
         assert {row.id: row.message.text for row in rows} == kept
         assert [row.id for row in rows] == sorted(kept)
         for writer in range(WRITERS):
-            assert len(found(store.match(asks(word("writer", writer), across=True)))) == len(kept) // WRITERS
+            assert len(find_messages(store.match(asks(word("writer", writer), across=True)))) == len(kept) // WRITERS
 
 
 def acknowledged_survives_a_kill(open_store: Opener, folder: Path) -> None:
@@ -128,7 +128,7 @@ def acknowledged_survives_a_kill(open_store: Opener, folder: Path) -> None:
         with opened(open_store, folder) as store:
             rows = {row.id: row.message.text for row in store.fetch(Select(kind="message", scope=HERE))}
             assert kept.items() <= rows.items(), "an acknowledged message is lost"
-            assert set(kept) <= set(found(store.match(asks("killed"))))
+            assert set(kept) <= set(find_messages(store.match(asks("killed"))))
             (number,) = store.add([says(f"still alive after {kill}")])
             assert number > max(rows), "a number was given twice"
 

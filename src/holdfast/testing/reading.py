@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from holdfast.store.base import Job, Kind, Record, Row, Scope, Select, Store
-from holdfast.testing.rows import HERE, Check, Opener, asks, fact, found, opened, says, texts, vectors
+from holdfast.testing.rows import HERE, Check, Opener, asks, fact, find_messages, opened, says, texts, vectors
 
 __all__ = ["CHECKS", "KINDS", "Canary", "crossings", "plant"]
 
@@ -139,7 +139,7 @@ def _everything(store: Store, scope: Scope, *, across: bool) -> Iterator[object]
     numbers = np.flatnonzero(evidence.visible).tolist()
     yield from (evidence.scopes[number] for number in evidence.columns["scope"][numbers])
     yield from store.fetch(Select(kind="passage", scope=scope, across=across, ids=tuple(numbers)))
-    assert len(found(evidence)) == len(numbers)
+    assert len(find_messages(evidence)) == len(numbers)
 
 
 def crossings(store: Store, canaries: Sequence[Canary], *, reads: int, seed: int = 1) -> int:
@@ -180,7 +180,7 @@ def a_snapshot_stands(open_store: Opener, folder: Path) -> None:
         store.match(asks("apple"))
         assert evidence.columns["length"].tolist() == [2, 2, 2]
         assert evidence.columns.passages == len(evidence.visible) == len(evidence.columns["message"])
-        assert found(evidence) == evidence.columns["message"].tolist()
+        assert find_messages(evidence) == evidence.columns["message"].tolist()
 
 
 CHECKS: Final[tuple[Check, ...]] = (

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.errors import InputError
 from holdfast.store.base import Job, Record, Select, Store
-from holdfast.testing.rows import HERE, Check, Opener, asks, fact, found, opened, says, texts, vectors
+from holdfast.testing.rows import HERE, Check, Opener, asks, fact, find_messages, opened, says, texts, vectors
 
 __all__ = ["CHECKS", "on_disk"]
 
@@ -30,7 +30,7 @@ def forgotten_is_gone(open_store: Opener, folder: Path) -> None:
         (secret,) = store.add([says(f"the password is {CANARY}")])
         numbers += store.add([says(f"more words {n}") for n in range(600)])
         store.add([vectors(n, [n]) for n in range(1201)])
-        assert found(other.match(asks(CANARY, seed=600))) == [secret]
+        assert find_messages(other.match(asks(CANARY, seed=600))) == [secret]
         assert store.remove(Select(kind="message", scope=HERE, ids=(secret,))) == 1
         for reader in (store, other):
             _is_gone(reader, secret, numbers)
@@ -42,7 +42,7 @@ def forgotten_is_gone(open_store: Opener, folder: Path) -> None:
 
 def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
     evidence = store.match(asks(CANARY, seed=600))
-    assert found(evidence) == [], "still found by its words"
+    assert find_messages(evidence) == [], "still found by its words"
     assert evidence.cosine is not None
     assert evidence.cosine.max() < SAME, "still found by its vector"
     assert store.fetch(Select(kind="message", scope=HERE, ids=(secret,))) == []
@@ -52,8 +52,8 @@ def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
 
 def _others_stay(store: Store, numbers: list[int]) -> None:
     assert [row.id for row in store.fetch(Select(kind="message", scope=HERE))] == numbers
-    assert found(store.match(asks("words"))) == numbers
-    assert found(store.match(asks("599"))) == [numbers[599], numbers[1199]]
+    assert find_messages(store.match(asks("words"))) == numbers
+    assert find_messages(store.match(asks("599"))) == [numbers[599], numbers[1199]]
 
 
 def forgotten_stays_out(open_store: Opener, folder: Path) -> None:
@@ -85,11 +85,11 @@ def numbers_are_not_used_again(open_store: Opener, folder: Path) -> None:
     with opened(open_store, folder) as store:
         (second,) = store.add([says("to be kept")])
         assert second > first
-        assert found(store.match(asks("kept"))) == [second]
+        assert find_messages(store.match(asks("kept"))) == [second]
         (passage,) = store.fetch(Select(kind="passage", scope=HERE))
         store.remove(Select(kind="message", scope=HERE))
         (third,) = store.add([says("to be kept too")])
-        assert found(store.match(asks("kept"))) == [third]
+        assert find_messages(store.match(asks("kept"))) == [third]
         assert store.add([vectors(passage.number, [1])]) == [0], "vectors of a forgotten passage were taken"
 
 

@@ -16,7 +16,20 @@ from holdfast.search.vectors import quantise
 from holdfast.store.base import FactRow, MessageRow, Scope, SearchQuery, SearchResult, Select, Store, VectorRow
 from holdfast.text import terms
 
-__all__ = ["HERE", "MODEL", "Check", "Opener", "asks", "fact", "found", "opened", "says", "texts", "vectors", "word"]
+__all__ = [
+    "HERE",
+    "MODEL",
+    "Check",
+    "Opener",
+    "asks",
+    "fact",
+    "find_messages",
+    "opened",
+    "says",
+    "texts",
+    "vectors",
+    "word",
+]
 
 HERE: Final = Scope(project="atlas", session="s1")
 MODEL: Final = Space(name="model", dimension=8, digest="d1")
@@ -77,7 +90,7 @@ def asks(
     return SearchQuery(scope=scope, terms=dict.fromkeys(terms(text), 1.0), across=across, vector=vector, space=space)
 
 
-def found(evidence: SearchResult) -> list[int]:
+def find_messages(evidence: SearchResult) -> list[int]:
     """The numbers of the messages that hold one of the terms, in the order they were archived."""
     hits = np.flatnonzero(evidence.keywords.passages > 0)
     return list(dict.fromkeys(evidence.columns["message"][hits].tolist()))

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.store.base import Scope, SearchResult, Select, Store
-from holdfast.testing.rows import HERE, MODEL, Check, Opener, asks, found, opened, says, vectors, word
+from holdfast.testing.rows import HERE, MODEL, Check, Opener, asks, find_messages, opened, says, vectors, word
 
 __all__ = ["CHECKS"]
 
@@ -25,21 +25,21 @@ def words_are_found_at_once(open_store: Opener, folder: Path) -> None:
     rows = [says(f"numbered {word('item', n)} of {word('kind', n % 3)}") for n in range(MANY)]
     with opened(open_store, folder) as store:
         numbers = store.add(rows[:5])
-        assert found(store.match(asks(word("item", 3)))) == [numbers[3]]
+        assert find_messages(store.match(asks(word("item", 3)))) == [numbers[3]]
         numbers += store.add(rows[5:])
         _find_them(store, numbers)
         numbers += store.add([says("改用蓝色按钮")])
     with opened(open_store, folder) as store:
         _find_them(store, numbers)
-        assert found(store.match(asks("蓝色"))) == [numbers[-1]]
+        assert find_messages(store.match(asks("蓝色"))) == [numbers[-1]]
 
 
 def _find_them(store: Store, numbers: list[int]) -> None:
     for n in (0, 4, 511, 512, MANY - 1):
-        assert found(store.match(asks(word("item", n)))) == [numbers[n]], f"item {n} was not found"
-    assert found(store.match(asks(word("kind", 1)))) == numbers[1:MANY:3]
-    assert found(store.match(asks("nowhere"))) == []
-    assert found(store.match(asks())) == []
+        assert find_messages(store.match(asks(word("item", n)))) == [numbers[n]], f"item {n} was not found"
+    assert find_messages(store.match(asks(word("kind", 1)))) == numbers[1:MANY:3]
+    assert find_messages(store.match(asks("nowhere"))) == []
+    assert find_messages(store.match(asks())) == []
 
 
 def two_openers_see_each_other(open_store: Opener, folder: Path) -> None:
@@ -52,8 +52,10 @@ def two_openers_see_each_other(open_store: Opener, folder: Path) -> None:
             numbers += writer.add([says(f"{word('w', len(numbers) + n)} common") for n in range(size)])
             for place in (0, len(numbers) // 2, len(numbers) - 1):
                 for store in (reader, writer):
-                    assert found(store.match(asks(word("w", place)))) == [numbers[place]], f"word {place} is lost"
-        assert found(one.match(asks("common"))) == found(two.match(asks("common"))) == numbers
+                    assert find_messages(store.match(asks(word("w", place)))) == [numbers[place]], (
+                        f"word {place} is lost"
+                    )
+        assert find_messages(one.match(asks("common"))) == find_messages(two.match(asks("common"))) == numbers
 
 
 def order_of_evidence(open_store: Opener, folder: Path) -> None:
@@ -150,7 +152,7 @@ def _use(store: Store, thread: int, failures: list[BaseException]) -> None:
         for n in range(40):
             (number,) = store.add([says(f"thread {word('turn', n)}", scope=scope)])
             evidence = store.match(asks(word("turn", n), scope=scope))
-            assert found(evidence) == [number]
+            assert find_messages(evidence) == [number]
             assert len(evidence.visible) == len(evidence.columns["alive"])
     except BaseException as error:  # noqa: BLE001 - whatever broke is raised in the thread of the check
         failures.append(error)

@@ -12,7 +12,7 @@ from holdfast import providers
 from holdfast.errors import ConflictError, InputError
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.store.base import Job, MessageRow, Record, Row, Select, Store, VectorRow
-from holdfast.testing.rows import HERE, MODEL, Check, Opener, asks, fact, found, opened, says, texts, vectors
+from holdfast.testing.rows import HERE, MODEL, Check, Opener, asks, fact, find_messages, opened, says, texts, vectors
 
 __all__ = ["CHECKS"]
 
@@ -78,8 +78,8 @@ def strange_values_are_kept(open_store: Opener, folder: Path) -> None:
     rows.append(says("x" * 100_000 + " end"))
     with opened(open_store, folder) as store:
         numbers = store.add(rows)
-        assert found(store.match(asks("time"))) == numbers[:2]
-        assert found(store.match(asks("end"))) == numbers[-1:]
+        assert find_messages(store.match(asks("time"))) == numbers[:2]
+        assert find_messages(store.match(asks("end"))) == numbers[-1:]
     with opened(open_store, folder) as store:
         kept = store.fetch(Select(kind="message", scope=HERE))
         assert [row.message for row in kept] == [row.message for row in rows]

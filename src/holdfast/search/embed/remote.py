@@ -303,7 +303,7 @@ class RemoteEmbedder:
 
         call = start_thread(lambda: self._send(url, content, deadline), name="holdfast-embed")
         try:
-            response, body = call.result(timeout=deadline.left)
+            response, body = call.result(timeout=deadline.remaining)
         except (TimeoutError, httpx2.TimeoutException):
             message = f"no answer within {deadline.seconds:g} s; check the network, or use a model on this machine"
             raise _UnavailableError(self._error(message)) from None
@@ -324,7 +324,7 @@ class RemoteEmbedder:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "holdfast"}
         # Redirects are not followed: the key is sent only to the address in the settings.
         with (
-            httpx2.Client(timeout=deadline.left, verify=create_ssl_context()) as client,
+            httpx2.Client(timeout=deadline.remaining, verify=create_ssl_context()) as client,
             client.stream("POST", url, content=content, headers={**headers, **self._headers}) as response,
         ):
             body = bytearray()
