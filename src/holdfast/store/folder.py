@@ -276,21 +276,26 @@ class FolderStore:
 
     def _lines_for(self, rows: Sequence[Row]) -> tuple[set[ContentKey], dict[str, list[str]]]:
         """Return the lines that new rows add to each file, and the content keys of the segments among them."""
-        keys: set[ContentKey] = set()
-        lines: dict[str, list[str]] = {name: [] for name in _FILES}
-        forgotten = self._forgotten() if any(isinstance(row, FactRow) for row in rows) else {}
+        segments: dict[ContentKey, str] = {}
         for row in rows:
-            if isinstance(row, MessageRow) and not row.id and (content := content_of(row)):
+            content = content_of(row) if isinstance(row, MessageRow) and not row.id else ""
+            if content and isinstance(row, MessageRow):
                 key = content_key(row.scope, row.message.role, content)
-                if key not in self._contents and key not in keys:
-                    keys.add(key)
+                if key not in self._contents and key not in segments:
                     own = {"scope": scope_to_json(row.scope), "digest": row.message.digest, "nonce": row.nonce}
                     line = segment_line(row, content, name=self._new_id(), now=self._clock(), own=own)
-                    lines[SEGMENTS].append(encode_line(line))
-            elif isinstance(row, FactRow) and _key(row.scope, fact_digest(row.id)) not in forgotten:
-                scope = None if row.scope == Scope() else {"scope": scope_to_json(row.scope)}
-                lines[KNOWLEDGE].append(encode_line(fact_line(row, own=scope)))
-        return keys, lines
+                    segments[key] = encode_line(line)
+        return set(segments), {SEGMENTS: list(segments.values()), KNOWLEDGE: self._fact_lines(rows)}
+
+    def _fact_lines(self, rows: Sequence[Row]) -> list[str]:
+        facts = [row for row in rows if isinstance(row, FactRow)]
+        forgotten = self._forgotten() if facts else {}
+        lines: list[str] = []
+        for row in facts:
+            if _key(row.scope, fact_digest(row.id)) not in forgotten:
+                own = None if row.scope == Scope() else {"scope": scope_to_json(row.scope)}
+                lines.append(encode_line(fact_line(row, own=own)))
+        return lines
 
     def remove(self, select: Select, /) -> int:
         """Forget messages and facts for good, from every file; delete records and jobs."""
