@@ -31,6 +31,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m holdfast.settings | diff --strip-trailing-cr docs/settings.md -  # stale? make docs
 
 fix: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -47,8 +48,10 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks fuzz --windows 1000000
 	$(BIN)/python -m benchmarks scopes --reads 100000
 
+# The pages that are generated, and the site in site/. A warning is an error.
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.settings > docs/settings.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The files to publish: made, checked, and used from an empty environment.
 build: $(STAMP)
@@ -58,4 +61,4 @@ build: $(STAMP)
 	$(BIN)/python scripts/check_build.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* dist site

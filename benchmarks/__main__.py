@@ -171,6 +171,29 @@ def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
 
 
 @bench.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--provider", default="auto", show_default=True, help="As `embedding.provider`.")
+@click.option("--model", help="As `embedding.model`.")
+@as_json
+def embedding(*, path: Path, provider: str, model: str | None, as_json: bool) -> None:
+    """How fast an embedder is on a text file, and how good its vectors alone are on a file in the format of SQuAD."""
+    import msgspec  # noqa: PLC0415 - as above
+
+    from benchmarks.embedding import measure  # noqa: PLC0415 - as above
+    from holdfast.search.embed import choose  # noqa: PLC0415 - as above
+    from holdfast.settings import Embedding  # noqa: PLC0415 - as above
+
+    choice = choose(msgspec.convert({"provider": provider, "model": model}, Embedding))
+    if choice.embedder is None:
+        raise InputError("; ".join(choice.reasons))
+    figures = measure(choice.embedder, path)
+    if as_json:
+        emit_json({**figures, "embedder": list(choice.reasons), **machine()})
+        return
+    print_table({choice.embedder.space.name: figures}, first="embedder")
+
+
+@bench.command()
 @click.option("--segments", type=click.IntRange(min=100), multiple=True, default=(20_000,), show_default=True)
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw how the figures grow, as SVG.")
 @as_json
@@ -241,13 +264,12 @@ def crash(*, kills: int, minutes: float, seed: int, as_json: bool) -> None:
 @bench.command()
 @click.option("--windows", type=click.IntRange(min=1), default=20_000, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--engine", is_flag=True, help="Let an engine assemble them, from empty sessions that grow.")
 @as_json
-def fuzz(*, windows: int, seed: int, engine: bool, as_json: bool) -> None:
-    """Trim random conversations and check every window against the rules of five providers."""
-    from benchmarks.fuzz import measure, measure_engine  # noqa: PLC0415 - as above
+def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
+    """Assemble random conversations and check every window against the rules of five providers."""
+    from benchmarks.fuzz import measure  # noqa: PLC0415 - as above
 
-    found = asdict((measure_engine if engine else measure)(windows=windows, seed=seed))
+    found = asdict(measure(windows=windows, seed=seed))
     if as_json:
         emit_json({**found, **machine()})
         return

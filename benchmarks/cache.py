@@ -16,16 +16,16 @@ from holdfast.cli.replay import find_requests, replay_requests
 from holdfast.context.budget import budget
 from holdfast.context.edits import apply
 from holdfast.context.edits import messages_of as said
-from holdfast.context.finish import finish
-from holdfast.context.place import allowance, place
-from holdfast.context.plan import plan
+from holdfast.context.place import place, recall_room
+from holdfast.context.plan import plan_edits
+from holdfast.context.validate import validate
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
-from holdfast.formats import render_request
 from holdfast.memory.archive import unwrap
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import RecallQuery
 from holdfast.messages import Message
+from holdfast.providers import render_request
 from holdfast.settings import Settings, load
 from holdfast.state import SessionState
 from holdfast.store.base import Scope
@@ -205,8 +205,8 @@ def _anew(messages: Sequence[Message], memory: Memory, *, limit: int) -> Iterato
 def _decided(talk: SessionState, memory: Memory, *, limit: int) -> Mapping[str, Any]:
     limits = budget(memory.settings, window=limit)
     query = _asked(talk)
-    items = plan(
-        talk.items,
+    items = plan_edits(
+        tuple(talk.items),
         (),
         budget=limits,
         settings=memory.settings,
@@ -214,13 +214,13 @@ def _decided(talk: SessionState, memory: Memory, *, limit: int) -> Mapping[str, 
         scores=lambda: memory.scores([query], scope=_SCOPE),
     ).items
     position = memory.settings.recall.position
-    room = allowance(items, limits, position=position)
+    room = recall_room(items, limits, position=position)
     if query and room > 0 and memory.settings.recall.enabled:
         seen = {item.id for item in items}
         found = memory.recall(RecallQuery(texts=(query,), scope=_SCOPE, cap=room, in_window=seen))
         edit = place(items, found.block, position=position)
         items = apply(items, [edit]) if edit else items
-    return render_request(finish(said(items), _PROVIDER).messages, _PROVIDER)
+    return render_request(validate(said(items), _PROVIDER).messages, _PROVIDER)
 
 
 def _asked(talk: SessionState) -> str:

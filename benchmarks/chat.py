@@ -26,8 +26,7 @@ from holdfast.engine import Engine
 from holdfast.memory.archive import Ingested
 from holdfast.messages import Message, ToolCall
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.scripted import Said, Scripted
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings, Workspace
 from holdfast.window import Window

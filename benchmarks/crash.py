@@ -18,16 +18,15 @@ from typing import Final
 
 from benchmarks.crash_engine import ENGINE_TRIALS
 from benchmarks.crash_trial import READY, STORE, Crashes, Trial, messages, open_sqlite
-from holdfast.store import vmem
 from holdfast.store.base import Select
 from holdfast.store.check import check
 from holdfast.store.connection import connect
 from holdfast.store.folder import FolderStore
+from holdfast.store.plugin_files import read_vectors
 from holdfast.store.schema import MIGRATIONS, migrate
 from holdfast.store.upkeep import reindex
-from holdfast.testing.opening import opened
 from holdfast.testing.processes import crowd
-from holdfast.testing.rows import HERE, MODEL, says, vectors
+from holdfast.testing.rows import HERE, MODEL, opened, says, vectors
 
 __all__ = ["Crashes", "measure"]
 
@@ -125,7 +124,7 @@ class Vmem(Trial):
         """How many messages and vectors are not there any more."""
         with FolderStore(self.folder) as store:
             lost = len(self.kept.items() - messages(store).items())
-        saved = vmem.read(self.folder / "vectors.bin")
+        saved = read_vectors(self.folder / "vectors.bin")
         assert saved is None or saved.missing == 0
         return lost
 

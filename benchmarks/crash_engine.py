@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from benchmarks.crash_trial import READY, STORE, Trial
 from holdfast.context.edits import Edit
-from holdfast.context.verify import PROVIDERS
-from holdfast.context.verify import check as violations
 from holdfast.engine import Engine
 from holdfast.memory.learning import EXTRACT
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.models.scripted import Scripted
+from holdfast.providers import FORMATS
+from holdfast.providers import check as violations
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.check import check
@@ -125,7 +125,7 @@ def _results(message: Message) -> list[str]:
 
 def _agrees(window: Window, edits: Sequence[Edit]) -> None:
     """A window is valid, and shows every recorded compaction whole."""
-    for provider in PROVIDERS:
+    for provider in FORMATS:
         assert violations(window.render(provider), provider) == []
     compacted = [edit for edit in edits if edit.kind == "compacted"]
     gone = {number for edit in compacted for number in edit.ids}

@@ -12,9 +12,8 @@ from holdfast.errors import HoldfastError
 from holdfast.store.base import Scope, Select, Store
 from holdfast.store.check import check
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.opening import opened
 from holdfast.testing.processes import acknowledged_until_killed, child
-from holdfast.testing.rows import HERE, asks, found
+from holdfast.testing.rows import HERE, asks, found, opened
 
 __all__ = ["READY", "STORE", "Crashes", "Trial", "messages", "open_sqlite"]
 

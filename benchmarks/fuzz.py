@@ -1,52 +1,48 @@
-"""Random conversations, broken in every way that happens, cut to random sizes: every window must be valid and fit.
+"""Random conversations with the damage that real ones have, cut to random sizes: every window must be valid and fit.
 
-`measure` plans windows without a store, which is fast; `measure_engine` makes them as a client gets them, by
-`Engine.assemble`, from an empty session that grows request by request.
+The windows are those that a client gets from `Session.assemble`, in an empty session that grows request by request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import timedelta
 from itertools import chain, count
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
-from holdfast import formats
-from holdfast.context.budget import Budget, budget
-from holdfast.context.edits import Edit, Item, apply, messages_of
-from holdfast.context.finish import Finished, finish
-from holdfast.context.place import Position, allowance, place
-from holdfast.context.plan import plan
-from holdfast.context.verify import PROVIDERS, check
+from holdfast import providers
+from holdfast.context.budget import budget
+from holdfast.context.edits import Item, messages_of
+from holdfast.context.validate import ValidWindow, validate
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, FormatError, InvalidWindowError, WindowTooSmallError
-from holdfast.formats import Incoming
-from holdfast.memory.block import UNKEPT, Detail, render
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+from holdfast.providers import FORMATS, Incoming, check
+from holdfast.session import Session
 from holdfast.settings import Embedding, Pruning, Recall, Settings, SoftTrim, Trim
-from holdfast.tokens import count_message, count_messages, count_text
+from holdfast.tokens import count_messages
 
-__all__ = ["Fuzzed", "measure", "measure_engine"]
+__all__ = ["Conversation", "Fuzzed", "measure"]
 
 _Wire: TypeAlias = dict[str, Any]
+_START: Final = 1_750_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fuzzed:
-    """What came of it.
+    """The counts of a run.
 
     Attributes:
         windows: Windows that were made and checked.
-        invalid: Those that their provider would refuse, or that hold a thought nobody had.
-        over_limit: Those above their limit.
+        invalid: Windows that their provider would refuse, or that hold changed or invented thinking.
+        over_limit: Windows above their limit.
         refused: Windows that were not made, because what must stay did not fit.
-        blunt: Windows that only the second, blunter repair made valid.
-        unmanaged: Requests that an engine passed on without archiving them, because of an error.
+        blunt: Windows that only the second repair, which drops all unknown blocks, made valid.
+        unmanaged: Requests that the engine passed on without archiving them, because of an error.
     """
 
     windows: int = 0
@@ -61,69 +57,18 @@ class Fuzzed:
 
 
 def measure(*, windows: int = 20_000, seed: int = 0) -> Fuzzed:
-    """Plan at least so many windows, the same for the same seed."""
-    return _measure(_conversation, windows=windows, seed=seed)
-
-
-def measure_engine(*, windows: int = 5_000, seed: int = 0) -> Fuzzed:
-    """Make at least so many windows by an engine, the same for the same seed."""
-    return _measure(_session, windows=windows, seed=seed)
-
-
-def _measure(make: Callable[[Random], Fuzzed], *, windows: int, seed: int) -> Fuzzed:
+    """Assemble at least so many windows; the same seed gives the same windows."""
     total = Fuzzed()
     for number in count():
         if total.windows >= windows:
             break
-        total += make(Random(f"{seed}:{number}"))  # noqa: S311 - chance is all it is for
+        total += _run_session(Random(f"{seed}:{number}"))  # noqa: S311 - not for security
     return total
 
 
-# --- one conversation, request by request ------------------------------------
-
-
-def _conversation(random: Random) -> Fuzzed:
-    items = [
-        Item(message=message, id=number, tokens=count_message(message), pinned=_chance(random, 0.02))
-        for number, message in enumerate(_Talk(random).conversation(), 1)
-    ]
-    settings, size = _settings(random), random.choice(_WINDOWS)
-    limits = budget(settings, window=size, overhead=random.choice([0, 0, 300]))
-    edits: list[Edit] = []
-    total = Fuzzed()
-    for stop in sorted({random.randint(1, len(items)), random.randint(1, len(items)), len(items)}):
-        total += _request(items[:stop], edits, limits, settings, random)
-    return total
-
-
-def _request(items: Sequence[Item], edits: list[Edit], limits: Budget, settings: Settings, random: Random) -> Fuzzed:
-    """One request of a session; its edits are added to those before."""
-    scores = {item.id: random.random() for item in items if _chance(random, 0.3)}
-    idle = timedelta(minutes=random.choice([0, 1, 90]))
-    query = random.choice(["why did the deploy fail", "部署为什么失败", "ok", ""])
+def _validate(messages: Sequence[Message], provider: str, limit: int) -> Fuzzed:
     try:
-        planned = plan(items, edits, budget=limits, settings=settings, query=query, scores=lambda: scores, idle=idle)
-    except WindowTooSmallError:
-        return Fuzzed(refused=len(PROVIDERS))
-    edits += planned.edits
-    block = _recalled(planned.items, limits, settings.recall.position, random)
-    edits += block
-    said = messages_of(apply(planned.items, block))
-    return sum((_window(said, provider, limits.ceiling) for provider in PROVIDERS), Fuzzed())
-
-
-def _recalled(items: Sequence[Item], limits: Budget, position: Position, random: Random) -> list[Edit]:
-    room = allowance(items, limits, position=position)
-    details = [Detail(role="user", time=0, text=_words(random, 900)) for _ in range(random.randint(0, 3))]
-    while details and count_text(render([], details, UNKEPT)) > room:
-        details.pop()
-    edit = place(items, render([], details, UNKEPT), position=position)
-    return [edit] if edit else []
-
-
-def _window(said: Sequence[Message], provider: str, limit: int) -> Fuzzed:
-    try:
-        return _check(finish(said, provider), said, limit)
+        return _check(validate(messages, provider), messages, limit)
     except InvalidWindowError as error:
         return _refuse(error)
 
@@ -134,65 +79,74 @@ def _refuse(error: InvalidWindowError) -> Fuzzed:
     return Fuzzed(refused=1) if empty else Fuzzed(windows=1, invalid=1)
 
 
-def _check(finished: Finished, said: Sequence[Message], limit: int) -> Fuzzed:
+def _check(valid: ValidWindow, messages: Sequence[Message], limit: int) -> Fuzzed:
     return Fuzzed(
         windows=1,
-        invalid=bool(check(finished.wire, finished.provider)) or not _thinks_true(said, finished),
-        over_limit=count_messages(finished.messages) > limit,
-        blunt=bool(finished.violations),
+        invalid=bool(check(valid.wire, valid.provider)) or not _has_true_thinking(messages, valid),
+        over_limit=count_messages(valid.messages) > limit,
+        blunt=bool(valid.violations),
     )
 
 
-def _thinks_true(said: Sequence[Message], finished: Finished) -> bool:
-    """Tell whether every thought that is sent was thought just so: none half, none edited, none made up."""
-    thoughts = [part for message in said for part in message.parts if isinstance(part, Thinking | RedactedThinking)]
-    if finished.provider == "anthropic":
-        signed = {(part.text, part.signature) for part in thoughts if isinstance(part, Thinking)}
-        return all((block["thinking"], block["signature"]) in signed for block in _thinking(finished.wire))
-    known = {id(part.origin.data) for part in thoughts if part.origin}
-    return all(id(item) in known for item in finished.wire if item.get("type") == "reasoning")
+def _has_true_thinking(messages: Sequence[Message], valid: ValidWindow) -> bool:
+    """Whether all thinking that is sent was in the conversation: none cut, none edited, none invented."""
+    parts = [part for message in messages for part in message.parts if isinstance(part, Thinking | RedactedThinking)]
+    if valid.provider == "anthropic":
+        signed = {(part.text, part.signature) for part in parts if isinstance(part, Thinking)}
+        contents = [turn["content"] for turn in valid.wire if isinstance(turn["content"], list)]
+        blocks = [block for content in contents for block in content if block["type"] == "thinking"]
+        return all((block["thinking"], block["signature"]) in signed for block in blocks)
+    known = {id(part.origin.data) for part in parts if part.origin}
+    return all(id(item) in known for item in valid.wire if item.get("type") == "reasoning")
 
 
-def _thinking(wire: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for turn in wire:
-        if isinstance(turn["content"], list):
-            yield from (block for block in turn["content"] if block["type"] == "thinking")
+# --- one session -------------------------------------------------------------
 
 
-# --- one session of an engine ------------------------------------------------
-
-
-def _session(random: Random) -> Fuzzed:
-    """Send a conversation that grows by a few messages at a time; ingest some of them before, and compact at times."""
-    given, format_name = _Talk(random).written()
+def _run_session(random: Random) -> Fuzzed:
+    """Send a conversation that grows by a few messages at a time; sometimes append, pin or compact between requests."""
+    given, format_name = Conversation(random).write()
     if _chance(random, 0.5) and _is_readable(given, None):
         format_name = None  # each message is read by its own marks
-    size, total, stop = random.choice(_WINDOWS), Fuzzed(), 0
-    with TemporaryDirectory() as folder, Engine.open(folder, settings=_settings(random), background=False) as engine:
+    size, overhead = random.choice(_WINDOWS), random.choice([0, 0, 300])
+    total, stop, minutes = Fuzzed(), 0, count(step=random.choice([0, 1, 90]))
+    with (
+        TemporaryDirectory() as folder,
+        Engine.open(
+            folder, settings=_settings(random), background=False, clock=lambda: _START + next(minutes) * 60_000
+        ) as engine,
+    ):
+        session = engine.session("s")
         while stop < len(given):
             sent, stop = stop, stop + random.choice([1, 1, 2, 3, 6])
             if sent and _chance(random, 0.1):
-                engine.session("s").append(given[sent:stop], format=format_name)
+                session.append(given[sent:stop], format=format_name)
             if sent and _chance(random, 0.05):
                 with suppress(CompactionError):
-                    engine.session("s").compact(limit=size)
-            total += _assemble(engine, given[:stop], format_name, size)
+                    session.compact(limit=size)
+            result, items = _assemble(session, given[:stop], format=format_name, limit=size, overhead=overhead)
+            total += result
+            if items and _chance(random, 0.05):
+                session.pin([item.id for item in random.sample(items, 1) if item.id])
     return total
 
 
-def _assemble(engine: Engine, given: Sequence[Incoming], format_name: str | None, size: int) -> Fuzzed:
-    """Make the window of one request, for the provider whose format it is, and check it for all of them."""
-    limits = budget(engine.settings, window=size)
+def _assemble(
+    session: Session, given: Sequence[Incoming], *, format: str | None, limit: int, overhead: int
+) -> tuple[Fuzzed, Sequence[Item]]:
+    """Assemble the window of one request for the provider of its format, and check it for all providers."""
+    limits = budget(session.engine.settings, window=limit, overhead=overhead)
     try:
-        window = engine.session("s").assemble(given, format=format_name, limit=size)
+        window = session.assemble(given, format=format, limit=limit, overhead=overhead)
     except WindowTooSmallError:
-        return Fuzzed(refused=1)
+        return Fuzzed(refused=1), ()
     except InvalidWindowError as error:
-        return _refuse(error)
-    said = messages_of(window.items)
-    others = (_window(said, provider, limits.ceiling) for provider in PROVIDERS if provider != window.provider)
-    own = _check(window.valid, said, limits.ceiling)
-    return sum(others, own + Fuzzed(unmanaged=not any(item.id for item in window.items)))
+        return _refuse(error), ()
+    messages = messages_of(window.items)
+    others = (_validate(messages, provider, limits.ceiling) for provider in FORMATS if provider != window.provider)
+    own = _check(window.valid, messages, limits.ceiling)
+    is_unmanaged = not any(item.id for item in window.items)
+    return sum(others, own + Fuzzed(unmanaged=is_unmanaged)), window.items
 
 
 def _settings(random: Random) -> Settings:
@@ -240,7 +194,7 @@ _ID_STYLES: Final[Sequence[Callable[[int], str]]] = (
 
 def _is_readable(given: Sequence[Incoming], format_name: str | None) -> bool:
     try:
-        return bool(formats.read(given, format=format_name))
+        return bool(providers.read(given, format=format_name))
     except FormatError:
         return False
 
@@ -256,8 +210,8 @@ def _words(random: Random, longest: int) -> str:
 
 
 @dataclass(slots=True)
-class _Talk:
-    """A conversation with everything in it that conversations have."""
+class Conversation:
+    """Makes conversations with everything that real ones have."""
 
     random: Random
     number: int = 0
@@ -266,19 +220,19 @@ class _Talk:
     def __post_init__(self) -> None:
         self.style = self.random.choice(_ID_STYLES)
 
-    def conversation(self) -> list[Message]:
-        """A conversation in the canonical form, or read from a format after it was damaged there."""
-        given, format_name = self.written()
-        return formats.read(given, format=format_name)
+    def read(self) -> list[Message]:
+        """Return a conversation in canonical form; most were damaged in a format before they were read."""
+        given, format_name = self.write()
+        return providers.read(given, format=format_name)
 
-    def written(self) -> tuple[Sequence[Incoming], str | None]:
-        """A conversation in the canonical form, or damaged in a format, and the name of that format."""
+    def write(self) -> tuple[Sequence[Incoming], str | None]:
+        """Return a conversation in canonical form, or in a format and damaged there, and the name of that format."""
         rounds = range(self.random.randint(1, 10))
         said = [*self._system(), self._message("user", Text(text="Hello")), *chain(*(self._round() for _ in rounds))]
-        format_name = self.random.choice([*formats.FORMATS, None])
+        format_name = self.random.choice([*providers.FORMATS, None])
         if format_name is None:
             return said, None
-        wires = [dict(wire) for wire in formats.render(said, format_name)]
+        wires = [dict(wire) for wire in providers.render(said, format_name)]
         wires = list(_dressed(wires, format_name, self.random))
         if _chance(self.random, 0.6):
             _damage(wires, self.random)

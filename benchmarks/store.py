@@ -25,7 +25,7 @@ from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Space
 from holdfast.search.fuse import Signals, rank
 from holdfast.search.vectors import quantise
-from holdfast.store.base import MessageRow, Question, Scope, Select, VectorRow
+from holdfast.store.base import MessageRow, Scope, SearchQuery, Select, VectorRow
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
@@ -244,7 +244,7 @@ def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
     chance = np.random.default_rng(2)
     vectors = chance.standard_normal((len(questions), space.dimension), dtype=np.float32)
     asked = [
-        Question(
+        SearchQuery(
             scope=Scope(session="0"), across=True, terms=dict.fromkeys(terms(text), 1.0), vector=vector, space=space
         )
         for text, vector in zip(questions, vectors, strict=True)
@@ -262,7 +262,7 @@ def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
     return _Asked(opened, queries, round(rss, 1))
 
 
-def _best(store: SqliteStore, question: Question) -> list[int]:
+def _best(store: SqliteStore, question: SearchQuery) -> list[int]:
     """The twenty best passages, by words and vectors."""
     found = store.match(question)
     signals = Signals(

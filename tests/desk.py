@@ -13,8 +13,7 @@ from holdfast.agent.sessions import Sessions, session_key
 from holdfast.engine import Engine
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Said, Scripted
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.settings import Embedding, Settings, Workspace
 from waiting import UNHURRIED
 

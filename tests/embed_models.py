@@ -54,6 +54,19 @@ def static_folder(folder: Path, vectors: Array = VECTORS, *, words: Sequence[str
     return folder
 
 
+def wordllama_package(place: Path) -> tuple[Path, Path]:
+    """The `wordllama` package with a small model, in code that must not run; its table and its tokenizer."""
+    root = place / "wordllama"
+    table = root / "weights" / "l2_supercat_256.safetensors"
+    tokenizer = root / "tokenizers" / "l2_supercat_tokenizer_config.json"
+    for path in (table, tokenizer):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    (root / "__init__.py").write_text("raise RuntimeError('imported')")
+    save_safetensors(table, {"embedding.weight": VECTORS.astype(np.float16)})
+    save_tokenizer(tokenizer)
+    return table, tokenizer
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reply:
     """What the endpoint says next. A reply that hangs says nothing until the endpoint closes."""

@@ -11,7 +11,7 @@ The script is a list with one step for each request, in the order of arrival, or
 to a step. A step is one of
 
     "words"                     a reply of plain text
-    Said(...)                   a reply with text, pieces, thinking, calls, usage, stop (holdfast.models.steps)
+    Said(...)                   a reply with text, pieces, thinking, calls, usage, stop (holdfast.models.scripted)
     a ModelError                the answer that the provider would give for it, in the provider's own shape and status:
                                 overflow, busy (429 with retry-after, or the error's own status), timeout, refused
     Hang()                      the headers, one ping, and then nothing
@@ -22,7 +22,7 @@ to a step. A step is one of
 
 Replies are streamed where the request says `"stream": true`, else sent as one JSON object. Nothing of a request is
 checked: `provider.requests` keeps path, headers and body of each, so that tests can hold them to the provider's rules
-with `holdfast.context.verify.check(body["messages"], "anthropic")`. When the script is over, the answer is a 500 that
+with `holdfast.providers.check(body["messages"], "anthropic")`. When the script is over, the answer is a 500 that
 says so.
 """
 
@@ -37,7 +37,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from holdfast.errors import ModelError, ModelOverflowError
-from holdfast.models.steps import Hang, Said
+from holdfast.models.scripted import Hang, Said
 from scripted_wire import (
     Event,
     anthropic_events,

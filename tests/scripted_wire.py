@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelTimeoutError
-from holdfast.formats.wire import encode_arguments, object_arguments
 from holdfast.messages import ToolCall, Usage
-from holdfast.models.steps import Said
+from holdfast.models.scripted import Said
+from holdfast.providers.wire import encode_arguments, object_arguments
 
 Event = tuple[str | None, Any]
 """The name of a server-sent event, and its data: JSON, or text that is sent as it is."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Item
-from holdfast.context.finish import Finished, finish
+from holdfast.context.edits import Edit, Item, apply, in_force
+from holdfast.context.plan import Plan, plan_edits
+from holdfast.context.validate import ValidWindow, validate
 from holdfast.memory.block import Marks
 from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from holdfast.tokens import count_message
@@ -23,6 +24,7 @@ __all__ = [
     "items",
     "kinds",
     "limits",
+    "plan",
     "reply",
     "results",
     "said",
@@ -97,6 +99,12 @@ def limits(safe: int, *, window: int | None = None, recall: int = 0) -> Budget:
     )
 
 
+def plan(window: Sequence[Item], edits: Sequence[Edit], *, budget: Budget, **options: Any) -> Plan:
+    """Replay the recorded edits on a window and plan the new ones."""
+    standing = in_force(edits, limit=budget.safe_limit)
+    return plan_edits(apply(window, standing), standing, budget=budget, **options)
+
+
 def said(window: Iterable[Item]) -> list[int]:
     """The numbers of what is in a window."""
     return [item.id for item in window]
@@ -107,9 +115,9 @@ def texts(messages: Iterable[Message]) -> list[str]:
     return [" ".join([message.text, *(result.text for result in message.results)]).strip() for message in messages]
 
 
-def finished(wires: list[Any], name: str, provider: str | None = None) -> Finished:
+def finished(wires: list[Any], name: str, provider: str | None = None) -> ValidWindow:
     """What becomes of a message list of a format."""
-    return finish(formats.read(wires, format=name), provider or name)
+    return validate(providers.read(wires, format=name), provider or name)
 
 
 def kinds(wire: Any) -> list[str]:

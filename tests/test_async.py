@@ -10,9 +10,9 @@ from threading import Event
 import pytest
 
 from holdfast import AsyncEngine, AsyncSession, Engine, Session, Settings
-from holdfast.context.verify import check
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
+from holdfast.providers import check
 from holdfast.settings import Embedding
 
 LIMIT = 16_000

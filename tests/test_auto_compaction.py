@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.verify import check
 from holdfast.engine import Engine
 from holdfast.events import Hooks
-from holdfast.formats import read
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
+from holdfast.providers import check, read
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings
 from holdfast.tokens import count_messages
 from holdfast.window import Window

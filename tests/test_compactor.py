@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.verify import check
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, ModelBusyError, ModelCancelledError, WindowTooSmallError
 from holdfast.events import Compacted, Compacting, Hooks, SummaryRequest
 from holdfast.messages import Message
 from holdfast.models.retry import Retrying
 from holdfast.models.scripted import Scripted
+from holdfast.providers import check
 from holdfast.settings import Embedding, Knowledge, Settings
 from holdfast.store.base import Scope, Select
 from talk import answer, call, reply, results, system, user

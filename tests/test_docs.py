@@ -11,12 +11,17 @@ from pathlib import Path
 import click
 import pytest
 
+import holdfast
 from benchmarks.__main__ import bench
 from holdfast import __version__, cli, errors
 from test_settings_openclaw import DOCUMENTED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HOW_TO = {
+    f"docs/{name}.md" for name in ("getting-started", "how-to-import", "how-to-forget", "index", "troubleshooting")
+}
+"""Pages whose commands run in an empty folder, as after `pip install`."""
 _BLOCK = re.compile(r"(?P<skip><!-- not run: [^>]+ -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.DOTALL)
 
 
@@ -68,6 +73,13 @@ def test_a_benchmark_is_documented(name: str) -> None:
     command = bench.commands[name]
     assert command.help
     assert any("--json" in parameter.opts for parameter in command.params)
+
+
+@pytest.mark.parametrize("name", holdfast.__all__)
+def test_a_public_name_is_documented(name: str) -> None:
+    """Every exported name is in docs/api.md."""
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert f"::: holdfast.{name}\n" in page or f"`holdfast.{name}`" in page
 
 
 @pytest.mark.parametrize("name", commands())
@@ -126,6 +138,18 @@ def test_the_readme_is_short_and_shows_code_early() -> None:
     assert any(line.startswith("```") for line in lines[:24])
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_works(shell: str) -> None:
+    """The line that the docs give for a shell prints a completion script."""
+    line = f"_HOLDFAST_COMPLETE={shell}_source holdfast"
+    assert line in (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    variable, command = line.split()
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **dict([variable.split("=")])}
+    done = subprocess.run([command], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "_holdfast_completion" in done.stdout
+
+
 def test_the_version_is_in_the_changelog() -> None:
     """The newest heading of the changelog is this version."""
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
@@ -143,11 +167,8 @@ def test_python_in_the_docs_runs(page: str, code: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("script", "page"), scripts().items(), ids=lambda shown: str(shown)[:60])
 def test_commands_in_the_docs_run(script: tuple[str, ...], page: str, tmp_path: Path) -> None:
-    """Every command of the docs runs as it stands, in a home of its own.
-
-    Those of the first pages run in an empty folder, as after `pip install`; the others may use the examples.
-    """
-    folder = tmp_path if page in {"README.md", "docs/getting-started.md"} else ROOT
+    """Every command of the docs runs in an empty home. Only the how-to pages run without the examples."""
+    folder = tmp_path if page in {"README.md", *HOW_TO} else ROOT
     environment = {
         "HOLDFAST_HOME": str(tmp_path / "memory"),
         "HOME": str(tmp_path),

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.verify import check
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.memory.block import OPEN
 from holdfast.messages import Message, Text
+from holdfast.providers import check
 from holdfast.settings import Embedding, Pruning, Settings
 from holdfast.store.base import FactRow, Scope
 from talk import answer, call, reply, results, user

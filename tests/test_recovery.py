@@ -10,8 +10,7 @@ from holdfast.engine import Engine
 from holdfast.errors import ModelBusyError, ModelOverflowError
 from holdfast.messages import Usage
 from holdfast.models.base import Prompt, Tool
-from holdfast.models.scripted import Said, Scripted
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.recovery import ModelRequest, complete_with_recovery
 from holdfast.settings import Embedding, Settings
 from holdfast.tokens import count_messages

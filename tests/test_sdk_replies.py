@@ -12,7 +12,8 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from holdfast import Engine
-from holdfast.formats import Incoming
+from holdfast.messages import Usage
+from holdfast.providers import Incoming
 from holdfast.settings import Embedding, Settings
 
 CONTENT: list[dict[str, Any]] = [
@@ -148,3 +149,28 @@ def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:
         window = engine.session("s").assemble([asked, way, asked])
         assert window.request("gemini")["contents"][1] == {"role": "model", "parts": [{"text": "Hello"}]}
         assert [row.message.text for row in engine.session("s").get(range(1, 9))] == ["Hi", "Hello", "Hi"]
+
+
+def test_a_reply_of_gemini_keeps_its_usage_and_model(engine: Engine) -> None:
+    """Cached tokens are counted apart from the rest of the prompt, and thoughts with the reply."""
+
+    class Content:
+        def model_dump(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"role": "model", "parts": [{"text": "Hello"}]}
+
+    class Candidate:
+        content = Content()
+
+    class Reply:
+        candidates = (Candidate(),)
+
+        def model_dump(self, *_: Any, **__: Any) -> dict[str, Any]:
+            usage = {"promptTokenCount": 90, "cachedContentTokenCount": 40, "candidatesTokenCount": 5}
+            return {"modelVersion": "gemini-3", "usageMetadata": {**usage, "thoughtsTokenCount": 2}}
+
+    session = engine.session("s")
+    session.assemble([{"role": "user", "parts": [{"text": "Hi"}]}])
+    session.append([Reply()])
+    reply = session.get([2])[0].message
+    assert (reply.text, reply.model) == ("Hello", "gemini-3")
+    assert reply.usage == Usage(input=50, output=7, cache_read=40)

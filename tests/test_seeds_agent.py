@@ -12,8 +12,7 @@ import pytest
 from desk import Desk, Watched
 from holdfast.errors import ModelOverflowError
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Said
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said
 from holdfast.settings import Agent as AgentSettings
 from holdfast.settings import Loaded, Settings, load
 from test_seeds_chat import FLUSH, Shell, shell  # noqa: F401 - a fixture

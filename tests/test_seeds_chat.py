@@ -18,8 +18,7 @@ from holdfast.cli import main
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
 from holdfast.messages import Usage
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Said
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said
 
 FLUSH = "Pre-compaction memory flush"
 

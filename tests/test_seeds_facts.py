@@ -18,8 +18,7 @@ from holdfast.cli import main
 from holdfast.engine import Engine
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Said, Scripted
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.settings import Archive, Embedding, LongTerm, Pruning, load
 from talk import answer, call, reply, results, user
 from waiting import UNHURRIED

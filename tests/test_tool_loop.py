@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from holdfast import Engine, Window
-from holdfast.context.verify import check
 from holdfast.errors import FormatError
+from holdfast.providers import check
 from holdfast.settings import Embedding, Recall, Settings
 from shared_data import SHARED, needs_shared
 from wire_talk import TALKS, Talk

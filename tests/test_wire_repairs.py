@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, formats
-from holdfast.context.verify import check
+from holdfast import Engine, providers
+from holdfast.providers import check
 from holdfast.settings import Embedding, Settings
 
 PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
@@ -40,7 +40,7 @@ def reasoned_talk(turns: int) -> list[dict[str, Any]]:
 
 def broken(window: list[Any], sent: list[dict[str, Any]]) -> list[Any]:
     """The rules that a window breaks, knowing the whole conversation."""
-    return check(window, "openai_responses", reasoned=formats.reasoned(formats.read(sent)))
+    return check(window, "openai_responses", reasoning=providers.link_reasoning(providers.read(sent)))
 
 
 class TestReasoning:

@@ -17,8 +17,8 @@ from holdfast.compact import Compaction
 from holdfast.compaction.summarise import Progress
 from holdfast.engine import Engine
 from holdfast.events import Hooks
-from holdfast.formats import Incoming
 from holdfast.models.base import Model
+from holdfast.providers import Incoming
 from holdfast.session import Session
 from holdfast.settings import Settings
 
@@ -49,7 +49,11 @@ def _engine_method(
 
 
 class AsyncSession:
-    """A `Session` whose methods are awaited. Get it from `AsyncEngine.session`.
+    """A `Session` for asyncio. Get it from `AsyncEngine.session`.
+
+    All methods of `Session` exist with the same arguments and results, and are awaited: `append`, `assemble`, `edits`,
+    `facts`, `forget`, `forget_facts`, `get`, `learn`, `pin`, `recall`, `remember`, `search`, `size`, `timeline`,
+    `token_scale` and `undo_trim`. `compact` has no `cancel`: cancel the task instead.
 
     Attributes:
         sync: The session itself.
@@ -115,7 +119,9 @@ class AsyncSession:
 
 
 class AsyncEngine:
-    """An `Engine` for asyncio.
+    """An `Engine` for asyncio: `async with await AsyncEngine.open(path) as engine`.
+
+    `close`, `search`, `sessions`, `stats` and `work` have the arguments and results of `Engine`, and are awaited.
 
     Attributes:
         sync: The engine itself.

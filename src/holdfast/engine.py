@@ -41,13 +41,15 @@ CLOSE_SECONDS: Final = 10.0
 
 
 class Engine:
-    """One memory, and the sessions over it. Safe to use from any number of threads and processes.
+    """One memory, and the sessions over it. Open it with `Engine.open`, and close it or use it in a `with` statement.
 
-    Args:
-        memory: Where everything is stored. Internal: use `Engine.open`.
-        model: Writes summaries, and extracts facts unless `reader` is set; without one both are done by rule.
-        hooks: Functions to call around compactions.
-        background: Whether a thread does the pending work: vectors, facts, compactions.
+    One engine may be used from any number of threads, and one memory by any number of processes at once.
+
+    Attributes:
+        model: The model that writes summaries, and extracts facts unless `reader` is set; None to use rules.
+        reader: Another model that extracts facts.
+        hooks: Functions that are called around compactions.
+        warnings: Settings that were ignored. Every report repeats them.
     """
 
     def __init__(
@@ -150,7 +152,7 @@ class Engine:
         Raises:
             InputError: The id is not a name.
         """
-        if type(id) is not str or not id:
+        if type(id) is not str:
             raise InputError(f"session({id!r}): give a name, such as session('support-42')")
         scope = Scope(tenant=tenant, project=project, agent=agent, session=id)
         with self._lock:

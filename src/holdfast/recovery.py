@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from holdfast.compact import Compaction
 from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
-from holdfast.formats import Incoming
 from holdfast.models.base import Model, Prompt, Reply, Tool
-from holdfast.models.overflow import is_silent_overflow
+from holdfast.providers import Incoming
+from holdfast.providers.overflow import is_silent_overflow
 from holdfast.session import Session
 from holdfast.store.base import FactRow
 from holdfast.window import Window

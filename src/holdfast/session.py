@@ -13,12 +13,12 @@ from holdfast.compaction.summarise import Progress
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError
-from holdfast.formats import Incoming
 from holdfast.memory.archive import Ingested
 from holdfast.memory.learning import queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
+from holdfast.providers import Incoming
 from holdfast.report import ContextReport
 from holdfast.state import TURN, SessionState
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
@@ -139,13 +139,13 @@ class Session:
             return tokens(self.state.replay(limit=limits.safe_limit)[0])
 
     def token_scale(self) -> float:
-        """How many tokens the provider may count for each estimated one: by its last report, else with the margin."""
+        """Return the factor from estimated to provider tokens: by its last reported usage, else with the margin."""
         with self.lock:
             self.state.load_turn()
             return self.state.token_scale
 
     def timeline(self) -> list[ContextReport]:
-        """The reports of all past turns, oldest first."""
+        """List the reports of all past turns, oldest first."""
         select = Select(kind="record", scope=self.scope, name=TURN)
         return [ContextReport.from_json(record.data) for record in self._memory.store.fetch(select)]
 
@@ -171,11 +171,11 @@ class Session:
             format: The format of the messages, as for `assemble`.
             limit: The context window of the model; by default that of the settings or of the model.
             reserve: Tokens kept for the reply; by default as the settings say, and at most a quarter of the window.
-            instructions: What the summary should pay attention to.
+            instructions: What the summary should cover.
             force: Compact even if the conversation fits.
             dry_run: Only plan.
             cancel: Cancels the compaction when set, from any thread; then nothing has changed.
-            on_progress: Called with every step.
+            on_progress: Called after every step.
 
         Raises:
             CompactionError: There is nothing to compact, or nothing shorter could be made.
@@ -239,17 +239,17 @@ class Session:
     # --- memory --------------------------------------------------------------------
 
     def recall(self, query: str, *, cap: int | None = None) -> Recall:
-        """Make the block that would be recalled for a question."""
+        """Make the block that would be recalled for a question, of at most `cap` tokens."""
         return self._memory.recall(
             build_query(self.engine.settings, (query,), scope=self.scope, now=self._memory.clock(), cap=cap)
         )
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
-        """Find the passages that match a question best, best first; `across` the agent's other sessions too."""
+        """Find the passages that match a question, best first; `across` includes the agent's other sessions."""
         return self._memory.search(query, scope=self.scope, across=across, limit=limit)
 
     def get(self, ids: Sequence[int], *, across: bool = True, around: int = 0) -> list[MessageRow]:
-        """Get archived messages by number, with so many neighbours on both sides."""
+        """Get archived messages by number, with `around` neighbours on each side."""
         _require_numbers(ids)
         return self._memory.get(ids, scope=self.scope, across=across, around=around)
 
@@ -263,7 +263,7 @@ class Session:
         return self._memory.remember(content, scope=self.scope, type=type)
 
     def facts(self, *, across: bool = True) -> list[FactRow]:
-        """List the facts that hold now; `across` the agent's other sessions too."""
+        """List the current facts; `across` includes those of the agent's other sessions."""
         return self._memory.facts(scope=self.scope, across=across)
 
     def learn(self) -> int:
@@ -286,19 +286,19 @@ class Session:
         return forgotten
 
     def forget_facts(self, ids: Sequence[str], *, across: bool = True) -> int:
-        """Forget facts for good."""
+        """Forget facts for good, with their earlier versions."""
         return self._memory.forget(scope=self.scope, fact_ids=ids, across=across)
 
     # --- edits -----------------------------------------------------------------------
 
     def edits(self) -> tuple[Edit, ...]:
-        """List every edit that was recorded for the windows of the session, oldest first."""
+        """List all recorded edits of the session's windows, oldest first."""
         with self.lock:
             self.state.load()
             return tuple(self.state.edits)
 
     def pin(self, ids: Sequence[int], *, pinned: bool = True) -> int:
-        """Keep messages in every window from here on (or no longer); those that had left come back."""
+        """Keep messages in every window from now on, or no longer; those that were removed come back."""
         _require_numbers(ids)
         known = self._memory.pin(ids, scope=self.scope, pinned=pinned)
         with self.lock:
@@ -306,7 +306,7 @@ class Session:
         return known
 
     def undo_trim(self) -> int:
-        """Bring back what the last cut removed from the window, as far as it fits; return how many messages."""
+        """Bring back what the last cut removed, as far as it fits, and return how many messages that is."""
         with self.lock:
             self.state.load()
             ids = self.state.last_trim()

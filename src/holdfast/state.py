@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.context import edits as editing
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
-from holdfast.context.settled import Settled
+from holdfast.context.validate import ValidationCache
 from holdfast.errors import ConflictError, FormatError
-from holdfast.formats import Incoming
 from holdfast.memory import archive
 from holdfast.memory.archive import Ingested, Key, unwrap
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
 from holdfast.messages import Message, units
+from holdfast.providers import Incoming
 from holdfast.store.base import MessageRow, Record, Row, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
@@ -59,7 +59,7 @@ class SessionState:
         history: The messages after it, without those that were nothing but recalled text.
         edits: Every edit recorded so far.
         sent: The messages that were sent last, with their tokens.
-        settled: The beginning of the windows that is known to be valid.
+        validation: The valid beginning of the windows.
         turn: How many requests there were.
         last_time: When the last one was made, in Unix milliseconds.
         stripped: One line for each new message of the last request from which recalled text was removed.
@@ -80,7 +80,7 @@ class SessionState:
     history: list[Item] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     sent: list[tuple[Message, int]] = field(default_factory=list)
-    settled: Settled = field(default_factory=Settled)
+    validation: ValidationCache = field(default_factory=ValidationCache)
     turn: int = 0
     last_time: int | None = None
     stripped: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ class SessionState:
         separately: many clients put the date into it.
         """
         self.stripped = []
-        messages = formats.incoming(given)
+        messages = providers.normalise(given)
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
             new = [_copy(message) for message in messages[:leading]]
@@ -189,7 +189,7 @@ class SessionState:
         Returns:
             The numbers of the messages, and the messages as they were read.
         """
-        read = formats.read([_copy(message) for message in formats.incoming(messages)], format=format)
+        read = providers.read([_copy(message) for message in providers.normalise(messages)], format=format)
         stripped_messages, stripped = archive.strip_recalled(read, self.memory.marks)
         own = [message for message in stripped_messages if message is not None]
         log = self._log or self._keys or self._stored_keys(limit=len(own) + 1)
@@ -211,7 +211,7 @@ class SessionState:
 
     def _read(self, given: Sequence[Message | Mapping[str, Any]], format: str | None) -> list[Message | None]:
         """Read messages; None for those that were nothing but recalled text."""
-        read = formats.read(given, format=format)
+        read = providers.read(given, format=format)
         own, stripped = archive.strip_recalled(read, self.memory.marks)
         self.stripped += stripped
         return own
@@ -245,7 +245,7 @@ class SessionState:
 
     def read_unmanaged(self, given: Sequence[Incoming], *, format: str | None = None) -> tuple[Item, ...]:
         """Read messages that could not be archived: nothing may be removed from them."""
-        read = formats.read(given, format=format)
+        read = providers.read(given, format=format)
         return tuple(_items(read, [0] * len(read), self.count))
 
     @property
@@ -255,7 +255,7 @@ class SessionState:
 
     def provider(self, *, default: str) -> str:
         """Name the format of the newest message that shows one."""
-        return formats.format_of([item.message for item in self.history], default=default)
+        return providers.format_of([item.message for item in self.history], default=default)
 
     def question(self, *, most: int) -> tuple[str, ...]:
         """What the user asks, newest last: the newest message, and those before it while they say too little."""

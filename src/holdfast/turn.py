@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, messages_of
-from holdfast.context.finish import Finished, finish
-from holdfast.context.place import allowance, cleared, place
-from holdfast.context.plan import decide
+from holdfast.context.place import clear_blocks, place, recall_room
+from holdfast.context.plan import plan_edits
+from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import ConflictError, HoldfastError, WindowError
-from holdfast.formats import Incoming
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.query import RecallQuery, build_query
 from holdfast.memory.recall import Recall
+from holdfast.providers import Incoming
 from holdfast.report import ContextReport, build_report
 from holdfast.settings import Settings
 from holdfast.state import MAX_TRIES, TURN, SessionState
@@ -109,8 +109,8 @@ def assemble(
     new: tuple[Edit, ...] = ()
     if turn.warnings:
         items = state.read_unmanaged(messages, format=format)
-        provider = provider or formats.format_of(messages_of(items), default=turn.provider)
-        valid = finish(messages_of(items), provider)
+        provider = provider or providers.format_of(messages_of(items), default=turn.provider)
+        valid = validate(messages_of(items), provider)
     else:
         turn.limits = state.limits = replace(turn.limits, scale=state.token_scale)
         with turn.step("compact"):
@@ -118,8 +118,8 @@ def assemble(
         provider = turn.provider = provider or state.provider(default=turn.provider)
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
-            reasoned = formats.reasoned(messages_of(state.history)) if provider == "openai_responses" else {}
-            valid = state.settled.finish(items, provider, reasoned=reasoned)
+            reasoning = providers.link_reasoning(messages_of(state.history)) if provider == "openai_responses" else {}
+            valid = state.validation.validate(items, provider, reasoning=reasoning)
     turn.warnings += session.engine.take_warnings(state)
     report = _report(state, turn, items, new, valid)
     return Window(items=items, provider=provider, valid=valid, report=report)
@@ -160,7 +160,7 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
     with turn.step("plan"):
         items, standing = state.replay(limit=turn.limits.safe_limit)
         pause = None if state.last_time is None else min(max(0, turn.now - state.last_time), MAX_PAUSE)
-        planned = decide(
+        planned = plan_edits(
             items,
             standing,
             budget=turn.limits,
@@ -206,14 +206,14 @@ def place_recall(state: SessionState, turn: Turn, query: RecallQuery, items: tup
         turn.recall = Recall(reason=switch)
         return ()
     has_question = any(query.texts)
-    removed = cleared(items, turn.limits, position=position) if has_question else ()
+    removed = clear_blocks(items, turn.limits, position=position) if has_question else ()
     if removed:
         bare = apply(items, removed)
-        cap = allowance(bare, turn.limits, position=position)
+        cap = recall_room(bare, turn.limits, position=position)
         block = _recall_block(state, turn, replace(query, cap=cap), bare)
         if block is None or _is_new(state, turn.recall, items):
             return (*removed, block) if block else ()
-    cap = allowance(items, turn.limits, position=position) if has_question else 0
+    cap = recall_room(items, turn.limits, position=position) if has_question else 0
     if cap < MIN_BLOCK:
         turn.recall = Recall(reason="this question has its block already, or there is no room for one")
         return ()
@@ -255,7 +255,7 @@ def _recall_block(state: SessionState, turn: Turn, query: RecallQuery, items: Se
 
 
 def _report(
-    state: SessionState, turn: Turn, items: tuple[Item, ...], new: Sequence[Edit], valid: Finished
+    state: SessionState, turn: Turn, items: tuple[Item, ...], new: Sequence[Edit], valid: ValidWindow
 ) -> ContextReport:
     """Report the turn, and store the report so that any past turn can be shown."""
     compacted = (edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.context.edits import Item, messages_of, tokens
-from holdfast.context.finish import Finished, finish
+from holdfast.context.validate import ValidWindow, validate
 from holdfast.messages import Message
 from holdfast.report import ContextReport
 
@@ -28,7 +28,7 @@ class Window:
 
     items: tuple[Item, ...]
     provider: str
-    valid: Finished
+    valid: ValidWindow
     report: ContextReport
 
     @property
@@ -47,7 +47,7 @@ class Window:
 
     def request(self, format: str | None = None) -> dict[str, Any]:
         """Render the fields of a request body, the system prompt where the provider wants it."""
-        return formats.render_request(self._valid_for(format).messages, format or self.provider)
+        return providers.render_request(self._valid_for(format).messages, format or self.provider)
 
-    def _valid_for(self, format: str | None) -> Finished:
-        return self.valid if format in {None, self.provider} else finish(messages_of(self.items), format or "")
+    def _valid_for(self, format: str | None) -> ValidWindow:
+        return self.valid if format in {None, self.provider} else validate(messages_of(self.items), format or "")

@@ -11,13 +11,11 @@ import pytest
 from desk import Desk, Watched, talker
 from holdfast.agent import agent as agent_module
 from holdfast.agent.agent import Agent
-from holdfast.context.verify import check
 from holdfast.errors import ModelBusyError, ModelError, StorageError
-from holdfast.formats import render
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Said, Scripted
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said, Scripted
+from holdfast.providers import check, render
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Trim, Workspace
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read

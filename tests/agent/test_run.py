@@ -10,8 +10,7 @@ from desk import Desk
 from holdfast.errors import ModelBusyError, ModelError
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Said, Scripted
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Said, Scripted
 
 
 @pytest.fixture

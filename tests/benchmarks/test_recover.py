@@ -13,11 +13,10 @@ from benchmarks.__main__ import bench, print_recovery
 from benchmarks.needles import KINDS, OFF_TOPIC, Needle, needles
 from benchmarks.recover import COMPACTIONS, ROUNDS, USELESS, conversations, measure
 from holdfast.cli.story import lines
-from holdfast.context.verify import check
 from holdfast.engine import Engine
 from holdfast.errors import InputError
-from holdfast.formats import render
 from holdfast.messages import Message
+from holdfast.providers import check, render
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read

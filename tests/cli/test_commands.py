@@ -22,7 +22,7 @@ EXAMPLE = ROOT / "examples" / "webhook.jsonl"
 
 
 HEAVY = {
-    *("numpy", "rich", "tokenizers", "wordllama", "onnxruntime", "httpx", "anthropic", "openai", "asyncio"),
+    *("numpy", "rich", "tokenizers", "wordllama", "onnxruntime", "httpx2", "anthropic", "openai", "asyncio"),
     *("prompt_toolkit", "holdfast.transcripts.registry", "holdfast.engine", "holdfast.agent", "holdfast.models"),
     *("holdfast.search.embed.remote", "holdfast.search.embed.onnx"),
 }

@@ -100,7 +100,7 @@ class TestFile:
 
     def test_people_see_what_goes_and_what_comes(self, tmp_path: Path) -> None:
         """Messages and tokens, files, failures, and the summary."""
-        from holdfast.formats import render  # noqa: PLC0415 - only here
+        from holdfast.providers import render  # noqa: PLC0415 - only here
 
         path = tmp_path / "tools.json"
         path.write_text(json.dumps(render(session(40), "anthropic")), "utf-8")

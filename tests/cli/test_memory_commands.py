@@ -108,7 +108,7 @@ class TestMissing:
     def test_without_an_embedder_everything_says_so(self, data: Run, call: Callable[..., Result]) -> None:
         """The reason is in every answer, and search goes on by words."""
         none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
-        reason = 'embedding.provider is "none": search goes by words alone'
+        reason = 'embedding.provider is "none": search uses words alone'
         assert reason in data("import", EXAMPLE, **none)["notes"]
         assert data("recall", "signature tolerance", **none)["notes"] == [reason]
         assert reason in call("search", "signature", **none).stderr

@@ -50,9 +50,9 @@ def trimmed(*ids: int, limit: int = 100) -> Edit:
     return Edit(change=Trimmed(limit=limit), ids=ids, reason="oldest", tokens_before=9, tokens_after=0)
 
 
-def compacted(*ids: int, summary: str = "so far", unthought: tuple[tuple[int, int], ...] = ()) -> Edit:
+def compacted(*ids: int, summary: str = "so far", thinking_removed: tuple[tuple[int, int], ...] = ()) -> Edit:
     """A summary stands for messages."""
-    change = Compacted(summary=summary, unthought=unthought)
+    change = Compacted(summary=summary, thinking_removed=thinking_removed)
     return Edit(change=change, ids=ids, reason="full", tokens_before=9, tokens_after=7)
 
 
@@ -62,7 +62,12 @@ def recalled(text: str, into: int | None) -> Edit:
     return Edit(change=change, ids=(99,), reason="recalled", tokens_before=0, tokens_after=3)
 
 
-ALL = [pruned(4, keep=((0, 2), (8, 10))), trimmed(2, 3, 4), compacted(2, unthought=((3, 4),)), recalled("<r>", 6)]
+ALL = [
+    pruned(4, keep=((0, 2), (8, 10))),
+    trimmed(2, 3, 4),
+    compacted(2, thinking_removed=((3, 4),)),
+    recalled("<r>", 6),
+]
 
 
 class TestJson:
@@ -134,7 +139,7 @@ class TestApply:
 
     def test_a_compaction_may_take_thoughts_from_what_it_keeps(self) -> None:
         """Their seals are of a history that is gone."""
-        window = apply(WINDOW, [compacted(2, unthought=((3, 4),))])
+        window = apply(WINDOW, [compacted(2, thinking_removed=((3, 4),))])
         assert [type(part).__name__ for part in window[2].message.parts] == ["ToolCall"]
         assert window[2].tokens == 4
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast import formats
-from holdfast.context.pairing import MISSING, UNKNOWN, Repair, additions, repair
+from holdfast import providers
+from holdfast.context.pairing import MISSING, UNKNOWN, added_tokens, repair
 from holdfast.messages import Message, Text, Thinking, ToolCall, units
+from holdfast.providers import Repair
 from talk import answer, call, reply, results, user
 
 ASK, DONE = user("why"), reply("because")
@@ -59,7 +60,7 @@ class TestUntouched:
 
     def test_a_conversation_of_responses_items_is_in_order(self) -> None:
         """One item is one message there."""
-        read = formats.read(
+        read = providers.read(
             [
                 {"role": "user", "content": "why"},
                 {"type": "reasoning", "id": "rs_1", "summary": []},
@@ -81,7 +82,7 @@ class TestResults:
         repaired = repair([ASK, results(answer("ghost"), said="go on"), DONE])
         assert repaired.messages == (ASK, user("go on"), DONE)
         assert repaired.repairs == (
-            Repair(rule="orphan-result", where=1, what="dropped a result of call 'ghost', which is not there"),
+            Repair(rule="orphan-result", where=1, what="dropped a result of call 'ghost', which is missing"),
         )
 
     @pytest.mark.parametrize("apart", [[], [reply("so"), user("and")]], ids=["within a span", "across the transcript"])
@@ -224,11 +225,11 @@ class TestReport:
         """With the place in what was handed in."""
         repaired = repair([user(""), ASK, results(answer("x"))])
         assert [mended.where for mended in repaired.repairs] == [0, 2]
-        assert str(repaired.repairs[0]) == "message 0: dropped a message that says nothing (empty-message)"
+        assert str(repaired.repairs[0]) == "message 0: dropped a message without content (empty-message)"
         assert str(Repair(rule="joined", what="put together")) == "put together (joined)"
 
     def test_what_may_be_added_is_known_before(self) -> None:
         """A bound in tokens, by the calls that are open."""
-        one = additions(units([reply("", call("a"))]))
-        two = additions(units([reply("", call("a"), call("b")), results(answer("a"))]))
-        assert additions([]) < one == two
+        one = added_tokens(units([reply("", call("a"))]))
+        two = added_tokens(units([reply("", call("a"), call("b")), results(answer("a"))]))
+        assert added_tokens([]) < one == two

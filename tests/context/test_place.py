@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.context.edits import Block, Recalled, apply, messages_of, tokens
-from holdfast.context.finish import finish
-from holdfast.context.place import Position, allowance, place
-from holdfast.context.verify import PROVIDERS
+from holdfast.context.place import Position, place, recall_room
+from holdfast.context.validate import validate
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message
+from holdfast.providers import FORMATS
 from holdfast.settings import Settings
 from holdfast.tokens import count_messages
 from talk import MARKS, answer, call, items, limits, reply, results, system, user
@@ -28,7 +28,7 @@ def sent(talk: list[Message], position: Position, provider: str) -> Any:
     window = items(talk)
     edit = place(window, BLOCK, position=position)
     assert edit is not None
-    return finish(messages_of(apply(window, [edit])), provider).wire
+    return validate(messages_of(apply(window, [edit])), provider).wire
 
 
 class TestTail:
@@ -50,7 +50,7 @@ class TestTail:
         last = messages_of(apply(items(TOOLS), [edit]))[-1]
         assert [type(part).__name__ for part in last.parts] == ["ToolResult", "Text"]
 
-    @pytest.mark.parametrize("provider", PROVIDERS)
+    @pytest.mark.parametrize("provider", FORMATS)
     @pytest.mark.parametrize("talk", [TALK, TOOLS], ids=["words", "tools"])
     @pytest.mark.parametrize("position", ["tail", "head"])
     def test_every_provider_takes_it(self, talk: list[Message], position: Position, provider: str) -> None:
@@ -69,7 +69,7 @@ class TestTail:
     def test_the_message_before_stays_as_it_came(self) -> None:
         """Blocks, marks and all."""
         content = [{"type": "text", "text": "why", "cache_control": {"type": "ephemeral"}}]
-        talk = formats.read([{"role": "user", "content": content}], format="anthropic")
+        talk = providers.read([{"role": "user", "content": content}], format="anthropic")
         wire = sent(talk, "tail", "anthropic")
         assert wire[0]["content"] == [*content, {"type": "text", "text": BLOCK}]
 
@@ -85,7 +85,7 @@ class TestTail:
         nameless = items(TALK)
         nameless[3] = replace(nameless[3], id=0)
         assert place(nameless, BLOCK, position="tail") is None
-        assert allowance(nameless, limits(1_000, recall=100), position="tail") == 0
+        assert recall_room(nameless, limits(1_000, recall=100), position="tail") == 0
         assert place(items(TALK), "", position="tail") is None
 
 
@@ -117,34 +117,34 @@ class TestAllowance:
     def test_it_is_never_above_the_cap(self) -> None:
         """Nor above what is left of the window."""
         window = items(TALK)
-        assert allowance(window, limits(10_000, recall=400), position="tail") == 400
-        left = allowance(window, limits(tokens(window) + 100, recall=0, window=10_000), position="tail")
+        assert recall_room(window, limits(10_000, recall=400), position="tail") == 400
+        left = recall_room(window, limits(tokens(window) + 100, recall=0, window=10_000), position="tail")
         assert left == 0
         tight = limits(tokens(window) - 250, recall=400)
-        assert 0 < allowance(window, tight, position="tail") < 150
-        assert allowance(window, limits(1, recall=1), position="head") == 0
+        assert 0 < recall_room(window, tight, position="tail") < 150
+        assert recall_room(window, limits(1, recall=1), position="head") == 0
 
     def test_what_will_have_to_be_inserted_is_left_room_for(self) -> None:
         """An error for every open call."""
         pending = items([user("x"), reply("", call("a")), user("y")])
         budget = limits(tokens(pending), recall=150)
-        assert allowance(pending, budget, position="tail") < 150
+        assert recall_room(pending, budget, position="tail") < 150
 
     def test_all_blocks_that_are_still_there_count_together(self) -> None:
         """Up to their share of the window."""
         window = items(TALK)
         window[1] = replace(window[1], block=Block("<r>", 700))
-        assert allowance(window, limits(10_000, recall=400), position="tail") == 100
+        assert recall_room(window, limits(10_000, recall=400), position="tail") == 100
 
     def test_a_turn_that_has_its_block_gets_no_second(self) -> None:
         """Asked again, it is answered the same."""
         window = items(TALK)
         window[3] = replace(window[3], block=Block("<r>", 7))
-        assert allowance(window, limits(10_000, recall=400), position="tail") == 0
+        assert recall_room(window, limits(10_000, recall=400), position="tail") == 0
 
     def test_at_the_head_the_message_itself_is_counted(self) -> None:
         """So that block and frame stay under the cap."""
-        assert allowance(items(TALK), limits(10_000, recall=400), position="head") == 396
+        assert recall_room(items(TALK), limits(10_000, recall=400), position="head") == 396
 
     def test_the_default_is_the_tail(self) -> None:
         """Which keeps the provider's cache."""
@@ -159,7 +159,7 @@ class TestComingBack:
     def test_what_was_sent_reads_back_without_the_block(self, talk: list[Message], name: str) -> None:
         """And with every word of the user's own."""
         wire = [dict(message) for message in sent(talk, "tail", name)]
-        stripped = [own for message in formats.read(wire, format=name) if (own := strip_message(message, MARKS))]
+        stripped = [own for message in providers.read(wire, format=name) if (own := strip_message(message, MARKS))]
         assert "recalled-context" not in str(stripped)
         assert [message.text for message in stripped if message.text] == ["hello", "hi", "why"][-3:] or (
             stripped[0].role == "system"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.context.edits import Edit, Item, Pruned, apply, messages_of, tokens
-from holdfast.context.prune import prune, relieve
+from holdfast.context.prune import prune, shrink_results
 from holdfast.messages import Message, Opaque, Text, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim, ToolFilter
 from holdfast.tokens import count_message
@@ -267,7 +267,7 @@ class TestRelief:
         """Until enough is saved."""
         window = session(2)
         window[4] = replace(window[4], message=results(answer("c1", LONG * 3)), tokens=15_012)
-        edits = relieve(window, [], excess=5_000, pruning=Pruning())
+        edits = shrink_results(window, [], excess=5_000, pruning=Pruning())
         assert ids(edits) == [5]
         assert sum(edit.tokens_before - edit.tokens_after for edit in edits) >= 5_000
 
@@ -275,13 +275,13 @@ class TestRelief:
         """Where nothing is enough, that is what there is."""
         window = session(2)
         for clear in (False, True):
-            edits = relieve(window, [], excess=10**9, pruning=Pruning(), clear=clear)
+            edits = shrink_results(window, [], excess=10**9, pruning=Pruning(), clear=clear)
             assert all(isinstance(edit.change, Pruned) and bool(edit.change.keep) is not clear for edit in edits)
             assert sorted(ids(edits)) == [3, 5]
 
     def test_denied_tools_are_left_alone(self) -> None:
         """Here as well."""
-        assert relieve(session(2), [], excess=9, pruning=Pruning(tools=ToolFilter(deny=("*",)))) == ()
+        assert shrink_results(session(2), [], excess=9, pruning=Pruning(tools=ToolFilter(deny=("*",)))) == ()
 
 
 class TestNeverElse:

@@ -11,16 +11,15 @@ from agent_files import OWN, REAL, name
 from holdfast import transcripts
 from holdfast.context.budget import budget
 from holdfast.context.edits import Edit, apply, messages_of, tokens
-from holdfast.context.finish import finish
-from holdfast.context.place import allowance, place
-from holdfast.context.plan import plan
-from holdfast.context.verify import PROVIDERS, check
+from holdfast.context.place import place, recall_room
+from holdfast.context.validate import validate
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
+from holdfast.providers import FORMATS, check
 from holdfast.settings import Pruning, Settings
 from holdfast.tokens import count_messages
 from shared_data import needs_shared
-from talk import items
+from talk import items, plan
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 
@@ -47,7 +46,7 @@ def windows(talk: Sequence[Message], limit: int, *, settings: Settings) -> Itera
         except WindowTooSmallError:
             continue
         edits += planned.edits
-        room = allowance(planned.items, limits, position="tail")
+        room = recall_room(planned.items, limits, position="tail")
         block = place(planned.items, BLOCK, position="tail") if room >= 100 else None
         edits += [block] if block else []
         placed = apply(planned.items, [block] if block else [])
@@ -61,8 +60,8 @@ def prove(talk: Sequence[Message]) -> int:
     for limit in LIMITS:
         for mode in ("off", "adaptive"):
             for said in windows(talk, limit, settings=Settings(pruning=Pruning(mode=mode))):
-                for provider in PROVIDERS:
-                    done = finish(said, provider)
+                for provider in FORMATS:
+                    done = validate(said, provider)
                     assert check(done.wire, provider) == []
                     assert not done.violations
                     assert count_messages(done.messages) <= limit

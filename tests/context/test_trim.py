@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast.context.edits import Block, Item, Trimmed, apply, tokens
-from holdfast.context.trim import overflows, protected, trim
+from holdfast.context.trim import has_overflow, protected_items, trim
 from holdfast.errors import WindowTooSmallError
-from holdfast.formats import read
 from holdfast.messages import Message
+from holdfast.providers import read
 from holdfast.settings import Trim
 from talk import answer, call, items, limits, reply, results, said, system, user
 
@@ -43,7 +43,7 @@ class TestWhen:
         """Nothing is recorded."""
         window = items(chat())
         budget = limits(tokens(window) + 100)
-        assert not overflows(window, budget, settings=Trim())
+        assert not has_overflow(window, budget, settings=Trim())
         assert trim(window, budget=budget, settings=Trim()) == ()
 
     def test_an_empty_window_is_fine(self) -> None:
@@ -55,7 +55,7 @@ class TestWhen:
         window = items(chat())
         budget = limits(2_000)
         edits = trim(window, budget=budget, settings=Trim())
-        assert overflows(window, budget, settings=Trim())
+        assert has_overflow(window, budget, settings=Trim())
         assert len(edits) == 1
         assert tokens(apply(window, edits)) <= 2_000
         assert edits[0].tokens_before == sum(item.tokens for item in window if item.id in edits[0].ids)
@@ -65,7 +65,7 @@ class TestWhen:
         """An open call costs what its error will cost."""
         window = items([user("x"), reply("", call("a"), call("b"), call("c")), user("y"), *chat(3)[1:]])
         budget = limits(tokens(window) + 50)
-        assert overflows(window, budget, settings=Trim())
+        assert has_overflow(window, budget, settings=Trim())
 
     def test_switched_off_it_only_keeps_a_window_from_overflowing(self) -> None:
         """Then no room is kept for a block."""
@@ -132,7 +132,7 @@ class TestProtected:
     def test_all_of_it_can_be_had(self) -> None:
         """For those who want to shrink it instead."""
         window = items(chat())
-        assert [item.id for item in protected(window, settings=Trim(protected_recent=2))] == [1, 40, 41]
+        assert [item.id for item in protected_items(window, settings=Trim(protected_recent=2))] == [1, 40, 41]
 
     def test_what_does_not_fit_is_an_error_before_anything_is_sent(self) -> None:
         """It says how much is needed, and how much there is."""
@@ -143,7 +143,7 @@ class TestProtected:
     def test_room_for_a_block_is_given_up_first(self) -> None:
         """Then, as a last resort, room for the reply."""
         window = items(chat())
-        need = sum(item.tokens for item in protected(window, settings=Trim())) + 40
+        need = sum(item.tokens for item in protected_items(window, settings=Trim())) + 40
         edits = trim(window, budget=limits(need - 300, recall=300), settings=Trim())
         assert tokens(apply(window, edits)) <= need
         tight = limits(need - 100, window=2 * need)
@@ -244,7 +244,7 @@ class TestSticky:
         after = apply(window, trim(window, budget=budget, settings=Trim(hysteresis=0.15)))
         assert 3_200 < tokens(after) <= 3_500
         tight = limits(1_200, window=10_000)
-        must = sum(item.tokens for item in protected(window, settings=Trim()))
+        must = sum(item.tokens for item in protected_items(window, settings=Trim()))
         after = apply(window, trim(window, budget=tight, settings=Trim(hysteresis=0.9)))
         assert must < tokens(after) <= (must + 1_200) / 2 + 32
 

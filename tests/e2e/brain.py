@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.context.verify import check
-from holdfast.formats import read
 from holdfast.memory.block import CLOSE, OPEN
 from holdfast.messages import ToolCall, Usage
-from holdfast.models.steps import Said
+from holdfast.models.scripted import Said
+from holdfast.providers import check, read
 from holdfast.tokens import count_json, count_messages
 from scripted_provider import Raw, Step
 

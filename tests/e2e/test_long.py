@@ -15,7 +15,7 @@ import pytest
 from e2e.brain import FACTS, WINDOW, Brain, faults, too_long
 from e2e.pty import PROMPT, Terminal
 from holdfast.messages import ToolCall
-from holdfast.models.steps import Hang, Said
+from holdfast.models.scripted import Hang, Said
 from holdfast.transcripts import read
 from scripted_provider import ScriptedProvider, Step
 from waiting import until

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from holdfast import formats, transcripts
+from holdfast import providers, transcripts
 from holdfast.memory import archive
 from holdfast.memory.block import Fact, render
 from holdfast.messages import Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult
@@ -65,9 +65,9 @@ class TestMask:
                 {"type": "tool_use", "id": "t", "name": "login", "input": {"password": "hunter2-S3cret-99x"}},
             ],
         }
-        (message,) = formats.read([wire], format="anthropic")
+        (message,) = providers.read([wire], format="anthropic")
         kept = archive.mask(message)
-        for said in (repr(kept), json.dumps(formats.render([kept], "anthropic"))):
+        for said in (repr(kept), json.dumps(providers.render([kept], "anthropic"))):
             assert TOKEN not in said
             assert "hunter2" not in said
         assert kept.wire("anthropic") is not None

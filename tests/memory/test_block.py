@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, header, render, strip_message, strip_text
 from holdfast.messages import Image, Message, Text, ToolCall, ToolResult
 from talk import MARKS
@@ -141,7 +141,7 @@ def test_tool_results_lose_blocks_too() -> None:
 
 def test_an_untouched_message_is_handed_back_itself() -> None:
     """Where there is no block, the message with its provider's form comes back as it was."""
-    (message,) = formats.read([{"role": "user", "content": "hello"}])
+    (message,) = providers.read([{"role": "user", "content": "hello"}])
     assert strip_message(message, MARKS) is message
 
 

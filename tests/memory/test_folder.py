@@ -16,9 +16,9 @@ from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed import Choice, HashEmbedder, StaticEmbedder
 from holdfast.settings import Settings
-from holdfast.store import vmem
 from holdfast.store.base import FactRow, MessageRow, Scope, Select
 from holdfast.store.folder import FolderStore
+from holdfast.store.plugin_files import read_vectors
 from holdfast.store.sqlite import SqliteStore
 
 SCOPE = Scope(project="atlas", session="s1")
@@ -51,7 +51,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         numbers = memory.ingest(SAID, scope=SCOPE)
         memory.ingest([SAID[0]], scope=Scope(project="atlas", session="s2"))
         memory.pin(numbers[:1], scope=SCOPE)
-        memory.bury(numbers[3:4], scope=SCOPE)
+        memory.exclude_from_recall(numbers[3:4], scope=SCOPE)
         old = FactRow(scope=SCOPE, id="f1", type="config", content="Deploys go to fra1", time=1, evidence=(numbers[2],))
         memory.store.add([old])
         memory.remember("Deploys go to ams1", scope=SCOPE, subject="deploy", slot="region")
@@ -61,7 +61,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 def rows(store: Any, scope: Scope) -> list[tuple[Any, ...]]:
     """What an agent's messages are, without their numbers."""
     found: list[MessageRow] = store.fetch(Select(kind="message", scope=scope, across=True))
-    return sorted((row.scope, row.nonce, row.message.digest, row.pinned, row.buried) for row in found)
+    return sorted((row.scope, row.nonce, row.message.digest, row.pinned, row.excluded) for row in found)
 
 
 def facts(store: Any, scope: Scope) -> list[tuple[Any, ...]]:
@@ -102,7 +102,7 @@ def test_the_plugin_can_read_it(memory: Memory, tmp_path: Path) -> None:
     assert {"id", "sessionId", "timestamp", "role", "content", "tokens", "metadata"} <= lines[0].keys()
     assert lines[0]["content"] == "We deploy to Frankfurt on Tuesdays."
     assert {line["role"] for line in lines} == {"user", "assistant"}
-    saved = vmem.read(tmp_path / "folder" / "vectors.bin")
+    saved = read_vectors(tmp_path / "folder" / "vectors.bin")
     assert saved is not None
     assert set(saved.rows) == {line["id"] for line in lines}
     data = (tmp_path / "folder" / "vectors.bin").read_bytes()

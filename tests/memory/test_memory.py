@@ -14,7 +14,6 @@ from holdfast.memory.memory import Memory, store_file
 from holdfast.messages import Message, Text
 from holdfast.search.embed import CachedEmbedder, Choice, HashEmbedder, RemoteEmbedder, StaticEmbedder
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
-from holdfast.search.embed.http import Patience
 from holdfast.settings import Archive, Settings
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore
@@ -144,10 +143,7 @@ def test_a_slow_provider_is_not_waited_for(
         return {"data": [{"embedding": [1.0, 0.0]} for _ in body["input"]]}
 
     with endpoint(Reply(body=answer)) as server:
-        patience = Patience(sleep=lambda _: None, chance=lambda: 1.0)
-        remote = RemoteEmbedder(
-            "openai-compatible", model="slow", dimension=2, base_url=server.url, patience=patience, query_seconds=60
-        )
+        remote = RemoteEmbedder("openai-compatible", model="slow", dimension=2, base_url=server.url, query_seconds=60)
         memory = opened(CachedEmbedder(remote))
         memory.timer = lambda: 0.0
         found = memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True))

@@ -14,8 +14,7 @@ from holdfast.memory.query import RecallQuery, order_of
 from holdfast.memory.recall import recall, search
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed.base import CachedEmbedder
-from holdfast.search.embed.joint import JointEmbedder
-from holdfast.search.embed.static import StaticEmbedder
+from holdfast.search.embed.static import JointEmbedder, StaticEmbedder
 from holdfast.search.fuse import Order, Weighted
 from holdfast.search.vectors import quantise
 from holdfast.settings import Settings

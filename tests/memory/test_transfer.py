@@ -35,7 +35,7 @@ def test_lines_bring_everything_back(tmp_path: Path) -> None:
     with opened(tmp_path / "a.db") as first, opened(tmp_path / "b.db") as second:
         numbers = first.ingest([Message(role="user", parts=(Text(text=f"port {n}"),)) for n in range(3)], scope=SCOPE)
         first.pin(numbers[:1], scope=SCOPE)
-        first.bury(numbers[1:2], scope=SCOPE)
+        first.exclude_from_recall(numbers[1:2], scope=SCOPE)
         fact = FactRow(scope=SCOPE, id="f", type="config", content="The port is 2", evidence=(numbers[2], 99))
         first.store.add([fact])
         file = exported(first, tmp_path / "out.jsonl")
@@ -46,7 +46,7 @@ def test_lines_bring_everything_back(tmp_path: Path) -> None:
             assert transfer.load_jsonl(second.store, file, progress=sizes.append) == 4
         rows = second.store.fetch(Select(kind="message", scope=SCOPE))
         assert [row.message.text for row in rows] == ["here before", "port 0", "port 1", "port 2"]
-        assert [(row.pinned, row.buried) for row in rows[1:]] == [(True, False), (False, True), (False, False)]
+        assert [(row.pinned, row.excluded) for row in rows[1:]] == [(True, False), (False, True), (False, False)]
         (kept,) = second.store.fetch(Select(kind="fact", scope=SCOPE))
         assert kept.evidence == (rows[3].id,)
         assert sum(sizes) > 0

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.verify import check
 from holdfast.errors import (
     MissingExtraError,
     ModelBusyError,
@@ -15,11 +14,11 @@ from holdfast.errors import (
     ModelOverflowError,
     ModelRefusedError,
 )
-from holdfast.formats import read_request
 from holdfast.messages import Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.anthropic import AnthropicModel, request_body
 from holdfast.models.base import Prompt, Reply, Tool
-from holdfast.models.steps import Said
+from holdfast.models.scripted import Said
+from holdfast.providers import check, read_request
 from scripted_provider import Cut, Events, Raw, ScriptedProvider, Step
 from scripted_wire import Event
 

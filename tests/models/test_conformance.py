@@ -12,11 +12,9 @@ import pytest
 from holdfast.messages import Text
 from holdfast.models.anthropic import AnthropicModel
 from holdfast.models.base import Model, Prompt, Reply
-from holdfast.models.openai import OpenAIModel
-from holdfast.models.openai_responses import ResponsesModel
+from holdfast.models.openai import OpenAIModel, ResponsesModel
 from holdfast.models.retry import Fallback, Retrying
-from holdfast.models.scripted import Scripted
-from holdfast.models.steps import Answer
+from holdfast.models.scripted import Answer, Scripted
 from holdfast.testing.model import CHECKS, Check, Opener, check_model
 from scripted_provider import ScriptedProvider, Step
 

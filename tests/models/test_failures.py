@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelRefusedError
-from holdfast.models.failures import failure, retry_after
+from holdfast.models.failures import error_from_response, retry_after
 
 
 def anthropic(kind: str, message: str) -> dict[str, Any]:
@@ -61,14 +61,14 @@ def test_an_answer_becomes_the_error_that_it_stands_for(
     status: int | None, body: object, kind: type[ModelError]
 ) -> None:
     """Too long, busy and refused are told apart, whatever shape the body has; the status goes along."""
-    error = failure("m", status=status, body=body)
+    error = error_from_response("m", status=status, body=body)
     assert type(error) is kind, str(error)
     assert (error.model, error.status) == ("m", status)
 
 
 def test_an_overflow_carries_its_figures() -> None:
     """What the provider told of limit and request is data on the error."""
-    error = failure(
+    error = error_from_response(
         "m", status=400, body={"error": {"type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 8}}
     )
     assert isinstance(error, ModelOverflowError)
@@ -78,10 +78,10 @@ def test_an_overflow_carries_its_figures() -> None:
 def test_an_error_says_what_to_do_and_hides_keys() -> None:
     """The message has the status, a hint and the provider's words on one line, without secrets."""
     key = "sk-ant-api03-" + "A1b2C3d4" * 12
-    error = failure("anthropic/x", status=401, body=anthropic("authentication_error", f"bad\nkey {key}"))
+    error = error_from_response("anthropic/x", status=401, body=anthropic("authentication_error", f"bad\nkey {key}"))
     assert str(error).startswith("anthropic/x: HTTP 401: the key was refused: check it: authentication_error: bad key")
     assert key not in str(error)
-    assert str(failure("m", status=500)).endswith("nothing was said")
+    assert str(error_from_response("m", status=500)).endswith("no message")
 
 
 def test_a_hostile_body_is_no_trouble() -> None:
@@ -89,9 +89,9 @@ def test_a_hostile_body_is_no_trouble() -> None:
     deep: Any = "prompt is too long"
     for _ in range(500):
         deep = {"error": deep}
-    assert isinstance(failure("m", status=400, body=deep), ModelOverflowError)  # nothing can be read in it
-    assert len(str(failure("m", status=401, body="x" * 1_000_000))) < 1_000
-    assert isinstance(failure("m", status=401, body="[" * 100_000), ModelRefusedError)
+    assert isinstance(error_from_response("m", status=400, body=deep), ModelOverflowError)  # nothing can be read in it
+    assert len(str(error_from_response("m", status=401, body="x" * 1_000_000))) < 1_000
+    assert isinstance(error_from_response("m", status=401, body="[" * 100_000), ModelRefusedError)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,6 @@ def test_when_to_come_back_is_read(headers: dict[str, str], said: str, expected:
 
 def test_a_busy_error_says_when_to_come_back() -> None:
     """The wait is data on the error."""
-    error = failure("m", status=429, body="", headers={"retry-after": "3"})
+    error = error_from_response("m", status=429, body="", headers={"retry-after": "3"})
     assert isinstance(error, ModelBusyError)
     assert error.retry_after == 3.0

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import holdfast.models
-from holdfast.context.windows import WINDOWS
 from holdfast.errors import InputError, SettingsError
 from holdfast.messages import Message, Text
 from holdfast.models import Echo, Fallback, Model, Prompt, Retrying, Scripted, context_tokens, open_model
 from holdfast.models.naming import ENDPOINTS
+from holdfast.providers.models import WINDOWS
 from holdfast.settings import Agent, Settings
 from scripted_provider import ScriptedProvider
 

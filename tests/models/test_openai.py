@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.verify import check
 from holdfast.errors import MissingExtraError, ModelBusyError, ModelError, ModelOverflowError, ModelRefusedError
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.base import Prompt, Reply, Tool
-from holdfast.models.openai import OpenAIModel, request_body
-from holdfast.models.steps import Said
+from holdfast.models.openai import OpenAIModel, chat_body
+from holdfast.models.scripted import Said
+from holdfast.providers import check
 from scripted_provider import Cut, Events, Raw, ScriptedProvider, Step
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
@@ -72,8 +72,8 @@ def test_a_request_has_what_openai_wants() -> None:
 
 def test_openai_itself_has_a_newer_name_for_the_longest_answer() -> None:
     """OpenAI's own endpoint gets `max_completion_tokens`, all others what they know."""
-    assert "max_completion_tokens" in request_body(HELLO, model="gpt-5")
-    assert "max_tokens" in request_body(HELLO, model="qwen3", own=False)
+    assert "max_completion_tokens" in chat_body(HELLO, model="gpt-5")
+    assert "max_tokens" in chat_body(HELLO, model="qwen3", is_openai=False)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_openai_itself_has_a_newer_name_for_the_longest_answer() -> None:
 )
 def test_a_promise_is_only_asked_for_where_it_can_be_given(schema: dict[str, Any], strict: bool) -> None:  # noqa: FBT001 - a table
     """A schema with open or optional fields is a hint; only a closed one is a promise."""
-    body = request_body(Prompt(messages=[], schema=schema), model="m")
+    body = chat_body(Prompt(messages=[], schema=schema), model="m")
     assert body["response_format"]["json_schema"]["strict"] is strict
 
 
@@ -103,7 +103,7 @@ def test_thoughts_have_two_names(key: str) -> None:
     said = chunks({key: "Hm, "}, {key: "so."}, {"content": "Yes."})
     reply = asked(said)
     assert reply.message.parts == (Thinking(text="Hm, so."), Text(text="Yes."))
-    sent = request_body(Prompt(messages=[*HELLO.messages, reply.message]), model="m")["messages"][-1]
+    sent = chat_body(Prompt(messages=[*HELLO.messages, reply.message]), model="m")["messages"][-1]
     assert sent == {"role": "assistant", "content": "Yes.", key: "Hm, so."}
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.verify import check
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelRefusedError
 from holdfast.messages import Message, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.base import Prompt, Reply, Tool
-from holdfast.models.openai_responses import ResponsesModel
-from holdfast.models.steps import Said
+from holdfast.models.openai import ResponsesModel
+from holdfast.models.scripted import Said
+from holdfast.providers import check
 from scripted_provider import Cut, Events, Raw, ScriptedProvider, Step
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])

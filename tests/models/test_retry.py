@@ -18,7 +18,7 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message, Text
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.retry import ANEW, Fallback, Retrying
+from holdfast.models.retry import RESTART_NOTICE, Fallback, Retrying
 from holdfast.models.scripted import Scripted
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
@@ -222,8 +222,8 @@ def test_who_listens_hears_that_a_reply_begins_anew() -> None:
     heard: list[str] = []
     time = Time()
     Retrying(model=Halting(1), sleep=time.sleep, clock=time).ask(HELLO, on_text=heard.append)
-    assert heard == ["Well, ", ANEW, "Well, "]
+    assert heard == ["Well, ", RESTART_NOTICE, "Well, "]
     heard.clear()
     Fallback([Halting(1), Halting(0)]).ask(HELLO, on_text=heard.append)
-    assert heard == ["Well, ", ANEW, "Well, "]
+    assert heard == ["Well, ", RESTART_NOTICE, "Well, "]
     assert Retrying(model=Halting(1), sleep=time.sleep, clock=time).ask(HELLO).text == "Well, "

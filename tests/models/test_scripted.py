@@ -17,9 +17,7 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message, Text, Thinking, ToolCall, Usage
 from holdfast.models.base import Prompt, Tool
-from holdfast.models.echo import Echo
-from holdfast.models.scripted import Hang, Said, Scripted
-from holdfast.models.steps import prompt_tokens
+from holdfast.models.scripted import Echo, Hang, Said, Scripted, prompt_tokens
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 LS = Tool(name="ls", description="List.", parameters={"type": "object"})
@@ -168,7 +166,7 @@ def test_a_missing_script_is_named(tmp_path: Path) -> None:
 
 
 def test_the_echo_tells_what_it_would_have_sent() -> None:
-    """It counts messages and tokens by role, names the tools, and quotes the user's last words."""
+    """It counts messages and tokens by role, names the tools, and quotes the last user message."""
     history = [
         Message(role="system", parts=(Text(text="You are an agent."),)),
         Message(role="user", parts=(Text(text="first"),)),
@@ -182,7 +180,7 @@ def test_the_echo_tells_what_it_would_have_sent() -> None:
     assert "of 1,000 tokens:" in reply.text
     assert "- user: 2 messages, " in reply.text
     assert "Tools: ls." in reply.text
-    assert reply.text.endswith("The user's last words: the last words")
+    assert reply.text.endswith("The last user message: the last words")
     assert heard == [reply.text]
     assert (model.name, model.provider, model.context_tokens) == ("echo", "anthropic", 1_000)
-    assert model.ask(Prompt(messages=[])).text.endswith("Tools: none.\nThe user's last words: (none)")
+    assert model.ask(Prompt(messages=[])).text.endswith("Tools: none.\nThe last user message: (none)")

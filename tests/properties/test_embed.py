@@ -18,7 +18,7 @@ from embed_models import VECTORS, WORDS, Endpoint, Reply, endpoint, static_folde
 from holdfast.errors import EmbeddingError
 from holdfast.search.embed import CachedEmbedder, Embedder, HashEmbedder, RemoteEmbedder, StaticEmbedder
 from holdfast.search.embed.base import batches
-from holdfast.search.embed.weights import read_weights
+from holdfast.search.embed.static import _load_vectors
 
 unhurried = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -116,4 +116,4 @@ def test_no_file_does_worse_than_an_error(header: bytes, tail: bytes) -> None:
         path = Path(name, "model.safetensors")
         path.write_bytes(len(header).to_bytes(8, "little") + header + tail)
         with contextlib.suppress(EmbeddingError):
-            assert read_weights(path).table.size
+            assert _load_vectors(path).table.size

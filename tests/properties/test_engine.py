@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from holdfast.compaction.summarise import MAX_CALLS
 from holdfast.context.budget import budget
-from holdfast.context.verify import PROVIDERS, check
 from holdfast.engine import Engine
 from holdfast.errors import (
     CompactionError,
@@ -28,8 +27,8 @@ from holdfast.errors import (
 from holdfast.memory.block import CLOSE, OPEN, strip_text
 from holdfast.messages import Message
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Scripted
-from holdfast.models.steps import Hang
+from holdfast.models.scripted import Hang, Scripted
+from holdfast.providers import FORMATS, check
 from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import MessageRow, PassageText, Scope, Select
 from holdfast.tokens import count_messages
@@ -173,7 +172,7 @@ def test_nothing_is_lost(fault: str, requests: Requests, when: list[bool], limit
             if compact:
                 compacted(engine, limit)
         holds_everything(engine, requests[-1])
-        for provider in PROVIDERS if window else ():
+        for provider in FORMATS if window else ():
             assert window is None or check(window.render(provider), provider) == []
 
 
@@ -193,7 +192,7 @@ def test_a_model_that_hangs_loses_nothing() -> None:
 
 @pytest.mark.parametrize("name", sorted(WIRE))
 @few
-@given(data=st.data(), provider=st.sampled_from(PROVIDERS))
+@given(data=st.data(), provider=st.sampled_from(sorted(FORMATS)))
 def test_a_window_is_valid_whatever_comes_in(name: str, data: st.DataObject, provider: str) -> None:
     """I2: from every format to every provider; what is no conversation is a typed error."""
     talk = [*data.draw(WIRE[name]), {"role": "user", "content": "And now?"}]

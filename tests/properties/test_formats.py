@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import FormatError
-from holdfast.formats import FORMATS, detect, read, read_request, render, render_request
-from holdfast.formats.wire import encode_arguments
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult, units
+from holdfast.providers import FORMATS, detect, read, read_request, render, render_request
+from holdfast.providers.wire import encode_arguments
 from holdfast.tokens import count_messages
 from strategies import WIRE, conversations, damaged, json_values, objects
 
@@ -309,7 +309,7 @@ class TestOtherFormats:
     def test_a_rendering_is_recognised(self, name: str, listed: list[Message]) -> None:
         """Wherever a rendering holds a mark of its format, it is detected as that format."""
         rendered = render(listed, name)
-        assume(any(FORMATS[name].marks(wire) for wire in rendered))
+        assume(any(FORMATS[name].is_own(wire) for wire in rendered))
 
         assert detect(rendered) == name
 
@@ -327,8 +327,8 @@ class TestRecognition:
     def test_a_list_with_a_mark_is_recognised(self, name: str, data: st.DataObject) -> None:
         """The newest mark decides; session files of pi hold some of Anthropic's spellings."""
         wires = data.draw(WIRE[name])
-        marked = [wire for wire in wires if any(format_.marks(wire) for format_ in FORMATS.values())]
-        assume(marked and FORMATS[name].marks(marked[-1]))
+        marked = [wire for wire in wires if any(format_.is_own(wire) for format_ in FORMATS.values())]
+        assume(marked and FORMATS[name].is_own(marked[-1]))
 
         assert detect(wires) == name
 

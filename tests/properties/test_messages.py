@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.formats import FORMATS, read
 from holdfast.messages import Message, Opaque, Part, ToolCall, ToolResult, units
+from holdfast.providers import FORMATS, read
 from strategies import WIRE, conversations, messages
 
 

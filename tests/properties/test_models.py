@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import FormatError, ModelError
-from holdfast.formats import FORMATS, render_request
-from holdfast.models import anthropic, openai, openai_responses
-from holdfast.models.failures import failure
-from holdfast.models.overflow import is_overflow, numbers
-from holdfast.models.vendor import Draft
+from holdfast.models import anthropic, openai
+from holdfast.models.client import Draft
+from holdfast.models.failures import error_from_response
+from holdfast.providers import FORMATS, render_request
+from holdfast.providers.overflow import is_overflow, numbers
 
 WORDS = st.sampled_from(["a", "", " ", "{", '{"x": 1}', "改", "\ud83d", "tool_use", "stop", "end_turn", "text"])
 JUNK = st.recursive(
@@ -64,7 +64,7 @@ def drafted(draft: Draft, events: list[dict[str, Any]], *, provider: str) -> Non
     heard = [draft.add(event) for event in events]
     assert all(isinstance(text, str) for text in heard)
     try:
-        reply = draft.reply()
+        reply = draft.build()
     except FormatError:
         return
     if reply is None:
@@ -88,7 +88,7 @@ def test_any_events_of_messages_make_a_reply_or_an_error(events: list[dict[str, 
 def test_any_chunks_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
     """Junk in the chunks of Chat Completions is never more than an answer that cannot be read."""
     ending = {"choices": [{"finish_reason": "stop"}]}
-    drafted(openai._Draft(lambda: "made"), [*events, ending], provider="openai_chat")
+    drafted(openai.ChatDraft(lambda: "made"), [*events, ending], provider="openai_chat")
 
 
 @given(st.lists(ITEMS, max_size=8))
@@ -96,7 +96,7 @@ def test_any_chunks_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> No
 def test_any_items_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
     """Junk in the events of Responses is never more than an answer that cannot be read."""
     ending = {"type": "response.completed", "response": {}}
-    drafted(openai_responses._Draft(), [*events, ending], provider="openai_responses")
+    drafted(openai.ResponsesDraft(), [*events, ending], provider="openai_responses")
 
 
 @given(
@@ -107,7 +107,7 @@ def test_any_items_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> Non
 @settings(max_examples=60)
 def test_any_refusal_is_one_of_our_errors(status: int | None, body: Any, headers: dict[str, str]) -> None:
     """Whatever the status, the body and the headers are, they stand for one of our errors, with a message."""
-    error = failure("m", status=status, body=body, headers=headers)
+    error = error_from_response("m", status=status, body=body, headers=headers)
     assert isinstance(error, ModelError)
     assert len(str(error)) > 3
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz import _Talk
-from holdfast import formats
-from holdfast.context.pairing import MISSING, additions, additions_of, repair
+from benchmarks.fuzz import Conversation
+from holdfast import providers
+from holdfast.context.pairing import MISSING, added_tokens, added_tokens_of, repair
 from holdfast.messages import Message, Text, ToolCall, ToolResult, units
 from strategies import WIRE, conversations
 
@@ -85,17 +85,17 @@ def test_words_are_never_lost(talk: list[Message]) -> None:
 @given(data=st.data())
 def test_messages_of_every_format_are_put_in_order(name: str, data: st.DataObject) -> None:
     """As their readers read them."""
-    assert in_order(repair(formats.read(data.draw(WIRE[name]), format=name)).messages)
+    assert in_order(repair(providers.read(data.draw(WIRE[name]), format=name)).messages)
 
 
 @given(talk=conversations())
 def test_what_may_be_added_to_anything(talk: list[Message]) -> None:
     """The short way and the long way come to the same in any conversation, however little sense it makes."""
-    assert additions_of(talk) == additions(units(talk))
+    assert added_tokens_of(talk) == added_tokens(units(talk))
 
 
 @given(seed=st.integers(min_value=0))
 def test_what_may_be_added_is_counted_the_same_without_grouping(seed: int) -> None:
     """The short way and the long way come to the same, whatever is broken about a conversation."""
-    talk = _Talk(Random(seed)).conversation()  # noqa: S311 - chance is all it is for
-    assert additions_of(talk) == additions(units(talk))
+    talk = Conversation(Random(seed)).read()  # noqa: S311 - chance is all it is for
+    assert added_tokens_of(talk) == added_tokens(units(talk))

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.context.edits import Recalled, apply, messages_of, tokens
-from holdfast.context.finish import finish
-from holdfast.context.place import Position, allowance, place
-from holdfast.context.verify import PROVIDERS
+from holdfast.context.place import Position, place, recall_room
+from holdfast.context.validate import validate
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text
+from holdfast.providers import FORMATS
 from strategies import conversations, texts
 from talk import MARKS, answer, call, items, limits, reply, results, system, user
 
@@ -45,7 +45,7 @@ def talks(draw: st.DrawFn) -> list[Message]:
     return talk
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", FORMATS)
 @slow
 @given(talk=talks(), block=blocks, position=positions)
 def test_a_placed_block_is_valid_everywhere_and_there_once(
@@ -55,8 +55,8 @@ def test_a_placed_block_is_valid_everywhere_and_there_once(
     window = items(talk)
     edit = place(window, block, position=position)
     assert edit is not None
-    plain = finish(talk, provider)
-    done = finish(messages_of(apply(window, [edit])), provider)
+    plain = validate(talk, provider)
+    done = validate(messages_of(apply(window, [edit])), provider)
     assert not done.violations
     halves = {"surrogates"}  # a block may quote halves of characters: they cannot be sent
     assert {mended.rule for mended in done.repairs} - halves <= {mended.rule for mended in plain.repairs}
@@ -89,7 +89,7 @@ def test_a_block_within_the_allowance_fits(talk: list[Message], position: Positi
     """It is under the cap, and the window under its limit."""
     window = items(talk)
     budget = limits(safe, recall=cap)
-    room = allowance(window, budget, position=position)
+    room = recall_room(window, budget, position=position)
     assert 0 <= room <= cap
     edit = place(window, "one " * (room // 2), position=position)
     if edit is not None:
@@ -105,7 +105,7 @@ def test_what_comes_back_from_outside_leaves_no_trace(name: str, talk: list[Mess
     window = items(talk)
     edit = place(window, block, position="tail")
     assert edit is not None
-    sent = [dict(wire) for wire in finish(messages_of(apply(window, [edit])), name).wire]
-    back = [own for message in formats.read(sent, format=name) if (own := strip_message(message, MARKS)) is not None]
-    plain = formats.read([dict(wire) for wire in finish(talk, name).wire], format=name)
+    sent = [dict(wire) for wire in validate(messages_of(apply(window, [edit])), name).wire]
+    back = [own for message in providers.read(sent, format=name) if (own := strip_message(message, MARKS)) is not None]
+    plain = providers.read([dict(wire) for wire in validate(talk, name).wire], format=name)
     assert [message.digest for message in back] == [message.digest for message in plain]

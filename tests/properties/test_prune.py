@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.context.edits import GAP, Edit, Pruned, apply, messages_of, tokens
 from holdfast.context.excerpt import excerpt
-from holdfast.context.prune import prune, relieve
+from holdfast.context.prune import prune, shrink_results
 from holdfast.messages import Message, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim
 from holdfast.tokens import count_messages
@@ -104,7 +104,7 @@ def test_any_conversation_can_be_pruned(talk: list[Message], pruning: Pruning) -
     """However little sense it makes."""
     edits = pruned(talk, pruning)
     assert without_results(messages_of(apply(items(talk), edits))) == without_results(talk)
-    relieve(items(talk), edits, excess=10**6, pruning=pruning, clear=True)
+    shrink_results(items(talk), edits, excess=10**6, pruning=pruning, clear=True)
 
 
 @settings(max_examples=300, deadline=None)

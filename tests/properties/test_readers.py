@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_files import OWN, name
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import HoldfastError
 from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from holdfast.transcripts import READERS, Transcript, read
@@ -52,27 +52,27 @@ def read_text(text: str | bytes, *, suffix: str = ".jsonl", format: str | None =
         return read(path, format=format)
 
 
-@pytest.mark.parametrize("format_", formats.FORMATS)
+@pytest.mark.parametrize("format_", providers.FORMATS)
 @settings(max_examples=40)
 @given(conversation=conversations)
 def test_a_rendered_conversation_reads_back(format_: str, conversation: list[Message]) -> None:
     """Messages rendered for a provider and written one to a line are the same messages when read back."""
-    rendered = formats.render(conversation, format_)
+    rendered = providers.render(conversation, format_)
     if not rendered:
         return
     transcript = read_text("".join(json.dumps(wire) + "\n" for wire in rendered))
     again = transcript.messages
-    assert [message.digest for message in again] == [m.digest for m in formats.read(rendered, format=format_)]
+    assert [message.digest for message in again] == [m.digest for m in providers.read(rendered, format=format_)]
     assert [message.origin and message.origin.data for message in again] == rendered
     assert transcript.problems == ()
 
 
-@pytest.mark.parametrize("format_", formats.FORMATS)
+@pytest.mark.parametrize("format_", providers.FORMATS)
 @settings(max_examples=40)
 @given(conversation=conversations)
 def test_lines_and_array_are_the_same(format_: str, conversation: list[Message]) -> None:
     """A message list says the same as an array, under `messages`, and line by line."""
-    rendered = formats.render(conversation, format_)
+    rendered = providers.render(conversation, format_)
     if not rendered:
         return
     lines = read_text("\n".join(json.dumps(wire) for wire in rendered)).messages

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.memory import archive
 from holdfast.messages import Message
 from holdfast.store.base import MessageRow, Scope, Select, Store, VectorRow
@@ -159,8 +159,8 @@ def test_any_message_survives_the_archive(message: Message) -> None:
     kept = decode_message(encode_message(message))
     assert kept == message
     assert kept.digest == message.digest
-    for name in formats.FORMATS:
-        assert formats.render([kept], name) == formats.render([message], name)
+    for name in providers.FORMATS:
+        assert providers.render([kept], name) == providers.render([message], name)
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(FORMS)))
@@ -168,10 +168,10 @@ def test_any_message_survives_the_archive(message: Message) -> None:
 def test_any_providers_message_survives_the_archive(data: st.DataObject, name: str) -> None:
     """I1: what a provider wrote comes back byte for byte, masked or not; masking fails on nothing."""
     wire = data.draw(FORMS[name])
-    (message,) = formats.read([wire], format=name)
+    (message,) = providers.read([wire], format=name)
     kept = decode_message(encode_message(message))
     assert kept == message
-    assert formats.render([kept], name) == formats.render([message], name) == [wire]
+    assert providers.render([kept], name) == providers.render([message], name) == [wire]
     masked = archive.mask(message)
     assert decode_message(encode_message(masked)) == masked
 

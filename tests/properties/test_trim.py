@@ -1,4 +1,4 @@
-"""Trimming fits the limit, keeps what is protected, cuts whole units, and does nothing twice."""
+"""Trimming fits the limit, keeps what is protected_items, cuts whole units, and does nothing twice."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from holdfast.context.edits import apply, tokens
-from holdfast.context.pairing import additions
-from holdfast.context.trim import protected, trim
+from holdfast.context.pairing import added_tokens
+from holdfast.context.trim import protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, units
 from holdfast.settings import Trim
@@ -52,11 +52,11 @@ def test_a_trimmed_window_fits_and_stays_as_it_is(
     try:
         edits = trim(window, budget=budget, settings=settings_, query=query, scores=scores)
     except WindowTooSmallError:
-        must = protected(window, settings=settings_)
-        assert tokens(must) + additions(units([item.message for item in must])) > budget.prompt
+        must = protected_items(window, settings=settings_)
+        assert tokens(must) + added_tokens(units([item.message for item in must])) > budget.prompt
         return
     after = apply(window, edits)
-    assert tokens(after) + additions(units([item.message for item in after])) <= budget.prompt
+    assert tokens(after) + added_tokens(units([item.message for item in after])) <= budget.prompt
     assert trim(after, budget=budget, settings=settings_, query=query, scores=scores) == ()
 
 
@@ -74,7 +74,7 @@ def test_what_is_protected_stays_and_units_go_whole(
         reject()
     left = [item.id for item in apply(window, edits)]
     assert left == sorted(left)
-    assert set(left) >= {item.id for item in protected(window, settings=settings_)}
+    assert set(left) >= {item.id for item in protected_items(window, settings=settings_)}
     for unit in units(talk):
         numbers = set(range(unit.start + 1, unit.stop + 1))
         assert numbers <= set(left) or numbers.isdisjoint(left)
@@ -97,4 +97,4 @@ def test_no_more_goes_than_has_to(talk: list[Message], scores: dict[int, float])
         return
     last = max(trimmed, key=lambda span: (max(scores.get(item.id, 0.0) for item in span), span[0].id))
     back = [item for item in window if item.id not in gone or item in last]
-    assert tokens(back) + additions(units([item.message for item in back])) > budget.safe_limit
+    assert tokens(back) + added_tokens(units([item.message for item in back])) > budget.safe_limit

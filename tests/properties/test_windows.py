@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.context.budget import budget
 from holdfast.context.edits import (
     Compacted,
@@ -24,18 +26,21 @@ from holdfast.context.edits import (
     to_json,
     tokens,
 )
-from holdfast.context.finish import finish
-from holdfast.context.place import allowance, place
-from holdfast.context.plan import plan
-from holdfast.context.verify import PROVIDERS, check
+from holdfast.context.validate import validate
+from holdfast.engine import Engine
 from holdfast.errors import InvalidWindowError, WindowTooSmallError
 from holdfast.messages import Message, Thinking
-from holdfast.settings import Pruning, Recall, Settings
+from holdfast.providers import FORMATS, check
+from holdfast.session import Session
+from holdfast.settings import Embedding, Pruning, Recall, Settings
 from holdfast.tokens import count_messages
+from holdfast.window import Window
 from strategies import WIRE, conversations
 from talk import answer, call, items, reply, results, system, user
 
 slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+NO_VECTORS = Embedding(provider="none")
 
 
 # --- always valid ------------------------------------------------------------
@@ -44,7 +49,7 @@ slow = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 def sendable(talk: Sequence[Message], provider: str) -> Any:
     """What would be sent; nothing where there is nothing to send."""
     try:
-        done = finish(talk, provider)
+        done = validate(talk, provider)
     except InvalidWindowError as error:
         if "there is no message" in str(error):
             return None
@@ -54,23 +59,23 @@ def sendable(talk: Sequence[Message], provider: str) -> Any:
     return done
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", FORMATS)
 @pytest.mark.parametrize("name", sorted(WIRE))
 @slow
 @given(data=st.data())
 def test_whatever_comes_in_what_goes_out_is_valid(name: str, provider: str, data: st.DataObject) -> None:
     """From every format to every provider."""
-    sendable(formats.read(data.draw(WIRE[name]), format=name), provider)
+    sendable(providers.read(data.draw(WIRE[name]), format=name), provider)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", FORMATS)
 @slow
 @given(talk=conversations())
 def test_whatever_was_said_what_goes_out_is_valid(provider: str, talk: list[Message]) -> None:
     """Also what no format made; and what goes out is not mended twice."""
     done = sendable(talk, provider)
     if done is not None:
-        again = finish(done.messages, provider)
+        again = validate(done.messages, provider)
         assert list(again.wire) == list(done.wire)
         assert not again.violations
 
@@ -89,7 +94,7 @@ def test_thoughts_are_whole_or_not_there(talk: list[Message]) -> None:
 # --- sessions ----------------------------------------------------------------
 
 
-class Session(list[list[Message]]):
+class Requests(list[list[Message]]):
     """The requests of a session, too long to be shown."""
 
     def __repr__(self) -> str:
@@ -97,10 +102,10 @@ class Session(list[list[Message]]):
 
 
 @st.composite
-def sessions(draw: st.DrawFn) -> Session:
+def histories(draw: st.DrawFn) -> Requests:
     """The requests of a well-behaved agent: each is the one before, the reply, and what is new."""
     said = [system()]
-    requests = Session()
+    requests = Requests()
     for number in range(draw(st.integers(2, 12))):
         if number == 0 or draw(st.booleans()):
             said = [*said, user(f"question {number} " + "word " * draw(st.integers(0, 400)))]
@@ -126,72 +131,78 @@ def some_settings(draw: st.DrawFn) -> Settings:
     """Settings that matter to a window."""
     return Settings(
         pruning=Pruning(mode=draw(st.sampled_from(["off", "adaptive", "aggressive"])), min_prunable_tool_chars=0),
-        recall=Recall(position=draw(st.sampled_from(["tail", "tail", "head"]))),
+        recall=Recall(position=draw(st.sampled_from(["tail", "tail", "head"])), deadline_ms=60_000),
+        embedding=NO_VECTORS,
     )
 
 
-def request(talk: Sequence[Message], edits: list[Edit], settings_: Settings, window: int) -> list[Message] | None:
-    """The window of one request, with a block where there is room; its edits are recorded."""
-    limits = budget(settings_, window=window)
+@contextmanager
+def opened(settings_: Settings) -> Iterator[Session]:
+    """A session over a real store that is deleted afterwards."""
+    with TemporaryDirectory() as folder, Engine.open(folder, settings=settings_, background=False) as engine:
+        yield engine.session("s")
+
+
+def request(session: Session, talk: Sequence[Any], window: int, **options: Any) -> Window | None:
+    """Assemble the window of one request; None where what must stay does not fit."""
     try:
-        planned = plan(items(talk), edits, budget=limits, settings=settings_)
+        made = session.assemble(talk, limit=window, **options)
     except WindowTooSmallError:
         return None
-    edits += planned.edits
-    room = allowance(planned.items, limits, position=settings_.recall.position)
-    text = "r" * (3 * min(room, 90))
-    block = place(planned.items, text, position=settings_.recall.position)
-    placed = apply(planned.items, [block] if block else [])
-    edits += [block] if block else []
-    assert sum(item.block.tokens for item in placed if item.block) <= limits.live_recall
-    assert tokens(placed) == count_messages(messages_of(placed))
-    assert tokens(placed) <= limits.ceiling
-    return messages_of(placed)
+    limits = budget(session.engine.settings, window=window)
+    assert sum(item.block.tokens for item in made.items if item.block) <= limits.live_recall
+    assert tokens(made.items) == count_messages(messages_of(made.items))
+    assert tokens(made.items) <= limits.ceiling
+    return made
 
 
-@slow
-@given(requests=sessions(), settings_=some_settings(), window=st.sampled_from([4_000, 8_000, 24_000, 100_000]))
-def test_every_window_of_a_session_is_valid_and_fits(requests: Session, settings_: Settings, window: int) -> None:
-    """Request by request, for every provider, after what finishing adds too."""
-    edits: list[Edit] = []
-    for talk in requests:
-        said = request(talk, edits, settings_, window)
-        for provider in PROVIDERS if said else ():
-            done = finish(said or [], provider)
-            assert not done.violations
-            assert count_messages(done.messages) <= budget(settings_, window=window).ceiling
+@few
+@given(requests=histories(), settings_=some_settings(), window=st.sampled_from([4_000, 8_000, 24_000, 100_000]))
+def test_every_window_of_a_session_is_valid_and_fits(requests: Requests, settings_: Settings, window: int) -> None:
+    """Request by request, for every provider, with everything that validation adds."""
+    with opened(settings_) as session:
+        for talk in requests:
+            made = request(session, talk, window)
+            for provider in FORMATS if made else ():
+                valid = validate(messages_of(made.items if made else ()), provider)
+                assert not valid.violations
+                assert count_messages(valid.messages) <= budget(settings_, window=window).ceiling
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "openai_chat", "openai_responses"])
-@slow
-@given(requests=sessions(), window=st.sampled_from([8_000, 24_000, 100_000]), mode=st.sampled_from(["off", "adaptive"]))
+@pytest.mark.parametrize("provider", ["anthropic", "openai_chat", "openai_responses", "gemini"])
+@few
+@given(
+    requests=histories(), window=st.sampled_from([8_000, 24_000, 100_000]), mode=st.sampled_from(["off", "adaptive"])
+)
 def test_without_a_recorded_edit_the_last_request_is_a_prefix_of_the_next(
-    provider: str, requests: Session, window: int, mode: Any
+    provider: str, requests: Requests, window: int, mode: Any
 ) -> None:
-    """Byte for byte, as the provider's cache wants it."""
-    settings_ = Settings(pruning=Pruning(mode=mode, min_prunable_tool_chars=0))
-    edits: list[Edit] = []
+    """Byte for byte, as the provider's cache requires."""
     before: list[str] = []
-    for talk in requests:
-        read = formats.read([dict(wire) for wire in formats.render(talk, provider)], format=provider)
-        known = len(edits)
-        said = request(read, edits, settings_, window)
-        now = [json.dumps(wire, ensure_ascii=False) for wire in finish(said, provider).wire] if said else []
-        if said and before and all(isinstance(edit.change, Recalled) for edit in edits[known:]):
-            assert now[: len(before)] == before
-        before = now
+    with opened(Settings(pruning=Pruning(mode=mode, min_prunable_tool_chars=0), embedding=NO_VECTORS)) as session:
+        for talk in requests:
+            wires = [dict(wire) for wire in providers.render(talk, provider)]
+            made = request(session, wires, window, format=provider)
+            now = [json.dumps(wire, ensure_ascii=False) for wire in made.render()] if made else []
+            if made and before and {change.kind for change in made.report.changes} <= {"recalled"}:
+                assert now[: len(before)] == before
+            before = now
 
 
-@slow
-@given(requests=sessions(), settings_=some_settings(), window=st.sampled_from([8_000, 24_000]))
-def test_a_request_that_is_sent_again_is_answered_the_same(requests: Session, settings_: Settings, window: int) -> None:
-    """With nothing new recorded, apart from the block at the head, which each request has anew."""
-    edits: list[Edit] = []
-    for talk in requests:
-        said = request(talk, edits, settings_, window)
-        known = len(edits)
-        assert request(talk, edits, settings_, window) == said
-        assert all(isinstance(edit.change, Recalled) and edit.change.into is None for edit in edits[known:])
+@few
+@given(requests=histories(), settings_=some_settings(), window=st.sampled_from([8_000, 24_000]))
+def test_a_request_that_is_sent_again_gets_the_same_window(
+    requests: Requests, settings_: Settings, window: int
+) -> None:
+    """Nothing new is recorded, apart from the block at the head, which each request has anew."""
+    with opened(settings_) as session:
+        for talk in requests:
+            made = request(session, talk, window)
+            known = len(session.edits())
+            again = request(session, talk, window)
+            assert (again and again.messages) == (made and made.messages)
+            new = [edit.change for edit in session.edits()[known:]]
+            assert all(isinstance(change, Recalled) and change.into is None for change in new)
 
 
 # --- edits -------------------------------------------------------------------
@@ -209,7 +220,7 @@ spans = st.lists(st.tuples(st.integers(0, 40), st.integers(40, 90)), max_size=2)
 changes = st.one_of(
     st.builds(Pruned, part=st.integers(0, 2), keep=spans, note=st.text(max_size=5)),
     st.builds(Trimmed, limit=st.integers(0, 9)),
-    st.builds(Compacted, summary=st.text(min_size=1, max_size=5), unthought=st.just(()) | st.just(((3, 5),))),
+    st.builds(Compacted, summary=st.text(min_size=1, max_size=5), thinking_removed=st.just(()) | st.just(((3, 5),))),
     st.builds(Recalled, text=st.text(min_size=1, max_size=5), into=st.none() | st.integers(1, 7)),
 )
 edit_lists = st.lists(

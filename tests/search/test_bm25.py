@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from holdfast.search import bm25
-from holdfast.search.bm25 import K1, B, Corpus, Keywords, affordable, score, telling
+from holdfast.search.bm25 import K1, B, Corpus, Keywords, score, select_cheapest, select_rarest
 from holdfast.search.columns import Bools, Columns, PassageRow
-from holdfast.search.memory_index import SEALED, MemoryIndex
+from holdfast.search.memory_index import BLOCK_PASSAGES, MemoryIndex
 
 TEXTS = ["red apple pie", "green apple", "red red wine", "blue cheese and apple wine", "nothing"]
 
@@ -68,7 +68,7 @@ def test_what_stands_together_is_told_by_window() -> None:
 
 def test_many_passages_score_as_few_do() -> None:
     """Passages whose lists were sealed score like those whose were not."""
-    texts = [f"word{n % 7} word{n % 11} filler" for n in range(SEALED * 2 + 30)]
+    texts = [f"word{n % 7} word{n % 11} filler" for n in range(BLOCK_PASSAGES * 2 + 30)]
     assert ask(index_of(texts), "word3", "word5").passages.tolist() == pytest.approx(
         plainly(texts, "word3", "word5"), rel=1e-4
     )
@@ -123,22 +123,22 @@ class TestTelling:
     def test_the_rarest_are_taken(self) -> None:
         """Of more terms than can be asked, the rarest are."""
         sizes = list(range(200, 0, -1))
-        chosen = telling(sizes)
-        assert sorted(sizes[number] for number in chosen) == list(range(1, bm25.MOST_TERMS + 1))
+        chosen = select_rarest(sizes)
+        assert sorted(sizes[number] for number in chosen) == list(range(1, bm25.MAX_TERMS + 1))
 
     def test_terms_that_stand_nowhere_push_none_out(self) -> None:
         """However many words are unknown, the known ones are asked."""
         sizes = [0] * 100 + [5, 7]
-        assert {100, 101} <= set(telling(sizes))
+        assert {100, 101} <= set(select_rarest(sizes))
 
 
 def test_the_rarest_terms_are_afforded_first() -> None:
     """In a large store, common terms are left out once enough windows are looked at; the rarest is always asked."""
-    most = bm25.MOST_POSTINGS
-    assert affordable([most, 5, 10, 0]) == [3, 1, 2]
-    assert sorted(affordable([most // 2, 3, most // 2 - 3])) == [0, 1, 2]
-    assert affordable([2 * most, 3 * most]) == [0]
-    assert affordable([]) == []
+    most = bm25.MAX_POSTINGS
+    assert select_cheapest([most, 5, 10, 0]) == [3, 1, 2]
+    assert sorted(select_cheapest([most // 2, 3, most // 2 - 3])) == [0, 1, 2]
+    assert select_cheapest([2 * most, 3 * most]) == [0]
+    assert select_cheapest([]) == []
 
 
 def test_columns_with_several_windows_score_by_passage() -> None:

@@ -88,7 +88,7 @@ def test_the_next_passage_of_a_session_is_known() -> None:
 def test_a_buried_passage_is_not_alive() -> None:
     """Burying takes one passage out and no other."""
     columns = filled(3)
-    columns.bury(1)
+    columns.hide(1)
     assert columns["alive"].tolist() == [True, False, True]
 
 

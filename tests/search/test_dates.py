@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.search.dates import pointed_at
+from holdfast.search.dates import find_dates
 
 YEARS = range(2022, 2025)
 NOW = int(datetime(2024, 6, 15, 12, tzinfo=UTC).timestamp() * 1000)
@@ -14,7 +14,7 @@ def inside(text: str, *moment: int, now: int | None = NOW) -> bool:
     """Whether the question points at this day."""
     day = datetime(*moment, 12, tzinfo=UTC)  # type: ignore[arg-type,misc]
     at = int(day.timestamp() * 1000)
-    return any(start <= at < stop for start, stop in pointed_at(text, now=now, years=YEARS))
+    return any(start <= at < stop for start, stop in find_dates(text, now=now, years=YEARS))
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_other_words_are_no_days(text: str) -> None:
 
 def test_counting_back_needs_a_now() -> None:
     """Without the moment of the question only named days count."""
-    assert pointed_at("yesterday", now=None, years=YEARS) == []
-    assert pointed_at("in May 2023", now=None, years=YEARS) != []
+    assert find_dates("yesterday", now=None, years=YEARS) == []
+    assert find_dates("in May 2023", now=None, years=YEARS) != []
 
 
 def test_a_moment_beyond_the_calendar_points_nowhere() -> None:
     """A clock that is far off is no error."""
-    assert pointed_at("yesterday", now=10**18, years=YEARS) == []
+    assert find_dates("yesterday", now=10**18, years=YEARS) == []

@@ -1,14 +1,21 @@
-"""Which embedder is taken, and that every other one says why it was not."""
+"""Which embedder is used, and the reasons for every other one."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from embed_models import VECTORS, save_safetensors, save_tokenizer, static_folder
-from holdfast.search.embed import SHIPPED, CachedEmbedder, Choice, RemoteEmbedder, StaticEmbedder, choose, models_folder
+from embed_models import static_folder, wordllama_package
+from holdfast.search.embed import (
+    CachedEmbedder,
+    Choice,
+    JointEmbedder,
+    RemoteEmbedder,
+    StaticEmbedder,
+    choose,
+    models_folder,
+)
+from holdfast.search.embed.static import WORDLLAMA
 from holdfast.settings import Embedding, Secret
 
 KEYS = {"OPENAI_API_KEY": "sk-canary-1", "VOYAGE_API_KEY": "pa-canary-2"}
@@ -18,26 +25,16 @@ KEYS = {"OPENAI_API_KEY": "sk-canary-1", "VOYAGE_API_KEY": "pa-canary-2"}
 def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No package carries weights, and none were fetched, until a test says so."""
     empty = tmp_path / "site"
-    for shipped in SHIPPED:
-        (empty / shipped.package).mkdir(parents=True, exist_ok=True)
-        (empty / shipped.package / "__init__.py").touch()
+    (empty / "wordllama").mkdir(parents=True)
+    (empty / "wordllama" / "__init__.py").touch()
     monkeypatch.syspath_prepend(empty)
     for name in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(name, str(tmp_path / "cache"))
 
 
-def install(tmp_path: Path, index: int = 0) -> None:
-    """Put weights where a package would have them."""
-    shipped = SHIPPED[index]
-    root = tmp_path / "site" / shipped.package
-    for name in (shipped.table, shipped.tokens):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-    if shipped.tokens.endswith(".txt"):
-        np.save(root / shipped.table, VECTORS)
-        (root / shipped.tokens).write_text("▁cat", encoding="utf-8")
-    else:
-        save_safetensors(root / shipped.table, {"embedding.weight": VECTORS})
-        save_tokenizer(root / shipped.tokens)
+def install(tmp_path: Path) -> None:
+    """Put weights where the package has them."""
+    wordllama_package(tmp_path / "site")
 
 
 def taken(choice: Choice) -> Any:
@@ -56,7 +53,7 @@ class TestAuto:
             embedder=None,
             reasons=(
                 "static vectors needs an optional dependency: pip install 'holdfast[local]'",
-                "no embedder: search goes by words alone",
+                "no embedder: search uses words alone",
             ),
         )
 
@@ -65,16 +62,20 @@ class TestAuto:
         install(tmp_path)
         choice = choose(Embedding(), allow_remote=True, environ=KEYS)
         assert isinstance(taken(choice), StaticEmbedder)
-        assert choice.reasons == (f"{SHIPPED[0].name} is taken: 3 dimensions",)
+        assert choice.reasons == (f"{WORDLLAMA} is used: 3 dimensions",)
 
-    def test_a_package_that_cannot_be_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where one package lacks something, the next is taken, and both are spoken of."""
+    def test_two_models_are_used_together(self, tmp_path: Path) -> None:
+        """The package and the downloaded model find more together; if one cannot be used, the other is."""
+        potion = static_folder(models_folder() / "potion-base-8M")
+        assert taken(choose(Embedding(), environ={})).space.name == "potion-base-8M"
         install(tmp_path)
-        install(tmp_path, -1)
-        monkeypatch.setitem(sys.modules, "tokenizers", None)
+        embedder = taken(choose(Embedding(), environ={}))
+        assert isinstance(embedder, JointEmbedder)
+        assert (embedder.space.name, embedder.space.dimension) == (f"{WORDLLAMA}+potion-base-8M", 6)
+        (potion / "model.safetensors").write_bytes(b"")
         choice = choose(Embedding(), environ={})
-        assert taken(choice).space.name == SHIPPED[-1].name
-        assert choice.reasons[0].endswith("pip install 'holdfast[local]'")
+        assert taken(choice).space.name == WORDLLAMA
+        assert "cannot be used" in choice.reasons[0]
 
     def test_a_configured_folder(self, tmp_path: Path) -> None:
         """A folder that was set is taken instead of what is installed."""
@@ -87,7 +88,8 @@ class TestAuto:
         choice = choose(Embedding(), environ=KEYS)
         assert choice.embedder is None
         assert (
-            'openai: there is a key, but auto sends no text out; embedding.provider = "openai" does' in choice.reasons
+            'openai: a key is set, but auto sends no text out; set embedding.provider = "openai" to use it'
+            in choice.reasons
         )
         assert "canary" not in str(choice)
 
@@ -113,7 +115,7 @@ class TestAuto:
         """An endpoint without a model is spoken of, and nothing else is tried with it."""
         choice = choose(Embedding(base_url="http://localhost:1/v1"), allow_remote=True, environ=KEYS)
         assert choice.embedder is None
-        assert choice.reasons[0] == "openai-compatible: which model? Set embedding.model"
+        assert choice.reasons[0] == "openai-compatible: no model: set embedding.model"
 
 
 class TestAsked:
@@ -122,7 +124,7 @@ class TestAsked:
     def test_none(self) -> None:
         """`none` is no embedder, as asked."""
         choice = choose(Embedding(provider="none"), allow_remote=True, environ=KEYS)
-        assert choice == Choice(embedder=None, reasons=('embedding.provider is "none": search goes by words alone',))
+        assert choice == Choice(embedder=None, reasons=('embedding.provider is "none": search uses words alone',))
 
     def test_hash(self) -> None:
         """`hash` is there for those who ask for it."""
@@ -135,13 +137,13 @@ class TestAsked:
         folder = static_folder(tmp_path / "mine")
         assert taken(choose(Embedding(provider=provider, model=str(folder)), environ={})).space.name == "mine"
         install(tmp_path)
-        for model in (None, SHIPPED[0].name):
+        for model in (None, WORDLLAMA):
             choice = choose(Embedding(provider=provider, model=model), environ={})
-            assert taken(choice).space.name == SHIPPED[0].name
+            assert taken(choice).space.name == WORDLLAMA
 
     def test_a_fetched_model(self) -> None:
         """A model that was fetched is found by its name, also where a package could carry it and does not."""
-        for name in ("fetched", SHIPPED[0].name):
+        for name in ("fetched", WORDLLAMA):
             static_folder(models_folder() / name)
             for provider in ("static", "auto"):
                 choice = choose(Embedding(provider=provider, model=name), environ={})
@@ -163,11 +165,17 @@ class TestAsked:
                 Embedding(provider="static"),
                 "static vectors needs an optional dependency: pip install 'holdfast[local]'",
             ),
-            (Embedding(provider="static", model="potion-base-8M"), "static: potion-base-8M is not installed"),
+            (
+                Embedding(provider="static", model="potion-base-8M"),
+                "static: potion-base-8M is not downloaded: run",
+            ),
             (Embedding(provider="local", model="nowhere"), "local: no model at "),
-            (Embedding(provider="onnx"), "onnx: which model? Set embedding.model to its folder"),
+            (Embedding(provider="onnx"), "onnx: no model: set embedding.model to its folder"),
             (Embedding(provider="openai"), "openai: no key: set OPENAI_API_KEY or embedding.api_key"),
-            (Embedding(provider="ollama", model="new"), "ollama: how long are the vectors of new?"),
+            (
+                Embedding(provider="ollama", model="new"),
+                "ollama: the dimension of new is not known",
+            ),
         ],
     )
     def test_what_is_missing_is_a_reason(self, settings: Embedding, reason: str) -> None:
@@ -175,7 +183,7 @@ class TestAsked:
         choice = choose(settings, allow_remote=True, environ={"VOYAGE_API_KEY": "pa-canary-2"})
         assert choice.embedder is None
         assert choice.reasons[0].startswith(reason)
-        assert choice.reasons[-1] == "no embedder: search goes by words alone"
+        assert choice.reasons[-1] == "no embedder: search uses words alone"
 
     def test_a_folder_without_a_model(self, tmp_path: Path) -> None:
         """An empty folder is a reason, too."""
@@ -207,7 +215,7 @@ def test_a_dimension_that_cannot_be_had(tmp_path: Path) -> None:
     """A model on this machine has the dimension it has, and the reasons say so."""
     install(tmp_path)
     choice = choose(Embedding(dimension=384), environ={})
-    assert choice.reasons[-1] == "embedding.dimension = 384 is not heeded: the model has 3"
+    assert choice.reasons[-1] == "embedding.dimension = 384 is ignored: the model has 3"
 
 
 def test_the_cache_has_the_size_that_was_set() -> None:

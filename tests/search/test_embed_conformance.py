@@ -12,7 +12,7 @@ import pytest
 from embed_models import VECTORS, Reply, endpoint, save_tokenizer, static_folder
 from holdfast.search.embed import CachedEmbedder, HashEmbedder, OnnxEmbedder, RemoteEmbedder, StaticEmbedder
 from holdfast.search.embed.base import Embedder, Floats, Purpose
-from holdfast.search.embed.joint import JointEmbedder
+from holdfast.search.embed.static import JointEmbedder
 from holdfast.settings import Secret
 from holdfast.testing.embedder import CHECKS, Check, Maker, check_embedder
 from onnx_models import save_model

@@ -1,14 +1,15 @@
 """Models are fetched when asked for, from where was said, and kept only if they are what was meant."""
 
 import hashlib
+import sys
 from pathlib import Path
 
 import pytest
 
 from embed_models import Reply, endpoint, static_folder
-from holdfast.errors import EmbeddingError, StorageError
+from holdfast.errors import EmbeddingError, MissingExtraError, StorageError
 from holdfast.search.embed import StaticEmbedder, models_folder
-from holdfast.search.embed.download import download
+from holdfast.search.embed.download import download, download_from_hub
 
 
 def digest(raw: bytes) -> str:
@@ -54,10 +55,37 @@ def test_a_wrong_digest_is_not_kept(tmp_path: Path) -> None:
     assert len(list((tmp_path / "model").iterdir())) == 1
 
 
+def test_a_model_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A known model comes from its publisher's repository, and is checked by the digests that are known here."""
+    with endpoint(Reply(body=b"evil")) as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"{server.url}/")
+        with pytest.raises(EmbeddingError, match=rf"has the digest {digest(b'evil')} instead of f65d0f32.* not kept"):
+            download_from_hub("potion-base-8M", folder=tmp_path)
+    assert [seen.path for seen in server.seen] == ["/minishlab/potion-base-8M/resolve/main/model.safetensors"]
+    with pytest.raises(EmbeddingError, match="no model 'other': choose one of potion-base-8M"):
+        download_from_hub("other", folder=tmp_path)
+
+
+def test_a_redirection_is_followed(tmp_path: Path) -> None:
+    """The Hub redirects to where large files lie; the digest is checked as always."""
+    with endpoint(Reply(body=b"right")) as elsewhere:
+        moved = Reply(status=302, body="", headers={"Location": f"{elsewhere.url}/there"})
+        with endpoint(moved) as server:
+            folder = download(server.url, name="model", files={"file": digest(b"right")}, folder=tmp_path)
+    assert (folder / "file").read_bytes() == b"right"
+
+
+def test_without_an_http_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing package is an error that says how to install it."""
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[remote\]'"):
+        download("http://host", name="model", files={"file": digest(b"")}, folder=tmp_path)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """A refusal names the address, and leaves nothing behind."""
     missing = Reply(status=404, body="")
-    with endpoint(missing) as server, pytest.raises(EmbeddingError, match=r"/file cannot be fetched: .*404"):
+    with endpoint(missing) as server, pytest.raises(EmbeddingError, match=r"/file cannot be downloaded: .*404"):
         download(server.url, name="model", files={"file": digest(b"")}, folder=tmp_path)
     assert list((tmp_path / "model").iterdir()) == []
 
@@ -65,23 +93,23 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["file:///etc", "ftp://host/x", "host/x"])
 def test_other_kinds_of_addresses(tmp_path: Path, url: str) -> None:
     """Only http and https are fetched from."""
-    with pytest.raises(EmbeddingError, match="no http or https address"):
+    with pytest.raises(EmbeddingError, match="not an http or https address"):
         download(url, name="model", files={}, folder=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/passwd", "a/../../b", "", "-", ".hidden", "a//b", "a\\b"])
 def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
     """No name leads out of the folder."""
-    with pytest.raises(EmbeddingError, match="is no name for a file"):
+    with pytest.raises(EmbeddingError, match="is not a valid file name"):
         download("http://host", name="model", files={name: digest(b"")}, folder=tmp_path)
-    with pytest.raises(EmbeddingError, match="is no name for a file"):
+    with pytest.raises(EmbeddingError, match="is not a valid file name"):
         download("http://host", name=name, files={}, folder=tmp_path)
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     """A file in the way is a storage error that names the place."""
     (tmp_path / "model").write_bytes(b"in the way")
-    with endpoint(Reply(body=b"x")) as server, pytest.raises(StorageError, match="cannot be kept"):
+    with endpoint(Reply(body=b"x")) as server, pytest.raises(StorageError, match="cannot be saved"):
         download(server.url, name="model", files={"file": digest(b"x")}, folder=tmp_path)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from embed_models import VECTORS, static_folder
-from holdfast.search.embed.joint import JointEmbedder
-from holdfast.search.embed.static import StaticEmbedder
+from holdfast.search.embed.static import JointEmbedder, StaticEmbedder
 
 
 @pytest.fixture

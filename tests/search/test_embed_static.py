@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models
 
-from embed_models import VECTORS, WORDS, save_safetensors, save_tokenizer, static_folder
+from embed_models import VECTORS, WORDS, save_safetensors, save_tokenizer, static_folder, wordllama_package
 from holdfast.errors import EmbeddingError, MissingExtraError
-from holdfast.search.embed import SHIPPED, Shipped, StaticEmbedder
+from holdfast.search.embed import StaticEmbedder
 from holdfast.search.embed.base import Floats
-from holdfast.search.embed.static import has_static_weights
+from holdfast.search.embed.static import WORDLLAMA, find_wordllama, is_static_model
 
 
 def embed(embedder: StaticEmbedder, *texts: str) -> Floats:
@@ -59,7 +59,7 @@ class TestFolder:
     def test_only_the_first_tokens_count(self, folder: Path) -> None:
         """After 1,024 tokens a text has said enough."""
         embedder = StaticEmbedder.from_folder(folder)
-        assert len(embedder.tokens("猫 " * 5000)) == 1024
+        assert len(embedder.token_ids("猫 " * 5000)) == 1024
         assert np.array_equal(embed(embedder, "cat " * 1024), embed(embedder, "cat " * 1024 + "dog " * 9000))
 
     def test_a_token_without_a_vector_is_left_out(self, tmp_path: Path) -> None:
@@ -241,73 +241,37 @@ class TestBroken:
 
 def test_a_sentence_model_is_not_taken_for_a_static_one(folder: Path) -> None:
     """The two have the same files; the arrays in them tell."""
-    assert has_static_weights(folder)
+    assert is_static_model(folder)
     save_safetensors(folder / "model.safetensors", {"encoder.layer.0.weight": VECTORS})
-    assert not has_static_weights(folder)
+    assert not is_static_model(folder)
 
 
-class TestPackages:
-    """Models in packages."""
+class TestWordllama:
+    """The model in the `wordllama` package."""
 
-    def package(self, place: Path, shipped: Shipped) -> Path:
-        """The files of a package, as its wheel would lay them out, in code that must not run."""
-        root = place / shipped.package
-        for name in (shipped.table, shipped.tokens):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / "__init__.py").write_text("raise RuntimeError('imported')")
-        return root
-
-    def test_weights_inside_a_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A package that carries weights is read without being imported."""
-        shipped = SHIPPED[0]
-        root = self.package(tmp_path, shipped)
-        save_safetensors(root / shipped.table, {"embedding.weight": VECTORS.astype(np.float16)})
-        save_tokenizer(root / shipped.tokens)
+    def test_weights_inside_the_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The package is read without being imported."""
+        table, tokenizer = wordllama_package(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
-        embedder = StaticEmbedder.from_package(shipped)
-        assert embedder.space.name == shipped.name
+        assert find_wordllama() == (table, tokenizer)
+        embedder = StaticEmbedder.from_wordllama()
+        assert embedder.space.name == WORDLLAMA
         assert embed(embedder, "cat").any()
 
-    def test_a_package_with_a_list_of_pieces(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Words are cut into their longest known pieces; a piece that begins a word differs from one inside it."""
-        shipped = SHIPPED[-1]
-        root = self.package(tmp_path, shipped)
-        np.save(root / shipped.table, np.eye(6, dtype=np.float16))
-        (root / shipped.tokens).write_text("▁k\n▁kit\nten\n▁你好\n世\nt", encoding="utf-8")
-        monkeypatch.syspath_prepend(tmp_path)
-        embedder = StaticEmbedder.from_package(shipped)
-        assert embedder.tokens("Kitten, 你好世界 ten k?kt").tolist() == [1, 2, 3, 4, 0, 0, 5]
-
-    def test_a_package_that_is_not_there(self) -> None:
-        """What is not installed says how to install it."""
-        shipped = Shipped(
-            name="none-1", package="no_such_package", install="no-such", table="a", tokens="b", licence="MIT"
-        )
-        assert shipped.files() is None
-        with pytest.raises(EmbeddingError, match="none-1 is not installed: pip install no-such"):
-            StaticEmbedder.from_package(shipped)
-
     def test_a_package_without_its_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A package of the right name and other contents is not taken."""
-        self.package(tmp_path, SHIPPED[0])
+        """A package of that name with other contents is not used; the error says what to install."""
+        table, _ = wordllama_package(tmp_path)
+        table.unlink()
         monkeypatch.syspath_prepend(tmp_path)
-        assert SHIPPED[0].files() is None
-
-    def test_pieces_that_cannot_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A list of pieces in no encoding that we know is an error."""
-        shipped = SHIPPED[-1]
-        root = self.package(tmp_path, shipped)
-        np.save(root / shipped.table, np.eye(2, dtype=np.float16))
-        (root / shipped.tokens).write_bytes(b"\xff\xfe\xfd")
-        monkeypatch.syspath_prepend(tmp_path)
-        with pytest.raises(EmbeddingError, match="cannot be used"):
-            StaticEmbedder.from_package(shipped)
+        assert find_wordllama() is None
+        with pytest.raises(EmbeddingError, match=r"is not installed: pip install 'holdfast\[local\]'"):
+            StaticEmbedder.from_wordllama()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="the package wordllama is not installed")
 def test_real_weights_know_what_words_mean() -> None:
     """The weights in wordllama put a question nearest to the passage that answers it, and stay unimported."""
-    embedder = StaticEmbedder.from_package(SHIPPED[0])
+    embedder = StaticEmbedder.from_wordllama()
     passages = [
         "We deploy to Frankfurt since the latency was too high.",
         "My kitten sleeps on the sofa all day.",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.search import fuse
-from holdfast.search.centre import Centre
+from holdfast.search.centering import Centering
 from holdfast.search.fuse import Fusion, Order, Recipe, Weighted, rank
 from signals import DAY, Said, signals
 
@@ -89,13 +89,13 @@ def test_equal_passages_stand_in_the_order_they_were_said() -> None:
 
 def test_vectors_that_cannot_be_trusted_do_not_count() -> None:
     """With no trust in the vectors the words alone decide."""
-    known = signals(TALK, "cat", cosine=[0.9, 0, 0, 0], trust=0.0)
+    known = signals(TALK, "cat", cosine=[0.9, 0, 0, 0], vector_weight=0.0)
     assert 0 not in rank(known, order=PLAIN).order
 
 
 def test_what_all_have_in_common_tells_nothing() -> None:
     """Seen from the centre, a passage that is like everything falls behind one that is like the question alone."""
-    centre = Centre(0.6, 0.5, np.arange(4), np.array([0.95, 0.2, 0.2, 0.2], np.float32))
+    centre = Centering(0.6, 0.5, np.arange(4), np.array([0.95, 0.2, 0.2, 0.2], np.float32))
     cosine = [0.62, 0.60, 0.1, 0.1]
     raw = rank(signals(TALK, "zzz", cosine=cosine), order=PLAIN)
     moved = rank(signals(TALK, "zzz", cosine=cosine, centre=centre), order=PLAIN)
@@ -140,7 +140,7 @@ def test_in_a_large_archive_only_what_may_be_best_is_weighed(monkeypatch: pytest
     for n in range(0, 5000, 50):
         talk[n] = Said("cat " * (1 + n % 4) + "word " * (n % 11), session=n % 7, human=n % 3 == 0)
     cosine = [((n * 7919) % 1000) / 2000 for n in range(5000)]
-    centre = Centre(0.3, 0.1, np.arange(0, 5000, 3), np.full(1667, 0.2, np.float32))
+    centre = Centering(0.3, 0.1, np.arange(0, 5000, 3), np.full(1667, 0.2, np.float32))
     known = signals(talk, "the cat", cosine=cosine, centre=centre, dates=[(0, 1)])
     whole = rank(known)
     monkeypatch.setattr(fuse, "SHORTLIST", 500)

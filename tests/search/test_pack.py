@@ -3,7 +3,7 @@
 import numpy as np
 
 import line_archives
-from holdfast.search.pack import LEAST, MOST, Candidate, Quote, excerpt, pack
+from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Candidate, Quote, excerpt, pack
 from holdfast.search.passages import windows
 from holdfast.tokens import count_text
 from line_archives import ENGLISH
@@ -12,7 +12,9 @@ FILLER = "Nothing of interest was said in this sentence at all, and it goes on f
 ANSWER = "The production database listens on port 5433 since the move. "
 
 
-def candidate(text: str, *, room: int = LEAST, number: int = 0, good: int | None = None, **more: object) -> Candidate:
+def candidate(
+    text: str, *, room: int = MIN_EXCERPT_CHARS, number: int = 0, good: int | None = None, **more: object
+) -> Candidate:
     """A passage whose window `good` is the best; unset, all are equal."""
     spans = windows(text)
     scores = np.full(len(spans), 0.1, np.float32)
@@ -41,7 +43,7 @@ def test_of_a_long_passage_the_answer_is_quoted() -> None:
     best = next(place for place, (start, stop) in enumerate(windows(text)) if ANSWER in text[start:stop])
     start, stop = excerpt(candidate(text, good=best), {"databas": 1.0, "port": 1.0})
     assert ANSWER.strip() in text[start:stop]
-    assert LEAST <= stop - start <= 2 * LEAST
+    assert MIN_EXCERPT_CHARS <= stop - start <= 2 * MIN_EXCERPT_CHARS
     assert text[start] == "N" or text[start] == "T"
 
 
@@ -52,14 +54,14 @@ def test_of_a_log_the_lines_around_the_answer_are_quoted() -> None:
     best = next(place for place, (start, stop) in enumerate(windows(text)) if line in text[start:stop])
     start, stop = excerpt(candidate(text, good=best), {"port": 1.0, "ledger": 1.0})
     assert line in text[start:stop]
-    assert stop - start >= LEAST
+    assert stop - start >= MIN_EXCERPT_CHARS
 
 
 def test_the_best_get_more_room() -> None:
     """An excerpt of one of the best passages is longer, and still has an end."""
     text = FILLER * 6 + ANSWER + FILLER * 6
-    start, stop = excerpt(candidate(text, room=MOST, good=1), {"port": 1.0})
-    assert LEAST < stop - start <= MOST + 60
+    start, stop = excerpt(candidate(text, room=MAX_EXCERPT_CHARS, good=1), {"port": 1.0})
+    assert MIN_EXCERPT_CHARS < stop - start <= MAX_EXCERPT_CHARS + 60
 
 
 def test_chinese_sentences_are_cut_at_their_ends() -> None:

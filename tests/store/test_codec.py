@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import InputError
 from holdfast.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.store.codec import (
@@ -43,20 +43,20 @@ ANTHROPIC: list[dict[str, Any]] = [
 @pytest.mark.parametrize("wire", ANTHROPIC, ids=["text", "unknown fields", "thinking and call", "result"])
 def test_a_providers_message_comes_back_byte_for_byte(wire: dict[str, Any]) -> None:
     """A message nobody edited is kept as its provider wrote it and rendered so again."""
-    (message,) = formats.read([wire], format="anthropic")
+    (message,) = providers.read([wire], format="anthropic")
     kept = decode_message(encode_message(message))
     assert kept == message
-    assert json.dumps(formats.render([kept], "anthropic")) == json.dumps([wire])
+    assert json.dumps(providers.render([kept], "anthropic")) == json.dumps([wire])
 
 
 def test_an_edited_message_keeps_its_other_parts_as_they_were_written() -> None:
     """When one part of a message was edited, the others still come back byte for byte."""
-    (message,) = formats.read([ANTHROPIC[1]], format="anthropic")
+    (message,) = providers.read([ANTHROPIC[1]], format="anthropic")
     edited = replace(message, parts=(*message.parts, Text(text="more")))
     kept = decode_message(encode_message(edited))
     assert kept == edited
     assert kept.parts[0].wire("anthropic") == ANTHROPIC[1]["content"][0]
-    (result,) = formats.read([ANTHROPIC[3]], format="anthropic")
+    (result,) = providers.read([ANTHROPIC[3]], format="anthropic")
     changed = replace(result, parts=(*result.parts, Text(text="and words")))
     (part, _) = decode_message(encode_message(changed)).parts
     assert isinstance(part, ToolResult)
@@ -65,13 +65,13 @@ def test_an_edited_message_keeps_its_other_parts_as_they_were_written() -> None:
 
 def test_what_is_known_from_elsewhere_is_kept_with_it() -> None:
     """Id, time, model, stop, name and usage come back, also where the provider's form says otherwise or nothing."""
-    (message,) = formats.read([ANTHROPIC[0]], format="anthropic")
+    (message,) = providers.read([ANTHROPIC[0]], format="anthropic")
     known = replace(
         message, id="e1", timestamp=5, model="m", stop="end_turn", name="Ada", usage=Usage(input=1, output=2, total=3)
     )
     assert decode_message(encode_message(known)) == known
     pi = {"role": "user", "content": "hello", "timestamp": 7}
-    (stamped,) = formats.read([pi], format="pi")
+    (stamped,) = providers.read([pi], format="pi")
     assert stamped.timestamp == 7
     assert decode_message(encode_message(replace(stamped, timestamp=None))).timestamp is None
 

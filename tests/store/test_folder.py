@@ -17,10 +17,10 @@ from holdfast.errors import StorageError
 from holdfast.memory import archive
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed.hashed import HashEmbedder
-from holdfast.store import vmem
 from holdfast.store.base import Scope, Select
 from holdfast.store.codec import to_json
 from holdfast.store.folder import DATABASE, FolderStore
+from holdfast.store.plugin_files import read_vectors, write_vectors
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import asks, fact, found, says, texts, vectors
 
@@ -153,7 +153,7 @@ class TestAFolderOfThePlugin:
     def test_its_vectors_are_left_alone(self, tmp_path: Path) -> None:
         """A vector file says nothing about its model: it is neither searched nor overwritten."""
         write(tmp_path / "segments.jsonl", segment("a", "some words"))
-        vmem.write(tmp_path / "vectors.bin", {"a": [1.0] * 8}, dimension=8)
+        write_vectors(tmp_path / "vectors.bin", {"a": [1.0] * 8}, dimension=8)
         before = (tmp_path / "vectors.bin").read_bytes()
         with open_all(tmp_path) as store:
             assert store.match(asks("words", scope=S1, seed=1)).cosine is None
@@ -166,11 +166,17 @@ class TestAFolderOfThePlugin:
         write(tmp_path / "segments.jsonl", segment("a", "some words"))
         tool = Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text="the output"),)),))
         line = {"kind": "message", "n": 2, "scope": ["local", "", "main", "s1"], "nonce": "x", "body": to_json(tool)}
-        write(tmp_path / "holdfast.jsonl", line | {"text": "the output"}, {"kind": "job"}, {"kind": "message", "n": 3})
+        damaged = {"kind": "message", "n": 3}
+        write(tmp_path / "holdfast.jsonl", line | {"text": "the output"}, {"kind": "job"}, damaged)
+        with FolderStore(tmp_path, readonly=True) as store:
+            assert len(texts(store, scope=S1)) == 2
+        assert (tmp_path / "holdfast.jsonl").exists()
+        write(tmp_path / "holdfast.jsonl", line | {"text": "the output"}, {"kind": "job"})
         with open_all(tmp_path) as store:
             rows = store.fetch(Select(kind="message", scope=S1))
             assert {row.message.role for row in rows} == {"user", "tool"}
             assert len(found(store.match(asks("output", scope=S1)))) == 1
+        assert not (tmp_path / "holdfast.jsonl").exists()
 
 
 class TestWhatWeWrite:
@@ -329,14 +335,14 @@ class TestTrouble:
         write(tmp_path / "segments.jsonl", segment("a", "zanzibar"), segment("b", "zanzibar"), segment("c", "kept"))
         embedder = HashEmbedder()
         rows = embedder.embed(["zanzibar", "kept"], kind="passage")
-        vmem.write(tmp_path / "vectors.bin", {"a": rows[0], "c": rows[1]}, dimension=384)
+        write_vectors(tmp_path / "vectors.bin", {"a": rows[0], "c": rows[1]}, dimension=384)
         with open_all(tmp_path) as store:
             assert store.remove(Select(kind="message", scope=S1, ids=(1,))) == 1
             assert texts(store, scope=S1) == ["kept"]
             message = Message(role="user", parts=(Text(text="zanzibar"),), timestamp=NOW)
             assert store.add(archive.rows([message], scope=S1)) == [0]
         assert not any(b"zanzibar" in path.read_bytes() for path in tmp_path.iterdir())
-        saved = vmem.read(tmp_path / "vectors.bin")
+        saved = read_vectors(tmp_path / "vectors.bin")
         assert saved is not None
         assert list(saved.rows) == ["c"]
         with (tmp_path / "segments.jsonl").open("a", encoding="utf-8") as file:

@@ -121,7 +121,7 @@ class TestRepair:
         numbers = fill(path)
         report = repair(path, stamp="t1")
         assert report.kept == {"messages": 700, "facts": 20, "records": 20, "jobs": 5}
-        assert (report.lost, report.homeless) == ((), 0)
+        assert (report.lost, report.unscoped) == ((), 0)
         with SqliteStore(path) as store:
             kept = store.fetch(Select(kind="message", scope=HERE))
             assert [row.id for row in kept] == [number for number in numbers if number != numbers[3]]
@@ -189,7 +189,7 @@ class TestRepair:
         change(path, "DELETE FROM scopes WHERE id = 1")
         report = repair(path, stamp="t")
         assert report.lost == ("message 7 cannot be read",)
-        assert report.homeless == 1
+        assert report.unscoped == 1
         assert "message 7 cannot be read" in report.summary
         with SqliteStore(path) as store:
             assert texts(store, scope=ELSEWHERE) == []

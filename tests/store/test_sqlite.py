@@ -16,12 +16,12 @@ import pytest
 
 from holdfast.errors import InputError, StorageError
 from holdfast.messages import Message, Text
-from holdfast.store import sealing, vector_table
+from holdfast.store import index_merge, vector_table
 from holdfast.store.base import Kind, MessageRow, Record, Scope, Select
+from holdfast.store.index_merge import BLOCK_PASSAGES
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.opening import opened
 from holdfast.testing.processes import crowd
-from holdfast.testing.rows import HERE, MODEL, asks, fact, found, says, texts, vectors, word
+from holdfast.testing.rows import HERE, MODEL, asks, fact, found, opened, says, texts, vectors, word
 from stores import open_sqlite
 
 
@@ -185,6 +185,7 @@ class TestTrouble:
             assert texts(store) == ["free again"]
 
 
+VECTOR_BLOCK = vector_table.BLOCK_PASSAGES
 _SCRIPT = """
 import os, resource
 from holdfast.errors import StorageError
@@ -260,29 +261,29 @@ def test_reading_does_not_wait_for_a_writer(tmp_path: Path) -> None:
 class TestTheIndex:
     def test_it_is_sealed_and_merged_as_it_grows(self, tmp_path: Path) -> None:
         """Passages go from pending to blocks and runs, runs are merged, and everything stays findable."""
-        total = sealing.SEALED * sealing.FAN + sealing.SEALED + 5
+        total = BLOCK_PASSAGES * index_merge.RUNS_PER_MERGE + BLOCK_PASSAGES + 5
         with SqliteStore(tmp_path / "store.db") as store:
             numbers = store.add([says(f"{word('item', n)} and {word('kind', n % 5)}") for n in range(total)])
             assert rows_of(store.path, "SELECT first, stop, level FROM runs") == [
-                (0, sealing.SEALED * sealing.FAN, 1),
-                (sealing.SEALED * sealing.FAN, sealing.SEALED * (sealing.FAN + 1), 0),
+                (0, BLOCK_PASSAGES * index_merge.RUNS_PER_MERGE, 1),
+                (BLOCK_PASSAGES * index_merge.RUNS_PER_MERGE, BLOCK_PASSAGES * (index_merge.RUNS_PER_MERGE + 1), 0),
             ]
             assert rows_of(store.path, "SELECT count(*) FROM pending") == [(5,)]
             assert found(store.match(asks(word("kind", 3)))) == numbers[3::5]
-            for n in (0, sealing.SEALED - 1, sealing.SEALED, total - 6, total - 5, total - 1):
+            for n in (0, BLOCK_PASSAGES - 1, BLOCK_PASSAGES, total - 6, total - 5, total - 1):
                 assert found(store.match(asks(word("item", n)))) == [numbers[n]]
 
     def test_a_batch_that_fails_leaves_memory_right(self, tmp_path: Path) -> None:
         """After a batch that was rolled back in the middle of sealing, searches and numbers are as if it never was."""
         wrong = vectors(0, [1, 2, 3])
         with SqliteStore(tmp_path / "store.db") as store:
-            numbers = store.add([says(f"{word('item', n)}") for n in range(sealing.SEALED - 2)])
+            numbers = store.add([says(f"{word('item', n)}") for n in range(BLOCK_PASSAGES - 2)])
             store.match(asks("x"))
             with pytest.raises(InputError):
                 store.add([*(says(f"lost {n}") for n in range(700)), says("x", scope=Scope(tenant="new")), wrong])
             assert found(store.match(asks("lost"))) == []
-            numbers += store.add([says(f"{word('item', n)}") for n in range(sealing.SEALED - 2, 1500)])
-            for n in (0, sealing.SEALED - 3, sealing.SEALED - 2, 1499):
+            numbers += store.add([says(f"{word('item', n)}") for n in range(BLOCK_PASSAGES - 2, 1500)])
+            for n in (0, BLOCK_PASSAGES - 3, BLOCK_PASSAGES - 2, 1499):
                 assert found(store.match(asks(word("item", n)))) == [numbers[n]]
 
     def test_an_interrupted_read_is_forgotten(self, tmp_path: Path) -> None:
@@ -301,10 +302,16 @@ class TestTheIndex:
         """A process that had loaded half a block reads on correctly when others have sealed that one and more."""
         path = tmp_path / "store.db"
         with SqliteStore(path) as reader, SqliteStore(path) as writer:
-            numbers = writer.add([says(f"{word('item', n)}") for n in range(sealing.SEALED + 100)])
+            numbers = writer.add([says(f"{word('item', n)}") for n in range(BLOCK_PASSAGES + 100)])
             assert len(found(reader.match(asks(word("item", 5))))) == 1
-            numbers += writer.add([says(f"{word('item', n)}") for n in range(len(numbers), 4 * sealing.SEALED + 7)])
-            for n in (0, sealing.SEALED + 99, sealing.SEALED + 100, 3 * sealing.SEALED, len(numbers) - 1):
+            numbers += writer.add([says(f"{word('item', n)}") for n in range(len(numbers), 4 * BLOCK_PASSAGES + 7)])
+            for n in (
+                0,
+                BLOCK_PASSAGES + 99,
+                BLOCK_PASSAGES + 100,
+                3 * BLOCK_PASSAGES,
+                len(numbers) - 1,
+            ):
                 evidence = reader.match(asks(word("item", n)))
                 assert found(evidence) == [numbers[n]]
             assert evidence.columns["message"].tolist() == numbers
@@ -319,7 +326,7 @@ class TestTheIndex:
 
     def test_vectors_are_sealed_into_blocks(self, tmp_path: Path) -> None:
         """Once every passage of a stretch has its vectors they become one block, which later changes go into."""
-        total = vector_table.BLOCK + 10
+        total = VECTOR_BLOCK + 10
         with SqliteStore(tmp_path / "store.db") as store, SqliteStore(store.path) as other:
             store.add([says(f"passage {n}") for n in range(total)])
             store.remove(Select(kind="message", scope=HERE, limit=1))
@@ -327,7 +334,7 @@ class TestTheIndex:
             for start in range(0, total, 500):
                 store.add([vectors(n, [n]) for n in order[start : start + 500]])
                 other.match(asks(seed=5))
-            assert rows_of(store.path, "SELECT first, length(data) FROM vector_blocks") == [(0, vector_table.BLOCK * 8)]
+            assert rows_of(store.path, "SELECT first, length(data) FROM vector_blocks") == [(0, VECTOR_BLOCK * 8)]
             assert rows_of(store.path, "SELECT count(*) FROM vectors") == [(10,)]
             store.add([vectors(7, [777_777])])
             for reader in (store, other):
@@ -359,7 +366,7 @@ class TestTheIndex:
 
     def test_what_is_there_can_be_counted(self, tmp_path: Path) -> None:
         """Messages, passages, sessions, facts, bytes and vectors are counted; what is forgotten is not."""
-        total = vector_table.BLOCK + 3
+        total = VECTOR_BLOCK + 3
         with SqliteStore(tmp_path / "store.db") as store:
             numbers = store.add([says(f"passage {n}") for n in range(total)])
             store.add([says("elsewhere", scope=Scope(session="s9")), fact("f", "one"), fact("f", "two")])

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent_files import FIXTURES
-from holdfast import formats
+from holdfast import providers
 from holdfast.messages import units
 from holdfast.transcripts import read
 
@@ -25,7 +25,7 @@ def test_lines_come_back_as_they_were() -> None:
     """An unedited line is handed back itself; for a provider it is rendered as that provider wants it."""
     entries = read(FILE).entries
     assert [message.wire("clawdbot") for entry in entries for message in entry.messages] == [e.data for e in entries]
-    rendered = formats.render(read(FILE).messages, "openai_chat")
+    rendered = providers.render(read(FILE).messages, "openai_chat")
     assert [wire["role"] for wire in rendered] == [
         "user",
         "assistant",

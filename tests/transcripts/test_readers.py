@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_files import COPILOT, FIXTURES, KIMI, OPENHANDS, OWN, REAL, name, wire_records
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import TranscriptError
 from holdfast.messages import Message
 from holdfast.transcripts import READERS, Entry, Problem, Transcript, read, stream
@@ -133,7 +133,7 @@ def assert_identical(transcript: Transcript) -> int:
                 continue
             origin = message.origin
             assert origin is not None
-            (rendered,) = formats.render([message], origin.format)
+            (rendered,) = providers.render([message], origin.format)
             assert json.dumps(rendered) in own_text
             compared += 1
     return compared

@@ -8,12 +8,12 @@ from types import MappingProxyType
 import pytest
 
 from holdfast.errors import FormatError, TranscriptError
-from holdfast.formats.anthropic import ANTHROPIC
-from holdfast.formats.openai_chat import OPENAI_CHAT
-from holdfast.formats.openai_responses import OPENAI_RESPONSES
-from holdfast.formats.pi import PI
-from holdfast.formats.wire import Format
 from holdfast.messages import Image, Message, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
+from holdfast.providers.anthropic import ANTHROPIC
+from holdfast.providers.openai_chat import OPENAI_CHAT
+from holdfast.providers.openai_responses import OPENAI_RESPONSES
+from holdfast.providers.pi import PI
+from holdfast.providers.wire import Format
 from holdfast.transcripts.session import Session, stream_entries
 from sessions import START, Ids, Ticks, answers, begin, calls, records, reopen, says, texts
 from shared_data import SHARED, needs_shared

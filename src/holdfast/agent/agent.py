@@ -38,7 +38,7 @@ from holdfast.errors import (
 from holdfast.memory.block import strip_message
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Model
-from holdfast.models.prices import cost
+from holdfast.providers.models import cost
 from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
 from holdfast.redact import redact_value
 from holdfast.session import Session

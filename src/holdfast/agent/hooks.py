@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.agent.shell import environment, run_program
 from holdfast.errors import InputError, SettingsError
 from holdfast.events import Compacted, Compacting, Hook, Hooks, SummaryRequest, SummaryResult
@@ -119,13 +119,13 @@ def _event_json(event: Compacting | Compacted) -> bytes:
 
 def _request_json(request: SummaryRequest) -> bytes:
     plan = request.plan
-    messages = formats.render([item.message for item in (*plan.dropped, *plan.history)], "pi")
+    messages = providers.render([item.message for item in (*plan.dropped, *plan.history)], "pi")
     data = {
         **json.loads(_event_json(request.event)),
         "event": "session_before_compact",
         "customInstructions": request.instructions,
         "messagesToSummarize": messages,
-        "turnPrefixMessages": formats.render([item.message for item in plan.prefix], "pi"),
+        "turnPrefixMessages": providers.render([item.message for item in plan.prefix], "pi"),
         "previousSummary": plan.previous,
         "isSplitTurn": plan.splits_turn,
         "fileOps": {"readFiles": plan.activity.read, "modifiedFiles": plan.activity.modified},

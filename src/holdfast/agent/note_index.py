@@ -25,14 +25,14 @@ from holdfast.search.bm25 import Corpus, score
 from holdfast.search.columns import Floats, PassageRow
 from holdfast.search.embed import Choice, Embedder, Purpose, RemoteEmbedder, choose
 from holdfast.search.embed.base import Space, behind_cache
+from holdfast.search.embed.static import vector_weight
 from holdfast.search.memory_index import MemoryIndex
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.passages import windows
-from holdfast.search.trust import vector_trust
 from holdfast.search.vectors import Matrix
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.memory import Hybrid
-from holdfast.store.connection import explained
+from holdfast.store.connection import translate_errors
 from holdfast.text import head, terms
 
 __all__ = ["ChunkRow", "Embedders", "Index", "Match", "Table", "forget_files", "make_snippet"]
@@ -196,7 +196,7 @@ def forget_files(path: Path, names: Sequence[str]) -> None:
     """Remove files and their vectors from an index on disk, also from free pages and the write-ahead log."""
     if not path.exists():
         return
-    with explained(path), closing(_connect(path)) as connection:
+    with translate_errors(path), closing(_connect(path)) as connection:
         _delete(connection, names)
         connection.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM chunks)")
         connection.execute("VACUUM")
@@ -426,4 +426,4 @@ class Embedders:
 
     def weigh(self, query: str) -> float:
         """Return how much the vector of a question counts, 0 to 1."""
-        return vector_trust(self.current, query)
+        return vector_weight(self.current, query)

@@ -31,7 +31,7 @@ from holdfast.errors import InputError
 from holdfast.search.passages import windows
 from holdfast.search.vectors import quantise
 from holdfast.settings import Settings
-from holdfast.store.connection import explained
+from holdfast.store.connection import translate_errors
 
 __all__ = ["Excerpt", "NoteHit", "NoteResults", "Notes", "SyncResult"]
 
@@ -128,7 +128,7 @@ class Notes:
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
         """Hold the lock; errors of SQLite become `StorageError`."""
-        with self._lock, explained(self.file):
+        with self._lock, translate_errors(self.file):
             yield
 
     # --- updating ----------------------------------------------------------------

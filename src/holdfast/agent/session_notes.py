@@ -19,7 +19,7 @@ from holdfast.compaction.digest import make_digest
 from holdfast.compaction.flush import FlushPrompt, strip_silence
 from holdfast.compaction.sections import wrap_summary
 from holdfast.compaction.tool_calls import find_activity
-from holdfast.context.finish import finish
+from holdfast.context.validate import validate
 from holdfast.errors import InputError, ModelError, ModelRefusedError, StorageError
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.models.base import Model, Prompt
@@ -63,7 +63,7 @@ def run_flush(
     messages = _add_flush_prompt(window, prompt)
     results: list[ToolResult] = []
     for _ in range(MAX_FLUSH_STEPS):
-        ready = finish(messages, model.provider).messages
+        ready = validate(messages, model.provider).messages
         request = Prompt(messages=ready, tools=tools.tools(), max_tokens=MAX_FLUSH_TOKENS)
         reply = model.ask(request, timeout=FLUSH_SECONDS, cancel=cancel)
         if not reply.message.calls:

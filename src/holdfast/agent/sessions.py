@@ -23,9 +23,9 @@ from holdfast.agent.tally import Spent
 from holdfast.agent.workspace import local_time
 from holdfast.compaction.flush import Cycle
 from holdfast.errors import InputError, StorageError
-from holdfast.formats.pi import PI
 from holdfast.memory.archive import mask
 from holdfast.messages import Message, RedactedThinking, Thinking, Usage
+from holdfast.providers.pi import PI
 from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
 from holdfast.text import head

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from holdfast.messages import Usage
 from holdfast.models.base import Model, Prompt, Reply
-from holdfast.models.prices import cost
+from holdfast.providers.models import cost
 
 __all__ = ["CountedModel", "Purpose", "Spent", "Tally", "add_usage"]
 

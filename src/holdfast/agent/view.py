@@ -6,7 +6,7 @@ from typing import Protocol
 
 from holdfast.compaction.flush import Held
 from holdfast.messages import ToolCall, ToolResult
-from holdfast.models.retry import ANEW
+from holdfast.models.retry import RESTART_NOTICE
 
 __all__ = ["Quiet", "ReplyStream", "View"]
 
@@ -63,14 +63,14 @@ class ReplyStream:
         return "".join(self._pieces)
 
     def feed(self, piece: str) -> None:
-        """Take the next piece. `ANEW` says that the connection broke off and the reply begins again."""
-        if piece != ANEW:
+        """Take the next piece. `RESTART_NOTICE` says that the connection broke off and the reply begins again."""
+        if piece != RESTART_NOTICE:
             self._pieces.append(piece)
             self._show(self._held.feed(piece))
             return
         self._pieces.clear()
         if self._held.is_open:
-            self._view.text(ANEW)
+            self._view.text(RESTART_NOTICE)
         self._held = Held(in_blocks=self._in_blocks)
 
     def end(self) -> None:

@@ -61,7 +61,7 @@ SUMMARIES: Final = {
     "get": "Print archived messages whole, by the numbers that search shows.",
     "import": "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",
     "learn": "Extract facts from archived messages, of one --session or of all.",
-    "models": "List embedding models, and fetch one.",
+    "models": "List embedding models, and download one.",
     "recall": "Print the block that would be recalled for QUERY.",
     "reindex": "Rebuild the index from the archive, and embed what the current model has not embedded yet.",
     "remember": "Store CONTENT as a fact.",

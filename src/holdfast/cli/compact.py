@@ -18,11 +18,11 @@ from holdfast.cli.opening import open_memory, opens_memory, session_scope
 from holdfast.cli.output import as_json, echo, emit_json, human_tokens, printable
 from holdfast.cli.replay import make_settings
 from holdfast.compact import Compaction
-from holdfast.context.windows import context_tokens
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.models import open_model
 from holdfast.models.base import Model
+from holdfast.providers.models import context_tokens
 from holdfast.settings import Settings
 from holdfast.store.base import Select
 

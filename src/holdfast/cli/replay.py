@@ -22,10 +22,10 @@ from holdfast.cli.console import open_console
 from holdfast.cli.opening import no_transcript
 from holdfast.cli.output import as_json, emit_json, human_tokens, printable
 from holdfast.context.budget import budget
-from holdfast.context.verify import PROVIDERS, check
 from holdfast.engine import Engine
 from holdfast.errors import InputError, WindowTooSmallError
 from holdfast.messages import Message
+from holdfast.providers import FORMATS, check
 from holdfast.report import Change, ContextReport, workspace_files
 from holdfast.settings import Settings
 from holdfast.transcripts import Transcript
@@ -124,7 +124,9 @@ def replay_messages(
             progress(record_window(window, stats))
 
 
-def record_window(window: Window | None, stats: ReplayStats, *, providers: Sequence[str] = PROVIDERS) -> Point | None:
+def record_window(
+    window: Window | None, stats: ReplayStats, *, providers: Sequence[str] = tuple(FORMATS)
+) -> Point | None:
     """Check one window against every provider's rules and the limit, and add it to the figures."""
     stats.turns += 1
     if window is None:

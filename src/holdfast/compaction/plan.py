@@ -149,7 +149,7 @@ class CompactionPlan:
         request_id = next((item.id for item in reversed(kept) if own_words(item.message) == self.request), 0)
         last = max(self.ids, default=0)
         return Edit(
-            change=Compacted(summary=summary, unthought=self.thinking_removed, asked=request_id),
+            change=Compacted(summary=summary, thinking_removed=self.thinking_removed, asked=request_id),
             ids=self.ids,
             reason=reason,
             tokens_before=sum(item.tokens for item in self.summarised),

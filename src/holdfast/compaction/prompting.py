@@ -14,8 +14,7 @@ from holdfast.compaction.sections import HEADINGS, without_lists
 from holdfast.compaction.wording import Language
 from holdfast.errors import HoldfastError, ModelBusyError, ModelCancelledError, ModelError, ModelRefusedError
 from holdfast.messages import Message, Text
-from holdfast.models.base import Model, Prompt, Reply
-from holdfast.models.deadline import check_cancelled
+from holdfast.models.base import Model, Prompt, Reply, check_cancelled
 from holdfast.models.retry import Retrying
 from holdfast.prompts import load
 from holdfast.settings import Compaction

@@ -1,1 +1,1 @@
-"""The window, decided: plain functions from values to values. No store, no clock, no network."""
+"""Window logic: plain functions from values to values, without a store, a clock or a network."""

@@ -1,21 +1,22 @@
-"""How much may be in a window: the one place where limits are computed."""
+"""The token limits of a window: the one place where they are computed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from holdfast.context.windows import known_tokens
 from holdfast.errors import InputError
-from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Compaction, Recall, Settings
+from holdfast.providers.models import known_tokens
+from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Compaction, Settings
 
 __all__ = ["Budget", "LimitSource", "budget"]
 
 LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
-"""Where the size of a window comes from: the call, `agent.context_tokens`, the model, or nowhere (200,000)."""
-_SHORT_REPLY: Final = 4_000
-_RESERVE_SHARE: Final = 4
-"""The settings reserve at most one part in so many of a window."""
+"""Where the size of a window comes from: the call, `agent.context_tokens`, the model, or the default of 200,000."""
+MIN_REPLY: Final = 4_000
+"""Tokens that are left for the reply where protected messages need the rest."""
+MAX_RESERVE_SHARE: Final = 0.25
+"""The largest share of a window that the settings reserve for the reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +24,15 @@ class Budget:
     """The limits of one request, in tokens.
 
     Attributes:
-        window: All that the model can hold.
+        window: The size of the model's context window.
         reserve: Kept free for the reply.
-        overhead: What goes into every request beside the messages, such as tool definitions.
+        overhead: What every request holds beside the messages, such as tool definitions.
         recall: The most that one recalled block may take.
-        live_recall: The most that all blocks still in the window may take together.
-        soft_threshold: How long before a compaction the memory flush runs.
+        live_recall: The most that all blocks in the window may take together.
+        soft_threshold: How far below the compaction threshold the memory flush runs.
         history: The most that history kept by a compaction may take.
         source: Where `window` comes from.
-        scale: How many tokens the provider may count for each one that we do. `window` and `reserve` are the
+        scale: How many tokens the provider may count for each one that we count. `window` and `reserve` are the
             provider's tokens, everything else is ours.
     """
 
@@ -52,23 +53,23 @@ class Budget:
 
     @property
     def ceiling(self) -> int:
-        """The most that messages may take where what must stay leaves no choice: then only a short reply fits."""
-        most = int((self.window - min(_SHORT_REPLY, self.window // 8)) / self.scale)
+        """The most that messages may take where protected ones need it: then only a short reply fits."""
+        most = int((self.window - min(MIN_REPLY, self.window // 8)) / self.scale)
         return max(self.prompt, most - self.overhead)
 
     @property
     def safe_limit(self) -> int:
-        """The most that messages may take before a block is recalled beside them."""
+        """The most that messages may take before a block is recalled."""
         return self.prompt - self.recall
 
     @property
     def compact_at(self) -> int:
-        """A request that takes more than this calls for a compaction."""
+        """A request with more tokens than this needs a compaction."""
         return int((self.window - self.reserve) / self.scale)
 
     @property
     def flush_at(self) -> int:
-        """A request that takes this much calls for a memory flush."""
+        """A request with at least this many tokens needs a memory flush."""
         return self.compact_at - self.soft_threshold
 
 
@@ -88,27 +89,30 @@ def budget(
         settings: What to reserve and recall, and the window of the agent.
         window: The size of the window; unset, that of the settings or of the model.
         model: The name of the model; unset, that of the settings.
-        model_window: What the model itself says that it holds; counts more than what is known of its name.
-        overhead: Tokens that go beside the messages.
+        model_window: The window that the model reports; it counts more than what is known of its name.
+        overhead: Tokens beside the messages.
         reserve: Tokens kept for the reply; unset, by the settings, and at most a quarter of the window.
-        scale: How many tokens the provider may count for each one that we do.
+        scale: How many tokens the provider may count for each one that we count.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
     """
     size, source = _window(settings.agent, window, model, model_window)
-    kept = _reserve(settings.compaction, size) if reserve is None else reserve
-    if type(kept) is not int or not 0 <= kept < size:
-        raise InputError(f"reserve={kept!r}: give a number of tokens from 0 to less than the window ({size:,})")
+    compaction = settings.compaction
+    if reserve is None:
+        wanted = max(compaction.reserve_tokens, compaction.reserve_tokens_floor)
+        reserve = min(wanted, int(MAX_RESERVE_SHARE * size))  # 20,000 of 32,000 would leave little for messages
+    if type(reserve) is not int or not 0 <= reserve < size:
+        raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
     share = int(settings.recall.max_window_share * size)
     return Budget(
         window=size,
-        reserve=kept,
+        reserve=reserve,
         overhead=overhead,
-        recall=_recall(settings.recall, share),
+        recall=min(settings.recall.hard_cap_tokens, share) if settings.recall.enabled else 0,
         live_recall=share,
-        soft_threshold=_soft_threshold(settings.compaction, size, size - kept),
-        history=int(settings.compaction.max_history_share * size),
+        soft_threshold=_soft_threshold(compaction, size, size - reserve),
+        history=int(compaction.max_history_share * size),
         source=source,
         scale=scale,
     )
@@ -121,21 +125,12 @@ def _window(agent: Agent, window: int | None, model: str | None, model_window: i
         return window, "argument"
     if agent.context_tokens is not None:
         return agent.context_tokens, "settings"
-    found = model_window or known_tokens(model or agent.model or "")
-    return (found, "model") if found else (DEFAULT_CONTEXT_TOKENS, "default")
-
-
-def _reserve(compaction: Compaction, window: int) -> int:
-    wanted = max(compaction.reserve_tokens, compaction.reserve_tokens_floor)
-    return min(wanted, window // _RESERVE_SHARE)  # 20,000 of 32,000 would leave little to ask with
-
-
-def _recall(recall: Recall, share: int) -> int:
-    return min(recall.hard_cap_tokens, share) if recall.enabled else 0
+    known = model_window or known_tokens(model or agent.model or "")
+    return (known, "model") if known else (DEFAULT_CONTEXT_TOKENS, "default")
 
 
 def _soft_threshold(compaction: Compaction, window: int, compact_at: int) -> int:
     flush = compaction.memory_flush
     if flush.soft_threshold is not None:
         return max(0, compact_at - int(flush.soft_threshold * window))
-    return min(flush.soft_threshold_tokens, compact_at // 2)  # in a small window the flush would never rest
+    return min(flush.soft_threshold_tokens, compact_at // 2)  # in a small window the flush would always be due

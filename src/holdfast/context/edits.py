@@ -1,8 +1,7 @@
-"""A window as items, and the recorded changes that are replayed on it.
+"""The items of a window, and the recorded edits that are replayed on it.
 
-Edits are kept by whoever owns the session and applied to every later request, so that the same message is
-rendered the same way each time. A change says all that rendering it again needs, and no more: of a shortened
-text the places that stay, never its words.
+Edits are stored per session and applied to every later request, so that the same message is rendered the same way each
+time. An edit holds what replaying it needs, and no more: of a shortened text the positions that stay, never its words.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.errors import FormatError
-from holdfast.formats.wire import sealed_elsewhere
-from holdfast.messages import Message, Part, RedactedThinking, Text, Thinking, ToolResult
+from holdfast.messages import Message, RedactedThinking, Text, Thinking, ToolResult
+from holdfast.providers.wire import is_sealed_elsewhere
 
 __all__ = [
     "GAP",
@@ -48,12 +47,12 @@ __all__ = [
 ItemKind: TypeAlias = Literal["system", "summary", "recall", "message"]
 
 GAP: Final = "\n[...]\n"
-"""What stands between two kept stretches of a shortened text."""
+"""The mark between two kept parts of a shortened text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Recalled text beside a message, and what it costs."""
+    """Recalled text beside a message, and its tokens."""
 
     text: str
     tokens: int
@@ -65,11 +64,11 @@ class Item:
 
     Attributes:
         message: What is sent, after the edits so far.
-        id: Its number in the archive, by which edits know it; 0 for what no edit can name.
-        tokens: What the message costs.
-        kind: What it is to the window.
-        pinned: It stays as it is.
-        block: What was recalled beside it.
+        id: Its number in the archive, by which edits name it; 0 where it has none.
+        tokens: The tokens of the message.
+        kind: Its part in the window.
+        pinned: Whether it may not be edited.
+        block: The block that was recalled beside it.
     """
 
     message: Message
@@ -81,28 +80,27 @@ class Item:
 
     @property
     def total(self) -> int:
-        """What the item costs with its block."""
+        """The tokens of the item with its block."""
         return self.tokens + (self.block.tokens if self.block else 0)
 
 
 def tokens(items: Iterable[Item]) -> int:
-    """What a window costs."""
+    """Return the tokens of a window."""
     return sum(item.total for item in items)
 
 
 def newest_turn(items: Sequence[Item]) -> Item | None:
-    """The newest turn of the user: what was said, or what tools answered."""
+    """Return the newest user turn: a user message, or tool results."""
     turns = (item for item in reversed(items) if item.kind == "message" and item.message.role in {"user", "tool"})
     return next(turns, None)
 
 
 def messages_of(items: Iterable[Item]) -> list[Message]:
-    """The messages of a window, recalled blocks in their places: each is the last part of its message."""
-    return [_with_block(item.message, item.block) if item.block else item.message for item in items]
-
-
-def _with_block(message: Message, block: Block) -> Message:
-    return replace(message, parts=(*message.parts, Text(text=block.text)))
+    """Return the messages of a window; a recalled block is the last part of its message."""
+    return [
+        replace(item.message, parts=(*item.message.parts, Text(text=item.block.text))) if item.block else item.message
+        for item in items
+    ]
 
 
 # --- changes -----------------------------------------------------------------
@@ -112,10 +110,10 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned", tag_field=
     """A tool result was shortened or cleared.
 
     Attributes:
-        part: Which part of the message it is.
-        keep: The stretches of its text that stay; none where it was cleared.
-        note: What is said in place of the rest.
-        limit: What it did not fit into, where only that was why.
+        part: The index of the result in the message.
+        keep: The parts of its text that stay, as start and stop; none where it was cleared.
+        note: The text in place of the rest.
+        limit: The limit that it did not fit into, where that was the only reason.
     """
 
     part: int
@@ -125,29 +123,29 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned", tag_field=
 
 
 class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_field="kind"):
-    """Messages left the window, and so did every block recalled before. `limit` is what they did not fit into."""
+    """Messages, and all blocks recalled before, left the window. `limit` is the limit that they did not fit into."""
 
     limit: int
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_field="kind"):
-    """A summary stands for messages, and every block recalled before is gone.
+    """A summary replaced messages, and all blocks recalled before left the window.
 
     Attributes:
-        summary: What the user is said to have said instead of them.
-        unthought: Messages that stay without their signed thinking, and what they cost then.
-        asked: The one of them whose words it holds as well: what the user asked for last.
+        summary: The user message in place of them.
+        thinking_removed: Messages that stay without their signed thinking, and their tokens then.
+        asked: The archive number of the last request, whose words the summary holds; 0 where it holds none.
     """
 
     summary: str
-    unthought: tuple[tuple[int, int], ...] = ()
+    thinking_removed: tuple[tuple[int, int], ...] = msgspec.field(default=(), name="unthought")
     asked: int = 0
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag="recalled", tag_field="kind"):
     """A block was placed: in the message with the number `into`, or in one of its own after the system prompt.
 
-    `passages` are those that it quotes.
+    `passages` are the passages that it quotes.
     """
 
     text: str
@@ -156,17 +154,17 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag="recalled", tag_fi
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, tag="restored", tag_field="kind"):
-    """Messages that had been trimmed came back, because somebody asked for them."""
+    """Trimmed messages came back on request."""
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True, tag="pinned", tag_field="kind"):
-    """Messages stay in every window from here on, also those that had left; or, not `on`, they no longer do."""
+    """Messages stay in every window from here on, also those that had left; with `on` false they no longer do."""
 
     on: bool = True
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True, tag="forgotten", tag_field="kind"):
-    """Messages were forgotten, and words of theirs went from earlier edits: whoever knows those reads them again."""
+    """Messages were forgotten and their words removed from earlier edits: edits that were read before are outdated."""
 
 
 Change: TypeAlias = Pruned | Trimmed | Compacted | Recalled | Restored | Pinned | Forgotten
@@ -176,11 +174,11 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """One recorded change to a window.
 
     Attributes:
-        change: What was done.
-        ids: The archived messages that it stands for.
+        change: What was changed.
+        ids: The archived messages that it replaces.
         reason: Why.
-        tokens_before: What they cost before.
-        tokens_after: What is there instead.
+        tokens_before: Their tokens before.
+        tokens_after: The tokens of what is there instead.
         anchors: Messages of which a history must have one for the edit to apply to it; none where it always applies.
     """
 
@@ -203,13 +201,13 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_json(edit: Edit) -> dict[str, Any]:
-    """An edit as plain JSON."""
+    """Return an edit as plain JSON."""
     data: dict[str, Any] = msgspec.to_builtins(edit)
     return data
 
 
 def from_json(data: Mapping[str, Any]) -> Edit:
-    """The edit that `to_json` wrote."""
+    """Read an edit that `to_json` wrote."""
     try:
         return msgspec.convert(data, Edit)
     except msgspec.ValidationError as error:
@@ -218,60 +216,63 @@ def from_json(data: Mapping[str, Any]) -> Edit:
 
 # --- replaying ---------------------------------------------------------------
 
-_MUCH_LARGER: Final = 2
-_LEAST: Final = 64
-"""A limit below this is taken for it: with many tools there may be no room at all beside them."""
+RESTORE_FACTOR: Final = 2
+"""How many times larger the limit must be before trimmed messages come back."""
+MIN_LIMIT: Final = 64
+"""Smaller limits count as this one: with many tools there may be no room at all beside them."""
 
 
 def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
-    """The recorded edits that still hold for the next request.
+    """Return the recorded edits that hold for the next request.
 
-    Recalled blocks hold until the next cut; those at the head for one request only. What was trimmed stays
-    out until a compaction, or until the limit is at least twice the one it did not fit into, and so does what
-    was shortened only because it did not fit.
+    Recalled blocks hold until the next cut; those at the head for one request only. Trimmed messages stay out until a
+    compaction, or until the limit is at least twice the one they did not fit into; the same holds for results that were
+    shortened only because they did not fit.
     """
-    cut = _last(edits, Trimmed | Compacted)
-    compaction = _last(edits, Compacted)
-    tightest = _tightest(edits)
+    cut = _last_index(edits, Trimmed | Compacted)
+    compaction = _last_index(edits, Compacted)
+    limits = _prune_limits(edits)
     return tuple(
         edit
         for index, edit in enumerate(edits)
-        if _holds(edit, after_cut=index > cut, after_compaction=index > compaction, limit=limit, tightest=tightest)
+        if _holds(edit, after_cut=index > cut, after_compaction=index > compaction, limit=limit, prune_limits=limits)
     )
 
 
-def _last(edits: Sequence[Edit], kind: Any) -> int:
+def _last_index(edits: Sequence[Edit], kind: Any) -> int:
     return max((index for index, edit in enumerate(edits) if isinstance(edit.change, kind)), default=-1)
 
 
-def _tightest(edits: Sequence[Edit]) -> Mapping[int, float]:
-    """What each shortened message did not fit into; what was shortened for good never does.
+def _prune_limits(edits: Sequence[Edit]) -> Mapping[int, float]:
+    """Return the limit that each shortened message did not fit into; infinity where it was shortened for good.
 
-    The results of one message stay shortened together: what it costs was counted with all of them.
+    The results of one message stay shortened together: its tokens were counted with all of them.
     """
-    found: dict[int, float] = {}
+    limits: dict[int, float] = {}
     for edit in edits:
         if isinstance(edit.change, Pruned):
             limit = math.inf if edit.change.limit is None else edit.change.limit
-            found.update((number, max(limit, found.get(number, 0))) for number in edit.ids)
-    return found
+            limits.update((number, max(limit, limits.get(number, 0))) for number in edit.ids)
+    return limits
 
 
-def _holds(edit: Edit, *, after_cut: bool, after_compaction: bool, limit: int, tightest: Mapping[int, float]) -> bool:
+def _holds(
+    edit: Edit, *, after_cut: bool, after_compaction: bool, limit: int, prune_limits: Mapping[int, float]
+) -> bool:
     match edit.change:
         case Recalled(into=into):
             return after_cut and into is not None
         case Trimmed(limit=too_small):
-            return after_compaction and limit < _MUCH_LARGER * max(too_small, _LEAST)
+            return after_compaction and limit < RESTORE_FACTOR * max(too_small, MIN_LIMIT)
         case Pruned():
-            return all(limit < _MUCH_LARGER * max(tightest[number], _LEAST) for number in edit.ids)
+            return all(limit < RESTORE_FACTOR * max(prune_limits[number], MIN_LIMIT) for number in edit.ids)
         case _:
             return True
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """What a list of edits comes to. Nothing of it is about items that no edit can name."""
+    """The combined effect of a list of edits."""
 
     changed: dict[int, list[tuple[Callable[[Message], Message], int]]] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
@@ -293,18 +294,15 @@ class _Outcome:
             case Trimmed():
                 self._cut(edit.ids)
             case Compacted() as change:
-                self._compact(change, edit)
+                self._cut(edit.ids)
+                self.summary = _make_item(change.summary, kind="summary", cost=edit.tokens_after)
+                for number, cost in change.thinking_removed:
+                    self._change(number, without_thinking, cost)
             case Restored():
                 self.gone.difference_update(edit.ids)
             case Pinned() as change:
                 self.pinned.update(dict.fromkeys(edit.ids, change.on))
                 self.gone.difference_update(edit.ids if change.on else ())
-
-    def _compact(self, change: Compacted, edit: Edit) -> None:
-        self._cut(edit.ids)
-        self.summary = _spoken(change.summary, kind="summary", cost=edit.tokens_after)
-        for number, cost in change.unthought:
-            self._change(number, without_thinking, cost)
 
     def _change(self, number: int, change: Callable[[Message], Message], cost: int) -> None:
         self.changed.setdefault(number, []).append((change, cost))
@@ -333,7 +331,7 @@ class _Outcome:
 
 
 def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
-    """The window after the edits, in order. Applying them one by one or all at once is the same."""
+    """Apply edits to a window, in order. One by one or all at once, the result is the same."""
     outcome = _Outcome()
     for edit in edits:
         outcome.add(edit)
@@ -341,7 +339,7 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
     if outcome.summary:
         window.insert(_leading(window, "system"), outcome.summary)
     if outcome.head:
-        head = _spoken(outcome.head.text, kind="recall", cost=outcome.head.tokens)
+        head = _make_item(outcome.head.text, kind="recall", cost=outcome.head.tokens)
         window.insert(_leading(window, "system", "summary"), head)
     return tuple(window)
 
@@ -350,22 +348,20 @@ def _leading(window: Sequence[Item], *kinds: ItemKind) -> int:
     return sum(1 for _ in takewhile(lambda item: item.kind in kinds, window))
 
 
-def _spoken(text: str, *, kind: ItemKind, cost: int) -> Item:
+def _make_item(text: str, *, kind: ItemKind, cost: int) -> Item:
     return Item(message=Message(role="user", parts=(Text(text=text),)), id=0, tokens=cost, kind=kind)
 
 
 def without_thinking(message: Message) -> Message:
-    """A message without the thinking that Anthropic sealed; itself where it has none, or nothing else."""
-    parts = tuple(part for part in message.parts if not _is_sealed(part))
+    """Remove thinking that Anthropic signed; return the message itself where it has none, or nothing else."""
+    parts = tuple(
+        part for part in message.parts if not isinstance(part, Thinking | RedactedThinking) or is_sealed_elsewhere(part)
+    )
     return replace(message, parts=parts) if parts and len(parts) < len(message.parts) else message
 
 
-def _is_sealed(part: Part) -> bool:
-    return isinstance(part, Thinking | RedactedThinking) and not sealed_elsewhere(part)
-
-
 def shorten(message: Message, change: Pruned) -> Message:
-    """A message with one tool result shortened; itself where that part is no tool result."""
+    """Shorten one tool result of a message; return the message itself where that part is no tool result."""
     part = message.parts[change.part] if change.part < len(message.parts) else None
     if not isinstance(part, ToolResult):
         return message

@@ -1,172 +1,128 @@
-"""Calls and results in their places: every call answered right after it, every answer asked for.
+"""Pair calls and results: every call is answered right after it, every result belongs to a call.
 
-Whatever was right comes back as the same object, so that it is rendered as it came. What was not is mended by
-the least that helps, and reported.
+A message that is correct is returned as the same object, so that it is rendered as it came. Anything else is repaired
+by the smallest change that helps, and reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import Final, NamedTuple
+from typing import Final
 
 from holdfast.messages import Message, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult, Unit, units
+from holdfast.providers.shaping import Repair, is_blank, is_empty
 
-__all__ = [
-    "MISSING",
-    "UNKNOWN",
-    "Repair",
-    "Repaired",
-    "additions",
-    "additions_of",
-    "is_blank",
-    "repair",
-    "says_nothing",
-]
+__all__ = ["MISSING", "UNKNOWN", "Repaired", "added_tokens", "added_tokens_of", "repair"]
 
 MISSING: Final = "[holdfast] The result of this call is missing from the history; this error was inserted in its place."
-"""What a synthetic result says."""
+"""The text of an inserted result."""
 UNKNOWN: Final = "unknown"
-"""What a tool is called whose name was lost."""
+"""The name of a tool whose name was lost."""
 _MISSING_TOKENS: Final = 64
 _MARGIN: Final = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
-    """One thing that was mended.
-
-    Attributes:
-        rule: What was wrong, as a short name.
-        where: Which message of those handed in; None where it is about several.
-        what: What was done about it.
-    """
-
-    rule: str
-    where: int | None = None
-    what: str
-
-    def __str__(self) -> str:
-        return f"{'' if self.where is None else f'message {self.where}: '}{self.what} ({self.rule})"
-
-
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Messages in order, and what had to be mended for it."""
+    """Messages whose calls and results are paired, and what had to be changed."""
 
     messages: tuple[Message, ...]
     repairs: tuple[Repair, ...]
 
 
 def repair(messages: Sequence[Message], *, known_tools: Collection[str] | None = None) -> Repaired:
-    """Put calls and results in their places. Repairing again changes nothing.
+    """Pair calls and results. Repairing again changes nothing.
 
-    Results that nobody asked for, or that were given before, are dropped; displaced ones are moved to their
-    call; missing ones become marked errors, except after a broken reply, whose unanswered calls go. Calls
-    without an id go, those without a name unless they were answered, and those of tools that are not among
-    `known_tools`, where that is given.
+    Results without a call, and second results of a call, are dropped; displaced ones are moved to their call; missing
+    ones become marked errors, except after a broken reply, whose open calls are dropped. Calls without an id are
+    dropped, calls without a name unless they were answered, and calls of tools that are not among `known_tools`, where
+    that is given.
     """
     work = _Work()
-    tools = _Tools({result.call_id for message in messages for result in message.results}, known_tools)
+    answered = {result.call_id for message in messages for result in message.results}
     for index, message in enumerate(messages):
-        for whole in _whole(message, index, tools, work.repairs):
-            work.said.append(whole)
-            work.where.append(index)
-    turns = _turns(work)
-    _match(turns, work)
-    found = tuple(message for number, turn in enumerate(turns) for message in _told(turn, number, work))
-    return Repaired(found, tuple(sorted(work.repairs, key=lambda repair: repair.where or 0)))
+        for usable in _make_usable(message, index, work.repairs, answered=answered, known_tools=known_tools):
+            work.messages.append(usable)
+            work.sources.append(index)
+    turns = _group_turns(work)
+    _match_results(turns, work)
+    paired = tuple(message for number, turn in enumerate(turns) for message in _rebuild_turn(turn, number, work))
+    return Repaired(paired, tuple(sorted(work.repairs, key=lambda repair: repair.where or 0)))
 
 
-def is_blank(part: Part) -> bool:
-    """Tell whether a part is a text without a word."""
-    return isinstance(part, Text) and (not part.text or part.text.isspace())
-
-
-def says_nothing(message: Message) -> bool:
-    """Tell whether a message holds nothing but blank text."""
-    return all(map(is_blank, message.parts))
-
-
-def additions(grouped: Iterable[Unit]) -> int:
-    """The most tokens that may have to be added before units can be sent: missing results, a first word of the user."""
+def added_tokens(grouped: Iterable[Unit]) -> int:
+    """Return the most tokens that validation may add to units: missing results, and a first user message."""
     return _MARGIN + _MISSING_TOKENS * sum(len(unit.pending) for unit in grouped)
 
 
-def additions_of(messages: Sequence[Message]) -> int:
-    """The same for a conversation; where every call is answered before the assistant goes on, without grouping it."""
+def added_tokens_of(messages: Sequence[Message]) -> int:
+    """Return `added_tokens` of a conversation; where every call is answered in place, without grouping it."""
     waiting: set[str] = set()
     for message in messages:
         if message.role == "assistant" and not waiting:
             waiting.update(call.id for call in message.calls)
         elif message.role == "assistant" or message.calls:
-            return additions(units(messages))
+            return added_tokens(units(messages))
         elif waiting:
             waiting.difference_update(result.call_id for result in message.results)
-    return additions(units(messages)) if waiting else _MARGIN
+    return added_tokens(units(messages)) if waiting else _MARGIN
 
 
 # --- each message by itself --------------------------------------------------
 
 
-class _Tools(NamedTuple):
-    """Which calls were answered at all, and which tools there are, where that is known."""
-
-    answered: AbstractSet[str]
-    known: Collection[str] | None
-
-
-def _whole(message: Message, index: int, tools: _Tools, repairs: list[Repair]) -> list[Message]:
-    """A message as it can be paired: with calls that have ids and names, in a role that may say what it says."""
-    if says_nothing(message):
-        repairs.append(Repair(rule="empty-message", where=index, what="dropped a message that says nothing"))
+def _make_usable(
+    message: Message,
+    index: int,
+    repairs: list[Repair],
+    *,
+    answered: Collection[str],
+    known_tools: Collection[str] | None,
+) -> list[Message]:
+    """Return a message with calls that have ids and names, in a role that may hold its parts."""
+    if is_empty(message):
+        repairs.append(Repair(rule="empty-message", where=index, what="dropped a message without content"))
         return []
-    parts = tuple(new for part in message.parts if (new := _usable(part, message, tools)) is not None)
-    if not all(map(is_, parts, message.parts)) or len(parts) != len(message.parts):
-        what = "dropped or named a call without id or name or of an unknown tool, or dropped half a thought"
+
+    def change(part: Part) -> Part | None:
+        if isinstance(part, ToolCall):
+            if not part.id.strip() or (known_tools is not None and part.name not in known_tools):
+                return None
+            if part.name.strip():
+                return part
+            return replace(part, name=UNKNOWN) if part.id in answered else None
+        # A broken reply may have ended inside its thinking.
+        is_cut_off = isinstance(part, Thinking) and part.signature is None and message.is_broken
+        return None if is_cut_off else part
+
+    parts = tuple(new for part in message.parts if (new := change(part)) is not None)
+    if len(parts) != len(message.parts) or not all(map(is_, parts, message.parts)):
+        what = "dropped or named a call without id or name or of an unknown tool, or dropped incomplete thinking"
         repairs.append(Repair(rule="unusable-part", where=index, what=what))
         message = replace(message, parts=parts)
-    return [] if says_nothing(message) else _by_role(message, index, repairs)
+    return [] if is_empty(message) else _split_by_role(message, index, repairs)
 
 
-def _usable(part: Part, message: Message, tools: _Tools) -> Part | None:
-    if isinstance(part, ToolCall):
-        return _usable_call(part, tools)
-    # A reply that broke off may have broken off in its thought.
-    half = isinstance(part, Thinking) and part.signature is None and message.is_broken
-    return None if half else part
-
-
-def _usable_call(call: ToolCall, tools: _Tools) -> ToolCall | None:
-    if not call.id.strip() or (tools.known is not None and call.name not in tools.known):
-        return None
-    if call.name.strip():
-        return call
-    return replace(call, name=UNKNOWN) if call.id in tools.answered else None
-
-
-def _by_role(message: Message, index: int, repairs: list[Repair]) -> list[Message]:
-    """Calls belong to the assistant, results to a tool message: anything else is split."""
+def _split_by_role(message: Message, index: int, repairs: list[Repair]) -> list[Message]:
+    """Split a message so that calls are the assistant's, and results in a tool message."""
     others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
-    role = _role(message)
-    if role == message.role and (role == "tool" or len(others) == len(message.parts)):
+    role: Role = message.role
+    if message.calls or role == "assistant":
+        role = "assistant"
+    elif message.results:
+        role = "tool"
+    elif role == "tool":
+        role = "user"
+    is_whole = role == "tool" or len(others) == len(message.parts)
+    if role == message.role and is_whole:
         return [message]
     repairs.append(Repair(rule="wrong-role", where=index, what=f"a {message.role} message cannot hold all of this"))
-    if role == "tool" or len(others) == len(message.parts):
+    if is_whole:
         return [replace(message, role=role)]
-    asked = [replace(message, role=role, parts=others, origin=None)] if others else []
-    return [*asked, Message(role="tool", parts=message.results)]
-
-
-def _role(message: Message) -> Role:
-    """Whose message it is, by what it holds."""
-    if message.calls or message.role == "assistant":
-        return "assistant"
-    if message.results:
-        return "tool"
-    return "user" if message.role == "tool" else message.role
+    words = [replace(message, role=role, parts=others, origin=None)] if others else []
+    return [*words, Message(role="tool", parts=message.results)]
 
 
 # --- turns -------------------------------------------------------------------
@@ -174,20 +130,27 @@ def _role(message: Message) -> Role:
 
 @dataclass(slots=True)
 class _Work:
-    """What was said, from which message it came, which turn each result belongs to, and what was mended."""
+    """The state of a repair.
 
-    said: list[Message] = field(default_factory=list)
-    where: list[int] = field(default_factory=list)
-    homes: dict[tuple[int, int], int] = field(default_factory=dict)
+    Attributes:
+        messages: The usable messages.
+        sources: The index of the message that each of them came from.
+        owners: The number of the turn that each result belongs to, by the place of its message and its part.
+        repairs: What was changed.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    owners: dict[tuple[int, int], int] = field(default_factory=dict)
     repairs: list[Repair] = field(default_factory=list)
 
     def note(self, rule: str, place: int, what: str) -> None:
-        self.repairs.append(Repair(rule=rule, where=self.where[place], what=what))
+        self.repairs.append(Repair(rule=rule, where=self.sources[place], what=what))
 
 
 @dataclass(slots=True)
 class _Turn:
-    """What the assistant said in one go, and what followed until it spoke again, as places in what was said."""
+    """One reply of the assistant and what followed until the next one, as places in the list of messages."""
 
     reply: list[int] = field(default_factory=list)
     after: list[int] = field(default_factory=list)
@@ -196,28 +159,28 @@ class _Turn:
     late: list[ToolResult] = field(default_factory=list)
 
     @property
-    def open(self) -> list[ToolCall]:
+    def open_calls(self) -> list[ToolCall]:
         return [call for call in self.calls.values() if call.id not in self.answered]
 
 
-def _turns(work: _Work) -> list[_Turn]:
+def _group_turns(work: _Work) -> list[_Turn]:
     turns = [_Turn()]
-    for place, message in enumerate(work.said):
+    for place, message in enumerate(work.messages):
         turn = turns[-1]
         if message.role != "assistant":
             turn.after.append(place)
             continue
-        broken = message.is_broken or (bool(turn.reply) and work.said[turn.reply[-1]].is_broken)
-        if turn.after or broken:
+        is_broken = message.is_broken or (bool(turn.reply) and work.messages[turn.reply[-1]].is_broken)
+        if turn.after or is_broken:
             turn = _Turn()
             turns.append(turn)
         turn.reply.append(place)
-        work.said[place] = _unrepeated(message, place, turn, work)
+        work.messages[place] = _drop_repeated_calls(message, place, turn, work)
     return turns
 
 
-def _unrepeated(message: Message, place: int, turn: _Turn, work: _Work) -> Message:
-    """The message without calls whose id was used in this reply before."""
+def _drop_repeated_calls(message: Message, place: int, turn: _Turn, work: _Work) -> Message:
+    """Drop calls whose id was used before in the same reply."""
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ToolCall):
@@ -229,87 +192,87 @@ def _unrepeated(message: Message, place: int, turn: _Turn, work: _Work) -> Messa
     return message if len(parts) == len(message.parts) else replace(message, parts=tuple(parts))
 
 
-# --- matching ----------------------------------------------------------------
-
-
-def _match(turns: Sequence[_Turn], work: _Work) -> None:
-    """Give every result to the last call of its id that has none yet; one without such a call has no home."""
-    asked: dict[str, list[_Turn]] = {}
-    numbers = {id(turn): number for number, turn in enumerate(turns)}
-    for turn in turns:
+def _match_results(turns: Sequence[_Turn], work: _Work) -> None:
+    """Assign every result to the last call of its id that has none yet; drop those without such a call."""
+    asking: dict[str, list[tuple[int, _Turn]]] = {}
+    for number, turn in enumerate(turns):
         for call_id in turn.calls:
-            asked.setdefault(call_id, []).append(turn)
-        for place, at, result in _results(turn, work):
-            known = _identified(result, place, at, turn, work)
-            owner = next((t for t in reversed(asked.get(known.call_id, [])) if known.call_id not in t.answered), None)
+            asking.setdefault(call_id, []).append((number, turn))
+        for place, at, part in _results(turn, work):
+            result = _give_id(part, place, at, turn, work)
+            candidates = asking.get(result.call_id, [])
+            owner = next((pair for pair in reversed(candidates) if result.call_id not in pair[1].answered), None)
             if owner is None:
-                _drop(known, place, work, repeated=known.call_id in asked)
+                name = f"call {result.call_id[:40]!r}"
+                if candidates:
+                    work.note("repeated-result", place, f"dropped a second result of {name}")
+                else:
+                    work.note("orphan-result", place, f"dropped a result of {name}, which is missing")
                 continue
-            owner.answered.add(known.call_id)
-            work.homes[place, at] = numbers[id(owner)]
-            if owner is not turn:
-                owner.late.append(known)
+            owner[1].answered.add(result.call_id)
+            work.owners[place, at] = owner[0]
+            if owner[1] is not turn:
+                owner[1].late.append(result)
                 work.note("displaced-result", place, "moved a result to its call")
 
 
 def _results(turn: _Turn, work: _Work) -> Iterator[tuple[int, int, ToolResult]]:
     for place in turn.after:
-        for at, part in enumerate(work.said[place].parts):
+        for at, part in enumerate(work.messages[place].parts):
             if isinstance(part, ToolResult):
                 yield place, at, part
 
 
-def _identified(result: ToolResult, place: int, at: int, turn: _Turn, work: _Work) -> ToolResult:
-    """An answer without an id can only be to the one open question; then it takes its id."""
-    if result.call_id or len(turn.open) != 1:
+def _give_id(result: ToolResult, place: int, at: int, turn: _Turn, work: _Work) -> ToolResult:
+    """Give a result without an id that of the only open call."""
+    if result.call_id or len(turn.open_calls) != 1:
         return result
-    known = replace(result, call_id=turn.open[0].id)
-    parts = work.said[place].parts
-    work.said[place] = replace(work.said[place], parts=(*parts[:at], known, *parts[at + 1 :]))
-    work.note("nameless-result", place, "gave a result the id of the one open call")
+    known = replace(result, call_id=turn.open_calls[0].id)
+    parts = work.messages[place].parts
+    work.messages[place] = replace(work.messages[place], parts=(*parts[:at], known, *parts[at + 1 :]))
+    work.note("nameless-result", place, "gave a result the id of the only open call")
     return known
 
 
-def _drop(result: ToolResult, place: int, work: _Work, *, repeated: bool) -> None:
-    if repeated:
-        work.note("repeated-result", place, f"dropped a second result of call {result.call_id[:40]!r}")
-    else:
-        work.note("orphan-result", place, f"dropped a result of call {result.call_id[:40]!r}, which is not there")
+def _rebuild_turn(turn: _Turn, number: int, work: _Work) -> list[Message]:
+    """Return the messages of a turn in order: the reply, its results, and everything else that followed."""
+    if turn.open_calls and work.messages[turn.reply[-1]].is_broken:
+        _drop_open_calls(turn, work)
+    results, rest = _split_following(turn, number, work)
+    replies = [work.messages[place] for place in turn.reply if not is_empty(work.messages[place])]
+    if turn.late:
+        results.append(Message(role="tool", parts=tuple(turn.late)))
+    missing = tuple(
+        ToolResult(call_id=call.id, name=call.name, content=(Text(text=MISSING),), is_error=True)
+        for call in turn.open_calls
+    )
+    if missing:
+        work.note("missing-result", turn.reply[-1], f"inserted {len(missing)} error(s) for missing results")
+        results.append(Message(role="tool", parts=missing))
+    return [*replies, *results, *rest]
 
 
-# --- telling it again --------------------------------------------------------
-
-
-def _told(turn: _Turn, number: int, work: _Work) -> list[Message]:
-    """A turn as it should have been: the reply, its results, and then everything else that followed."""
-    if turn.open and work.said[turn.reply[-1]].is_broken:
-        _forget_open(turn, work)
-    answered, rest = _sorted(turn, number, work)
-    replies = [work.said[place] for place in turn.reply if not says_nothing(work.said[place])]
-    return [*replies, *answered, *_late(turn), *_synthetic(turn, work), *rest]
-
-
-def _sorted(turn: _Turn, number: int, work: _Work) -> tuple[list[Message], list[Message]]:
-    """What followed a reply: its results, and everything else."""
-    answered: list[Message] = []
+def _split_following(turn: _Turn, number: int, work: _Work) -> tuple[list[Message], list[Message]]:
+    """Split what followed a reply into messages with its results, and all others."""
+    results: list[Message] = []
     rest: list[Message] = []
     for place in turn.after:
-        message = work.said[place]
-        own = [part for at, part in enumerate(message.parts) if work.homes.get((place, at)) == number]
+        message = work.messages[place]
+        own = [part for at, part in enumerate(message.parts) if work.owners.get((place, at)) == number]
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
-        if own and rest:  # something stands between the call and its result: that has to wait
+        if own and rest:  # something is between the call and its result: it has to come after
             work.note("displaced-result", place, "moved a result to its call")
-            answered.append(_with(message, own))
+            results.append(_keep_parts(message, own))
         elif own:
-            answered.append(_with(message, [*own, *others]))
+            results.append(_keep_parts(message, [*own, *others]))
             continue
         if not all(map(is_blank, others)):
-            rest.append(_with(message, others))
-    return answered, rest
+            rest.append(_keep_parts(message, others))
+    return results, rest
 
 
-def _with(message: Message, parts: Sequence[Part]) -> Message:
-    """The message with these of its parts, in the role that they need; itself where they are all it has."""
+def _keep_parts(message: Message, parts: Sequence[Part]) -> Message:
+    """Return a message with some of its parts, in the role that they need; the message itself where it has no other."""
     if len(parts) == len(message.parts):
         return message
     role: Role = message.role
@@ -318,27 +281,13 @@ def _with(message: Message, parts: Sequence[Part]) -> Message:
     return replace(message, role=role, parts=tuple(parts))
 
 
-def _forget_open(turn: _Turn, work: _Work) -> None:
-    """Drop the calls that a broken reply left open, and the reply where nothing but thought is left of it."""
-    unanswered = {call.id for call in turn.open}
+def _drop_open_calls(turn: _Turn, work: _Work) -> None:
+    """Drop the open calls of a broken reply, and the reply where nothing but thinking is left."""
+    unanswered = {call.id for call in turn.open_calls}
     for place in turn.reply:
-        message = work.said[place]
+        message = work.messages[place]
         parts = [part for part in message.parts if not (isinstance(part, ToolCall) and part.id in unanswered)]
-        said = any(not isinstance(part, Thinking | RedactedThinking) for part in parts)
-        work.said[place] = replace(message, parts=tuple(parts) if said else ())
-        work.note("broken-reply", place, "dropped calls that a broken reply left open")
+        has_content = any(not isinstance(part, Thinking | RedactedThinking) for part in parts)
+        work.messages[place] = replace(message, parts=tuple(parts) if has_content else ())
+        work.note("broken-reply", place, "dropped open calls of a broken reply")
     turn.answered |= unanswered
-
-
-def _late(turn: _Turn) -> list[Message]:
-    return [Message(role="tool", parts=tuple(turn.late))] if turn.late else []
-
-
-def _synthetic(turn: _Turn, work: _Work) -> list[Message]:
-    missing = tuple(
-        ToolResult(call_id=call.id, name=call.name, content=(Text(text=MISSING),), is_error=True) for call in turn.open
-    )
-    if not missing:
-        return []
-    work.note("missing-result", turn.reply[-1], f"inserted {len(missing)} error(s) for results that are not there")
-    return [Message(role="tool", parts=missing)]

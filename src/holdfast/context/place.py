@@ -1,4 +1,4 @@
-"""Where a recalled block goes, and how much of one there is room for."""
+"""Place a recalled block in a window, and compute how much room it has."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from typing import Literal, TypeAlias
 
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, Recalled, Trimmed, newest_turn, tokens
-from holdfast.context.pairing import additions_of
+from holdfast.context.pairing import added_tokens_of
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_text
 
-__all__ = ["Position", "allowance", "cleared", "place"]
+__all__ = ["Position", "clear_blocks", "place", "recall_room"]
 
 Position: TypeAlias = Literal["tail", "head"]
 """`tail`: the last part of the newest user turn. `head`: a message of its own, after system prompt and summary."""
 
 
-def allowance(items: Sequence[Item], budget: Budget, *, position: Position) -> int:
-    """How many tokens the next block may take, everything counted.
+def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) -> int:
+    """Return how many tokens the next block may take.
 
-    It is never above the cap, nor above what is left of the window. At the tail all blocks that are still there
-    count together, and a question that has one gets no second: asked again, it is answered the same.
+    It is at most the cap, and at most what is left of the window. At the tail all blocks in the window count together,
+    and a question that has a block gets no second one, so that the same request gives the same window.
     """
-    left = budget.prompt - tokens(items) - additions_of([item.message for item in items])
+    left = budget.prompt - tokens(items) - added_tokens_of([item.message for item in items])
     room = min(budget.recall, left)
-    if position == "tail":
-        if _newest(items) is None or _is_answered(items):
-            return 0
-        return max(0, min(room, budget.live_recall - _live(items)))
-    return max(0, room - MESSAGE_TOKENS)
+    if position == "head":
+        return max(0, room - MESSAGE_TOKENS)
+    if _newest_named(items) is None or _has_block(items):
+        return 0
+    return max(0, min(room, budget.live_recall - _block_tokens(items)))
 
 
-def cleared(items: Sequence[Item], budget: Budget, *, position: Position) -> tuple[Edit, ...]:
-    """The edit that takes earlier blocks out, where they leave a new one less than half its room; else none.
+def clear_blocks(items: Sequence[Item], budget: Budget, *, position: Position) -> tuple[Edit, ...]:
+    """Return the edit that removes earlier blocks, where they leave a new one less than half its room.
 
-    Without it memory would fall silent after a few questions, until the next cut.
+    Without it nothing could be recalled after a few questions, until the next cut.
     """
-    live = _live(items)
-    if position == "head" or not live or _is_answered(items) or budget.live_recall - live >= budget.recall // 2:
+    live = _block_tokens(items)
+    if position == "head" or not live or _has_block(items) or budget.live_recall - live >= budget.recall // 2:
         return ()
     reason = "earlier blocks made room for a new one"
     return (Edit(change=Trimmed(limit=budget.safe_limit), ids=(), reason=reason, tokens_before=live, tokens_after=0),)
 
 
-def _live(items: Sequence[Item]) -> int:
+def _block_tokens(items: Sequence[Item]) -> int:
     return sum(item.block.tokens for item in items if item.block)
 
 
-def _is_answered(items: Sequence[Item]) -> bool:
-    """Whether a block was placed since the user last spoke: what tools answer meanwhile is no new question."""
+def _has_block(items: Sequence[Item]) -> bool:
+    """Whether a block was placed since the last user message. Tool results are no new question."""
     for item in reversed(items):
         if item.block is not None:
             return True
@@ -66,11 +66,11 @@ def place(
     passages: Iterable[int] = (),
     count: TokenCounter = count_text,
 ) -> Edit | None:
-    """The edit that puts a block into a window; None where there is no block or no turn of the user to put it into.
+    """Return the edit that places a block; None where there is no block, or no user turn to put it into.
 
-    `ids` are the archived messages that the block quotes, `passages` what of them.
+    `ids` are the archived messages that the block quotes, `passages` the passages of them.
     """
-    newest = _newest(items) if position == "tail" else None
+    newest = _newest_named(items) if position == "tail" else None
     if not text or (position == "tail" and newest is None):
         return None
     return Edit(
@@ -82,7 +82,7 @@ def place(
     )
 
 
-def _newest(items: Sequence[Item]) -> Item | None:
-    """The newest turn of the user; None where no edit can name it."""
+def _newest_named(items: Sequence[Item]) -> Item | None:
+    """Return the newest user turn; None where it has no archive number that an edit could name."""
     newest = newest_turn(items)
     return newest if newest is not None and newest.id else None

@@ -1,4 +1,4 @@
-"""The path of a window up to the recall, decided: old edits replayed, then pruned, then trimmed."""
+"""Plan the edits of a window up to the recall: prune, then trim."""
 
 from __future__ import annotations
 
@@ -6,124 +6,94 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, apply, in_force
-from holdfast.context.prune import prune, relieve
-from holdfast.context.trim import overflows, protected, trim
+from holdfast.context.edits import Edit, Item, apply
+from holdfast.context.prune import prune, shrink_results
+from holdfast.context.trim import has_overflow, protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.settings import Settings
 from holdfast.tokens import TokenCounter, count_text
 
-__all__ = ["Plan", "decide", "plan"]
+__all__ = ["Plan", "plan_edits"]
 
-Scores: TypeAlias = Callable[[], Mapping[int, float]]
-"""What each message has to do with the query, by archive number."""
-RELIEF: Final = 0.1
-"""How much more than necessary is saved where what is protected did not fit, as a share of the limit."""
+EXTRA_SHARE: Final = 0.1
+"""How much more than necessary is saved where protected messages do not fit, as a share of the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A window that fits, and what is new about it: the edits to record before anything is sent."""
+    """A window that fits, and its new edits, which have to be recorded before it is sent."""
 
     items: tuple[Item, ...]
     edits: tuple[Edit, ...] = ()
 
-    def then(self, edits: tuple[Edit, ...]) -> Plan:
-        """The plan after some more edits."""
+    def add(self, edits: tuple[Edit, ...]) -> Plan:
+        """Return the plan with more edits."""
         return Plan(apply(self.items, edits), (*self.edits, *edits)) if edits else self
 
 
-def _no_scores() -> Mapping[int, float]:
-    return {}
-
-
-def plan(
-    items: Sequence[Item],
-    edits: Sequence[Edit],
-    *,
-    budget: Budget,
-    settings: Settings,
-    query: str = "",
-    scores: Scores = _no_scores,
-    idle: timedelta | None = None,
-    tool: str = "",
-    count: TokenCounter = count_text,
-) -> Plan:
-    """Replay the recorded edits and decide on new ones.
-
-    Raises:
-        WindowTooSmallError: What is protected does not fit.
-    """
-    standing = in_force(edits, limit=budget.safe_limit)
-    return decide(
-        apply(items, standing),
-        standing,
-        budget=budget,
-        settings=settings,
-        query=query,
-        scores=scores,
-        idle=idle,
-        tool=tool,
-        count=count,
-    )
-
-
-def decide(
+def plan_edits(
     items: tuple[Item, ...],
     standing: Sequence[Edit],
     *,
     budget: Budget,
     settings: Settings,
     query: str = "",
-    scores: Scores = _no_scores,
+    scores: Callable[[], Mapping[int, float]] = dict,
     idle: timedelta | None = None,
     tool: str = "",
     count: TokenCounter = count_text,
 ) -> Plan:
-    """Decide on what is new about a window in which the standing edits are replayed.
+    """Plan the new edits of a window.
 
-    `scores` are asked for only where something has to go. Where what is protected does not fit, the longest
-    tool results shrink, whatever their age, and then the room for the reply, before the request is given up. `tool` is
-    the name of the tool that shows archived messages, where the model has one.
+    Where protected messages do not fit, the longest tool results shrink, whatever their age, and then the room for the
+    reply.
+
+    Args:
+        items: The window with the standing edits applied.
+        standing: The recorded edits that still hold.
+        budget: The limits of the request.
+        settings: How to prune and trim.
+        query: The question, by which messages are trimmed.
+        scores: Returns the relevance of messages to the query by archive number. It is called only where something has
+            to go.
+        idle: The time since the last request.
+        tool: The name of the tool that shows archived messages, where the model has one.
+        count: Counts tokens.
 
     Raises:
-        WindowTooSmallError: What is protected does not fit even so.
+        WindowTooSmallError: What is protected does not fit.
     """
-    planned = Plan(items)
-    prunes = prune(
-        planned.items, standing, pruning=settings.pruning, window=budget.window, idle=idle, tool=tool, count=count
+    plan = Plan(items)
+    plan = plan.add(
+        prune(items, standing, pruning=settings.pruning, window=budget.window, idle=idle, tool=tool, count=count)
     )
-    planned = planned.then(prunes)
-    if not overflows(planned.items, budget, settings=settings.trim):
-        return planned
+    if not has_overflow(plan.items, budget, settings=settings.trim):
+        return plan
     known = scores() if len(query.strip()) >= settings.trim.min_query_chars else {}
     cut = partial(trim, budget=budget, settings=settings.trim, query=query, scores=known)
-    shrink = partial(relieve, pruning=settings.pruning, limit=budget.safe_limit, tool=tool, count=count)
-    return _fitted(planned, standing, cut=cut, shrink=shrink, settings=settings)
-
-
-def _fitted(
-    planned: Plan,
-    standing: Sequence[Edit],
-    *,
-    cut: Callable[..., tuple[Edit, ...]],
-    shrink: Callable[..., tuple[Edit, ...]],
-    settings: Settings,
-) -> Plan:
-    """Cut a window. Where what is protected does not fit, its results are shortened first, and cleared at the last."""
     try:
-        return planned.then(cut(planned.items))
+        return plan.add(cut(plan.items))
     except WindowTooSmallError as error:
         too_small = error
     for clear in (False, True):
-        excess = too_small.needed - too_small.limit + int(RELIEF * too_small.limit)
-        stays = protected(planned.items, settings=settings.trim)
-        planned = planned.then(shrink(stays, (*standing, *planned.edits), excess=excess, clear=clear))
+        excess = too_small.needed - too_small.limit + int(EXTRA_SHARE * too_small.limit)
+        plan = plan.add(
+            shrink_results(
+                protected_items(plan.items, settings=settings.trim),
+                (*standing, *plan.edits),
+                excess=excess,
+                clear=clear,
+                pruning=settings.pruning,
+                limit=budget.safe_limit,
+                tool=tool,
+                count=count,
+            )
+        )
         try:
-            return planned.then(cut(planned.items, last_resort=True))
+            return plan.add(cut(plan.items, last_resort=True))
         except WindowTooSmallError as error:
             too_small = error
     raise too_small

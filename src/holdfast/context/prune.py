@@ -1,13 +1,13 @@
-"""Old tool results shrink, and never anything else.
+"""Prune: shorten or clear old tool results, and nothing else.
 
-A result is first shortened to its beginning, its end and what went wrong in between, later cleared. Either
-way the window says how to get it back: the archive holds every word of it.
+A result is first shortened to its beginning, its end and the lines about errors in between, later cleared. The window
+says how to get it back from the archive, which holds all of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -16,16 +16,16 @@ from msgspec import structs
 
 from holdfast.context.edits import Edit, Item, Pruned, shorten, tokens
 from holdfast.context.excerpt import excerpt
-from holdfast.messages import Image, Message, Opaque, ToolResult
+from holdfast.messages import Image, Opaque, ToolResult
 from holdfast.settings import Pruning, ToolFilter
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_part, count_text
 
-__all__ = ["prune", "relieve"]
+__all__ = ["prune", "shrink_results"]
 
-STEP: Final = 0.05
-"""What a round must save, and how far below its mark a clearing goes, as shares of the window: rounds are rare then."""
-CHARACTERS: Final = 3
-"""Characters of Latin text for one token; one of Chinese weighs as much as three."""
+MIN_SAVED_SHARE: Final = 0.05
+"""What a round must save, and how far below its mark clearing goes, as shares of the window: it keeps rounds rare."""
+CHARS_PER_TOKEN: Final = 3
+"""Latin characters for one token; a Chinese one counts as three."""
 
 
 def prune(
@@ -38,33 +38,39 @@ def prune(
     tool: str = "",
     count: TokenCounter = count_text,
 ) -> tuple[Edit, ...]:
-    """What to shorten or clear now. `edits` are those applied already; `idle` is the time since the last request.
+    """Plan which tool results to shorten or clear now.
 
-    `tool` is the name of the tool that shows archived messages, where the model has one.
+    With `cache-ttl` nothing happens while the provider's cache is warm. With `adaptive` a round must save enough to be
+    worth the cache that it breaks. Results with images shrink only with `aggressive`.
 
-    With `cache-ttl` nothing happens while the provider's cache is warm. With `adaptive` a round must save
-    enough to be worth the cache that it breaks. Results with images shrink with `aggressive` alone.
+    Args:
+        items: The window.
+        edits: The edits that are applied already.
+        pruning: The settings.
+        window: The size of the window in tokens.
+        idle: The time since the last request.
+        tool: The name of the tool that shows archived messages, where the model has one.
+        count: Counts tokens.
     """
     if not _is_due(pruning, idle):
         return ()
-    shears = _Shears(pruning, count, tool)
-    found = shears.candidates(items, edits, within=_range(items, pruning.keep_last_assistants))
+    pruner = _Pruner(pruning, count, tool)
+    candidates = pruner.candidates(items, edits, within=_prunable_range(items, pruning.keep_last_assistants))
     if pruning.mode == "aggressive":
-        return _recorded(filter(None, map(shears.clear, found)), "aggressive")
-    found = [one for one in found if not any(isinstance(block, Image) for block in one.result.content)]
-    steps = _adaptive(found, shears, total=tokens(items), window=window)
-    least = 0 if pruning.mode == "cache-ttl" else STEP * window
-    return _recorded(steps, pruning.mode or "off") if sum(step.saved for step in steps) >= least else ()
+        return _make_edits(filter(None, map(pruner.clear, candidates)), "aggressive")
+    candidates = [one for one in candidates if not any(isinstance(block, Image) for block in one.result.content)]
+    steps = _prune_by_fill(candidates, pruner, total=tokens(items), window=window)
+    min_saved = 0 if pruning.mode == "cache-ttl" else MIN_SAVED_SHARE * window
+    return _make_edits(steps, pruning.mode or "off") if sum(step.saved for step in steps) >= min_saved else ()
 
 
 def _is_due(pruning: Pruning, idle: timedelta | None) -> bool:
-    """Tell whether it is time: always, never, or once the provider's cache has gone cold."""
     if pruning.mode != "cache-ttl":
         return pruning.mode not in {None, "off"}
     return idle is not None and pruning.ttl > timedelta(0) and idle >= pruning.ttl
 
 
-def relieve(
+def shrink_results(
     items: Sequence[Item],
     edits: Iterable[Edit],
     *,
@@ -75,29 +81,28 @@ def relieve(
     tool: str = "",
     count: TokenCounter = count_text,
 ) -> tuple[Edit, ...]:
-    """Shorten or clear tool results of any age, the largest first, until `excess` tokens are saved, or all that can be.
+    """Plan to shorten or clear results of any age, the largest first, until `excess` tokens are saved.
 
-    For when what must stay does not fit into `limit`. Better half an answer than no request.
+    It is for protected messages that do not fit into `limit`.
     """
-    shears = _Shears(pruning, count, tool)
-    found = shears.candidates(items, edits, within=range(len(items)))
-    found.sort(key=lambda one: one.tokens, reverse=True)
+    pruner = _Pruner(pruning, count, tool)
+    candidates = pruner.candidates(items, edits, within=range(len(items)))
+    candidates.sort(key=lambda one: one.tokens, reverse=True)
     steps: list[_Step] = []
-    for step in filter(None, map(shears.clear if clear else shears.soften, found)):
+    for step in filter(None, map(pruner.clear if clear else pruner.soften, candidates)):
         if excess <= 0:
             break
         excess -= step.saved
-        steps.append(step)
-    tight = [replace(step, change=structs.replace(step.change, limit=limit)) for step in steps]
-    return _recorded(tight, "the newest messages alone do not fit")
+        steps.append(replace(step, change=structs.replace(step.change, limit=limit)))
+    return _make_edits(steps, "the newest messages alone do not fit")
 
 
-# --- which -------------------------------------------------------------------
+# --- candidates --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """A tool result that may shrink: its item, which part of it, what it costs, and whether it was shortened."""
+    """A tool result that may shrink: its item, the index of its part, its tokens, and whether it was shortened."""
 
     item: Item
     part: int
@@ -108,15 +113,15 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One result that shrinks, how, and what that saves."""
+    """One change of a result, and the tokens that it saves."""
 
-    one: _Candidate
+    candidate: _Candidate
     change: Pruned
     saved: int
 
 
-def _range(items: Sequence[Item], keep: int) -> range:
-    """Where results are old: from the first word of the user up to the last `keep` replies."""
+def _prunable_range(items: Sequence[Item], keep: int) -> range:
+    """Return the range of old results: from the first user message up to the last `keep` replies."""
     roles = [item.message.role for item in items]
     start = next((index for index, role in enumerate(roles) if role == "user"), len(roles))
     if keep == 0:
@@ -125,122 +130,111 @@ def _range(items: Sequence[Item], keep: int) -> range:
     return range(start, replies[-keep]) if len(replies) >= keep else range(0)
 
 
-def _done(edits: Iterable[Edit]) -> dict[tuple[int, int], Pruned]:
-    """What was last done to each result, by the number of its message and its part."""
-    pruned = ((edit.ids, edit.change) for edit in edits if isinstance(edit.change, Pruned))
-    return {(number, change.part): change for ids, change in pruned for number in ids}
-
-
-def _results(items: Iterable[Item]) -> Iterator[tuple[Item, int, ToolResult]]:
-    """The results that an edit may name and that we can read, each with its item and which part of it it is."""
-    for item in items:
-        if item.pinned or not item.id or item.message.role != "tool":
-            continue
-        for part, result in enumerate(item.message.parts):
-            if isinstance(result, ToolResult) and not any(isinstance(block, Opaque) for block in result.content):
-                yield item, part, result
-
-
 @dataclass(frozen=True, slots=True)
-class _Shears:
-    """How results are shortened and cleared, by the settings."""
+class _Pruner:
+    """Shortens and clears results by the settings."""
 
     pruning: Pruning
     count: TokenCounter
     tool: str
 
     def candidates(self, items: Sequence[Item], edits: Iterable[Edit], *, within: range) -> list[_Candidate]:
-        """The results within a range that may shrink, oldest first."""
-        done = _done(edits)
+        """Return the results within a range that may shrink, oldest first.
+
+        Pinned results, those without an archive number and those with unknown blocks may not.
+        """
+        pruned = {(number, e.change.part): e.change for e in edits if isinstance(e.change, Pruned) for number in e.ids}
         names = {call.id: call.name for item in items for call in item.message.calls}
-        allows = _allows(self.pruning.tools)
+        is_allowed = _make_filter(self.pruning.tools)
         found: list[_Candidate] = []
-        for item, part, result in _results(items[index] for index in within):
-            before = done.get((item.id, part))
-            if (before is None or before.keep) and allows(result.name or names.get(result.call_id, "")):
-                cost = self._cost(item.message, item.tokens, result)
-                found.append(_Candidate(item, part, result, cost, before is not None))
+        for item in (items[index] for index in within):
+            if item.pinned or not item.id or item.message.role != "tool":
+                continue
+            for part, result in enumerate(item.message.parts):
+                if not isinstance(result, ToolResult) or any(isinstance(block, Opaque) for block in result.content):
+                    continue
+                before = pruned.get((item.id, part))
+                is_cleared = before is not None and not before.keep
+                if not is_cleared and is_allowed(result.name or names.get(result.call_id, "")):
+                    is_alone = len(item.message.parts) == 1
+                    cost = item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
+                    found.append(_Candidate(item, part, result, cost, before is not None))
         return found
 
-    def _cost(self, message: Message, cost: int, result: ToolResult) -> int:
-        return cost - MESSAGE_TOKENS if len(message.parts) == 1 else count_part(result, count=self.count)
-
     def soften(self, one: _Candidate) -> _Step | None:
-        """Keep the beginning, the end, and what went wrong in between."""
+        """Keep the beginning, the end, and lines about errors; None where the result is short or saves nothing."""
         soft, text = self.pruning.soft_trim, one.result.text
         images = sum(isinstance(block, Image) for block in one.result.content)
         if one.shortened or (len(text) <= soft.max_chars and not images):
             return None
-        pictures = f" {images} image(s) removed." if images else ""
-        said = f"kept the beginning and the end of {len(text)} characters.{pictures}"
-        note = f"[Tool result trimmed: {said} {self._back(one)}]"
+        removed = f" {images} image(s) removed." if images else ""
+        note = (
+            f"[Tool result trimmed: kept the beginning and the end of {len(text)} characters.{removed} "
+            f"{self._reference(one)}]"
+        )
         limit = max(0, soft.max_chars - len(note) - 2)
         keep = excerpt(text, first=soft.head_chars, last=soft.tail_chars, limit=limit)
-        return self._step(one, Pruned(part=one.part, keep=keep, note=note))
+        return self._make_step(one, Pruned(part=one.part, keep=keep, note=note))
 
     def clear(self, one: _Candidate) -> _Step | None:
-        """Leave nothing but the way back."""
-        note = f"{self.pruning.hard_clear.placeholder} ({self._back(one)})"
-        return self._step(one, Pruned(part=one.part, note=note))
+        """Replace the result by a reference to the archive; None where that saves nothing."""
+        note = f"{self.pruning.hard_clear.placeholder} ({self._reference(one)})"
+        return self._make_step(one, Pruned(part=one.part, note=note))
 
-    def _back(self, one: _Candidate) -> str:
-        """Where the whole result is; a tool is named only where the model has it."""
+    def _reference(self, one: _Candidate) -> str:
+        """Return where the whole result is; the tool is named only where the model has it."""
         return f"holdfast id {one.item.id}" + (f": {self.tool} brings it back" if self.tool else "")
 
-    def _step(self, one: _Candidate, change: Pruned) -> _Step | None:
-        """The step, where it saves anything."""
+    def _make_step(self, one: _Candidate, change: Pruned) -> _Step | None:
         after = shorten(one.item.message, change).parts[one.part]
         saved = one.tokens - count_part(after, count=self.count)
         return _Step(one, change, saved) if saved > 0 else None
 
 
-def _allows(tools: ToolFilter) -> Callable[[str], bool]:
-    """Whether a tool's results may shrink: nothing denied, and where anything is allowed, nothing else."""
-    allow, deny = (_pattern(names) for names in (tools.allow, tools.deny))
+def _make_filter(tools: ToolFilter) -> Callable[[str], bool]:
+    """Return a function that tells whether results of a tool may shrink: not denied, and allowed where any is."""
+    allow, deny = (_compile(names) for names in (tools.allow, tools.deny))
     return lambda name: (
         not (deny and deny.fullmatch(name.strip())) and not (allow and not allow.fullmatch(name.strip()))
     )
 
 
-def _pattern(names: Iterable[str]) -> re.Pattern[str] | None:
-    given = [re.escape(name.strip()).replace(r"\*", ".*") for name in names if name.strip()]
-    return re.compile("|".join(given), re.IGNORECASE | re.DOTALL) if given else None
+def _compile(names: Iterable[str]) -> re.Pattern[str] | None:
+    patterns = [re.escape(name.strip()).replace(r"\*", ".*") for name in names if name.strip()]
+    return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL) if patterns else None
 
 
-# --- how far -----------------------------------------------------------------
+# --- steps -------------------------------------------------------------------
 
 
-def _adaptive(found: Sequence[_Candidate], tool: _Shears, *, total: int, window: int) -> list[_Step]:
-    """Shorten what is long once the window fills; clear the oldest once it is fuller still."""
-    pruning = tool.pruning
+def _prune_by_fill(candidates: Sequence[_Candidate], pruner: _Pruner, *, total: int, window: int) -> list[_Step]:
+    """Shorten long results once the window fills; clear the oldest once it is fuller still."""
+    pruning = pruner.pruning
     if total < pruning.soft_trim_ratio * window:
         return []
-    steps = {step.one: step for step in filter(None, map(tool.soften, found))}
-    saved = sum(step.saved for step in steps.values())
-    heavy = CHARACTERS * (sum(one.tokens for one in found) - saved) >= pruning.min_prunable_tool_chars
-    if pruning.hard_clear.enabled and heavy and total - saved >= pruning.hard_clear_ratio * window:
-        further = 0 if pruning.mode == "cache-ttl" else STEP
-        _clear(found, tool, steps, excess=total - saved - (pruning.hard_clear_ratio - further) * window)
+    steps = {step.candidate: step for step in filter(None, map(pruner.soften, candidates))}
+    total -= sum(step.saved for step in steps.values())
+    left = sum(one.tokens for one in candidates) - sum(step.saved for step in steps.values())
+    is_worth_it = CHARS_PER_TOKEN * left >= pruning.min_prunable_tool_chars
+    if pruning.hard_clear.enabled and is_worth_it and total >= pruning.hard_clear_ratio * window:
+        further = 0 if pruning.mode == "cache-ttl" else MIN_SAVED_SHARE
+        excess = total - (pruning.hard_clear_ratio - further) * window
+        for one in candidates:
+            if excess < 0:
+                break
+            if step := pruner.clear(one):
+                excess -= step.saved - (steps[one].saved if one in steps else 0)
+                steps[one] = step
     return list(steps.values())
 
 
-def _clear(found: Sequence[_Candidate], tool: _Shears, steps: dict[_Candidate, _Step], *, excess: float) -> None:
-    """Clear the oldest instead of shortening them, until so much more is saved."""
-    for one in found:
-        if excess < 0:
-            return
-        if step := tool.clear(one):
-            excess -= step.saved - (steps[one].saved if one in steps else 0)
-            steps[one] = step
-
-
-def _recorded(steps: Iterable[_Step], reason: str) -> tuple[Edit, ...]:
-    """The steps as edits, one for each result; what a message costs falls with each of its results."""
+def _make_edits(steps: Iterable[_Step], reason: str) -> tuple[Edit, ...]:
+    """Return the steps as edits, one for each result; the tokens of a message fall with each of its results."""
     left: dict[int, int] = {}
     edits: list[Edit] = []
     for step in steps:
-        number = step.one.item.id
-        before = left.get(number, step.one.item.tokens)
+        number = step.candidate.item.id
+        before = left.get(number, step.candidate.item.tokens)
         left[number] = before - step.saved
         edits.append(
             Edit(

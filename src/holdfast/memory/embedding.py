@@ -1,16 +1,21 @@
-"""Embed passages: one vector for each window."""
+"""Embed passages, one vector for each window, and queries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from holdfast.search.embed.base import Embedder
+from holdfast.calls import Deadline, start_thread
+from holdfast.errors import EmbeddingError
+from holdfast.search.embed.base import Embedder, Floats, behind_cache
 from holdfast.search.vectors import quantise
 from holdfast.store.base import PassageText, VectorRow
 
-__all__ = ["vector_rows"]
+__all__ = ["QueryVector", "embed_query", "vector_rows"]
 
+_PROVIDER_SHARE: Final = 0.7
+"""The part of the time left that a remote provider may take; the search itself needs the rest."""
 _ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 
 
@@ -31,3 +36,39 @@ def _windows(passage: PassageText) -> list[str]:
     """List the texts of a passage's windows, each after the name of the speaker where there is one."""
     name = "" if passage.speaker in _ROLES else f"{passage.speaker}: "
     return [name + passage.text[start:stop] for start, stop in passage.windows]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """The vector of a query; None where the search uses words alone, and then a note may say why."""
+
+    vector: Floats | None = None
+    note: str = ""
+
+
+def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> QueryVector:
+    """Embed a query, or give up in time.
+
+    A remote provider that fails or is slow does not fail the search. A late vector is in the cache for the next time.
+    """
+    if embedder is None:
+        return QueryVector()
+    left = deadline.left
+    if left is None:
+        return _embed(embedder, text)
+    from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only where there is a deadline
+
+    if not isinstance(behind_cache(embedder), RemoteEmbedder):
+        return _embed(embedder, text)
+    seconds = _PROVIDER_SHARE * left
+    try:
+        return start_thread(lambda: _embed(embedder, text), name="holdfast-query").result(timeout=seconds)
+    except TimeoutError:
+        return QueryVector(note=f"{embedder.space.name} did not answer in {1000 * seconds:.0f} ms: by words alone")
+
+
+def _embed(embedder: Embedder, text: str) -> QueryVector:
+    try:
+        return QueryVector(embedder.embed([text], kind="query")[0])
+    except EmbeddingError as error:
+        return QueryVector(note=f"{error}: by words alone")

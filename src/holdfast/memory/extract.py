@@ -164,7 +164,7 @@ def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> li
     drafts: list[Draft] = []
     for row in messages:
         own = strip_message(row.message, marks)
-        if own is None or own.role != "user" or row.buried:
+        if own is None or own.role != "user" or row.excluded:
             continue
         text = unwrap(own.text)
         if is_noise(text):

@@ -18,7 +18,7 @@ from holdfast.memory.archive import mask, passages_of, unwrap
 from holdfast.memory.block import Marks, open_marks, strip_message
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.home import is_folder as claims
-from holdfast.memory.transfer import is_known, pages, resting_on
+from holdfast.memory.transfer import is_known, pages, renumber_evidence
 from holdfast.redact import redact
 from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Embedder, unit
@@ -29,12 +29,12 @@ __all__ = ["Taken", "claims", "load", "save"]
 
 _BATCH: Final = 500
 _FOREIGN: Final = "segment:"
-"""What the nonce of a segment begins with that the plugin wrote."""
+"""Prefix of the nonce of a message that the plugin wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What was in a folder: how many rows, and the lines that could not be read."""
+    """The result of an import: the number of rows, and the lines that could not be read."""
 
     rows: int
     problems: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def save(
     embedder: Embedder | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write the messages and facts of these agents to a new folder; how many there were is returned.
+    """Write the messages and facts of these agents to a new folder; return their number.
 
     With an embedder their vectors go along.
     """
@@ -66,7 +66,7 @@ def save(
                 numbers.update(zip((row.id for row in rows), files.add(new), strict=True))
                 progress(len(rows))
             known = store.fetch(Select(kind="fact", scope=scope, across=True))
-            files.add([resting_on(fact, numbers) for fact in known])
+            files.add([renumber_evidence(fact, numbers) for fact in known])
             count += len(numbers) + len(known)
         if embedder is not None:
             _write_vectors(files, embedder)
@@ -107,7 +107,7 @@ def load(
     masked: bool = True,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Taken:
-    """Take over what is in a folder. Doing it again changes nothing.
+    """Import a folder. Importing it again changes nothing.
 
     What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this project and agent,
     as far as its session does not say it already. Secrets are masked, and recalled blocks stay out.
@@ -116,15 +116,15 @@ def load(
         agents = sorted({replace(scope, session="") for scope in files.scopes()})
         count, marks = 0, open_marks(store)
         numbers: dict[int, int] = {}
-        said = _Said(store)
+        texts = _SessionTexts(store)
         for scope in agents:
             for rows in _batches(pages(files, scope)):
-                numbers.update(_take(said, rows, marks, Scope(project=project, agent=agent), masked=masked))
+                numbers.update(_import_rows(texts, rows, marks, Scope(project=project, agent=agent), masked=masked))
                 count += len(rows)
                 progress(len(rows))
         for scope in agents:
             known: list[FactRow] = files.fetch(Select(kind="fact", scope=scope, across=True))
-            facts = [resting_on(_owned(fact, project, agent, masked=masked), numbers) for fact in known]
+            facts = [renumber_evidence(_assign_owner(fact, project, agent, masked=masked), numbers) for fact in known]
             seen: set[tuple[str, str]] = set()
             store.add([fact for fact in facts if not is_known(store, fact, seen)])
             count += len(facts)
@@ -132,8 +132,10 @@ def load(
     return Taken(rows=count, problems=problems)
 
 
-def _take(said: _Said, rows: Sequence[MessageRow], marks: Marks, owner: Scope, *, masked: bool) -> dict[int, int]:
-    """Archive rows; the number of each here, by the number it had there."""
+def _import_rows(
+    texts: _SessionTexts, rows: Sequence[MessageRow], marks: Marks, owner: Scope, *, masked: bool
+) -> dict[int, int]:
+    """Archive rows; return the new number of each by its old one."""
     new: dict[int, MessageRow] = {}
     for row in rows:
         message = strip_message(row.message, marks)
@@ -143,14 +145,14 @@ def _take(said: _Said, rows: Sequence[MessageRow], marks: Marks, owner: Scope, *
         scope = row.scope
         if row.nonce.startswith(_FOREIGN):
             scope = replace(owner, session=row.scope.session)
-            if (kept.role, kept.text) in said[scope]:
+            if (kept.role, kept.text) in texts[scope]:
                 continue
         new[row.id] = replace(row, id=0, scope=scope, message=kept, passages=tuple(passages_of(kept, marks)))
-    return dict(zip(new, said.store.add(list(new.values())), strict=True))
+    return dict(zip(new, texts.store.add(list(new.values())), strict=True))
 
 
-class _Said(dict[Scope, set[tuple[str, str]]]):
-    """What a session says already that did not come from such a folder, without what channels put around it."""
+class _SessionTexts(dict[Scope, set[tuple[str, str]]]):
+    """The texts of a session that did not come from a folder, without the frames that channels add."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -161,8 +163,8 @@ class _Said(dict[Scope, set[tuple[str, str]]]):
         return self[scope]
 
 
-def _owned(fact: FactRow, project: str, agent: str, *, masked: bool) -> FactRow:
-    """A fact as it is kept: one of the plugin's belongs to this project and agent."""
+def _assign_owner(fact: FactRow, project: str, agent: str, *, masked: bool) -> FactRow:
+    """Return a fact as it is stored: one of the plugin's gets this project and agent."""
     scope = replace(fact.scope, project=project, agent=agent) if fact.scope == Scope() else fact.scope
     hide = redact if masked else str
     return replace(fact, scope=scope, content=hide(fact.content), context=hide(fact.context), quote=hide(fact.quote))

@@ -1,4 +1,4 @@
-"""Where a memory rests: one SQLite file, or a memory-context folder that is there already."""
+"""Find and open the store of a memory: one SQLite file, or an existing memory-context folder."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ STORE_NAME: Final = "holdfast.db"
 
 
 class Home(Store, Protocol):
-    """A store that also knows where it is and how much it holds."""
+    """A store with a path, counts, and queues of work."""
 
     @property
     def path(self) -> Path:
-        """The file, or the folder."""
+        """The file or folder."""
         ...
 
     @property
     def readonly(self) -> bool:
-        """Whether it cannot be written."""
+        """Whether the store cannot be written."""
         ...
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The damaged rows that reading met so far, and left out."""
+        """The damaged rows that reads have left out so far."""
         ...
 
     def counts(self) -> dict[str, int]:
-        """How many messages, passages, sessions and facts there are, and how many bytes they take."""
+        """Count messages, passages, sessions, facts and bytes."""
         ...
 
     def sessions(self) -> dict[Scope, int]:
-        """How many messages each session has; the session with the newest message comes first."""
+        """Count the messages of each session; the session with the newest message comes first."""
         ...
 
     def embedded(self, space: Space) -> int:
-        """How many passages have vectors in this space."""
+        """Count the passages that have vectors in this space."""
         ...
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
-        """Passages that have no vectors in this space yet, oldest first, whosever they are."""
+        """Read passages of any scope that have no vectors in this space yet, oldest first."""
         ...
 
     def waiting(self, name: str, *, limit: int) -> list[Job]:
-        """Jobs of this kind, oldest first, whosever they are."""
+        """Read jobs of this kind and any scope, oldest first."""
         ...
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether a path is a memory-context folder."""
+    """Return whether a path is a memory-context folder."""
     return any((path / name).is_file() for name in ("segments.jsonl", "knowledge.jsonl"))
 
 
 def default_path(environ: Mapping[str, str] | None = None) -> Path:
-    """Where memory rests unless told otherwise: `$HOLDFAST_HOME`, else the platform's data folder."""
+    """Return the default folder: `$HOLDFAST_HOME`, else the platform's data folder."""
     home = (os.environ if environ is None else environ).get("HOLDFAST_HOME")
     return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
 
 
 def store_file(path: Path | str | None, *, settings: Settings) -> Path:
-    """The file of a memory, in the folder that is named, else where the settings say, else in the usual place.
+    """Return the file of a memory: in the named folder, else in that of the settings, else in the default folder.
 
     A memory-context folder is itself what is opened.
 
@@ -95,7 +95,7 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
 
 
 def check_links(place: Path) -> None:
-    """Refuse a relative path that leads out of the working directory by a link: the folder may be somebody else's.
+    """Refuse a relative path that leads out of the working directory by a link: another user may have made it.
 
     Raises:
         StorageError: It does, and the user has not trusted the link.

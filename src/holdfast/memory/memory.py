@@ -17,7 +17,7 @@ from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, store_file
 from holdfast.messages import Message
 from holdfast.settings import Settings
-from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Question, Scope, Select
+from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Scope, SearchQuery, Select
 from holdfast.text import terms
 
 if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
@@ -206,9 +206,11 @@ class Memory:
         """Keep messages in every window, or no longer."""
         return self._flag(ids, scope=scope, across=across, pinned=pinned)
 
-    def bury(self, ids: Sequence[int], *, scope: Scope, across: bool = False, buried: bool = True) -> int:
+    def exclude_from_recall(
+        self, ids: Sequence[int], *, scope: Scope, across: bool = False, excluded: bool = True
+    ) -> int:
         """Exclude messages from recall, or include them again."""
-        return self._flag(ids, scope=scope, across=across, buried=buried)
+        return self._flag(ids, scope=scope, across=across, excluded=excluded)
 
     def _flag(self, ids: Sequence[int], *, scope: Scope, across: bool, **flags: bool) -> int:
         rows = self.get(ids, scope=scope, across=across)
@@ -321,13 +323,13 @@ class Memory:
 
         space = None if self.embedder is None else self.embedder.space
         vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
-        self.store.match(Question(scope=scope, terms={}, vector=vector, space=space))
+        self.store.match(SearchQuery(scope=scope, terms={}, vector=vector, space=space))
         self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
         """Score the messages of a session by the words that they share with a question; 0 is left out."""
         counts = Counter(term for text in texts for term in terms(text))
-        evidence = self.store.match(Question(scope=scope, terms={term: float(n) for term, n in counts.items()}))
+        evidence = self.store.match(SearchQuery(scope=scope, terms={term: float(n) for term, n in counts.items()}))
         scores = evidence.keywords.passages
         best: dict[int, float] = {}
         for passage in scores.nonzero()[0].tolist():

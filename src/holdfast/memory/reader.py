@@ -97,7 +97,7 @@ def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> l
     pieces: list[Piece] = []
     for row in messages:
         own = strip_message(row.message, marks)
-        if own is None or own.role == "system" or row.buried:
+        if own is None or own.role == "system" or row.excluded:
             continue
         text = extract_text(own, marks)
         if own.calls or own.results:

@@ -11,30 +11,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Final
 
 import numpy as np
 
-from holdfast.errors import EmbeddingError
+from holdfast.calls import Deadline, DeadlineError
 from holdfast.memory import block, facts
 from holdfast.memory.block import UNKEPT, Marks
+from holdfast.memory.embedding import embed_query
 from holdfast.memory.facts import FactHit
 from holdfast.memory.query import RecallQuery, weigh_terms
-from holdfast.search import gate
 from holdfast.search.columns import Columns
-from holdfast.search.dates import pointed_at
-from holdfast.search.embed.base import Embedder, Floats, behind_cache
+from holdfast.search.dates import find_dates
+from holdfast.search.embed.base import Embedder, Floats
+from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank
 from holdfast.search.mmr import Item, mmr
-from holdfast.search.pack import LEAST, MOST, Candidate, Quote, pack
-from holdfast.search.trust import vector_trust
-from holdfast.store.base import Evidence, PassageText, Question, Select, Store
+from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Candidate, Quote, pack
+from holdfast.search.relevance import combined_relevance, relevance, word_relevance
+from holdfast.store.base import PassageText, SearchQuery, SearchResult, Select, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text
 
-__all__ = ["Deadline", "Hit", "QueryVector", "Recall", "TooLateError", "embed_query", "recall", "search"]
+__all__ = ["Hit", "Recall", "recall", "search"]
 
 _MAX_TIME: Final = 32_503_680_000_000
 """The year 3000, in Unix milliseconds."""
@@ -102,16 +101,16 @@ def recall(
     if len(" ".join(query.texts).strip()) < query.min_chars:
         return Recall(reason=f"a question of less than {query.min_chars} characters recalls nothing")
     try:
-        return _recall(store, query, marks, embedder, Deadline.after(query.seconds, timer=timer))
-    except TooLateError:
+        return _recall(store, query, marks, embedder, Deadline.after(query.seconds, clock=timer))
+    except DeadlineError:
         return Recall(reason=f"it took longer than {1000 * (query.seconds or 0):.0f} ms (recall.deadline_ms)")
 
 
 def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, deadline: Deadline) -> Recall:
     found = _search(store, query, embedder, deadline)
     fact_hits = _find_facts(store, query)
-    nothing = Recall(relevance=gate.relevance(found.signals), notes=found.notes)
-    by_words = gate.by_words(found.signals) >= query.gate
+    nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
+    by_words = word_relevance(found.signals) >= query.gate
     passed = by_words or _passes_by_vectors(query, found)
     if not passed and not fact_hits:
         return replace(nothing, reason="nothing in memory has to do with this")
@@ -141,78 +140,7 @@ def _passes_by_vectors(query: RecallQuery, found: _Found) -> bool:
     """Tell whether words and vectors together open the gate; the weighted formula tests each passage itself."""
     if query.order.fusion == "weighted":
         return found.signals.cosine is not None and len(found.ranking.order) > 0
-    return gate.by_both(found.signals) >= query.gate
-
-
-# --- the vector of a question ------------------------------------------------------
-
-_EMBEDDING_SHARE: Final = 0.7
-"""The part of the remaining time that a remote embedder may take; the search needs the rest."""
-
-
-class TooLateError(Exception):
-    """The deadline of a recall has passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """When a recall must be done; never, where `ends` is None."""
-
-    ends: float | None
-    timer: Callable[[], float]
-
-    @classmethod
-    def after(cls, seconds: float | None, *, timer: Callable[[], float] = time.monotonic) -> Deadline:
-        """Make a deadline this many seconds from now."""
-        return cls(None if seconds is None else timer() + seconds, timer)
-
-    @property
-    def left(self) -> float | None:
-        """The seconds that are left, at least 0; None without a deadline."""
-        return None if self.ends is None else max(0.0, self.ends - self.timer())
-
-    def check(self) -> None:
-        """Raise TooLateError once the deadline has passed."""
-        if self.left == 0:
-            raise TooLateError
-
-
-@dataclass(frozen=True, slots=True)
-class QueryVector:
-    """The vector of a question; None where the search goes by words alone, with a note that says why."""
-
-    vector: Floats | None = None
-    note: str = ""
-
-
-def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> QueryVector:
-    """Embed a question. A remote embedder that is slow or fails is not waited for: words alone are searched.
-
-    A late answer is not lost: the cache of the embedder has it for the next query with the same text.
-    """
-    if embedder is None:
-        return QueryVector()
-    left = deadline.left
-    if left is None:
-        return _embed(embedder, text)
-    from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only where there is a deadline
-
-    if not isinstance(behind_cache(embedder), RemoteEmbedder):
-        return _embed(embedder, text)
-    answers: SimpleQueue[QueryVector] = SimpleQueue()
-    Thread(target=lambda: answers.put(_embed(embedder, text)), daemon=True).start()
-    seconds = _EMBEDDING_SHARE * left
-    try:
-        return answers.get(timeout=seconds)
-    except Empty:
-        return QueryVector(note=f"{embedder.space.name} did not answer in {1000 * seconds:.0f} ms: by words alone")
-
-
-def _embed(embedder: Embedder, text: str) -> QueryVector:
-    try:
-        return QueryVector(embedder.embed([text], kind="query")[0])
-    except EmbeddingError as error:
-        return QueryVector(note=f"{error}: by words alone")
+    return combined_relevance(found.signals) >= query.gate
 
 
 # --- searching and ranking -----------------------------------------------------------
@@ -233,7 +161,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
     weights = weigh_terms(query.texts)
     embedded = embed_query(embedder if query.texts else None, query.texts[-1] if query.texts else "", deadline=deadline)
     deadline.check()
-    question = Question(
+    question = SearchQuery(
         scope=query.scope,
         across=query.across,
         terms=weights,
@@ -249,7 +177,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
     return found
 
 
-def _drop_sparse_vectors(evidence: Evidence) -> tuple[Evidence, str]:
+def _drop_sparse_vectors(evidence: SearchResult) -> tuple[SearchResult, str]:
     """Drop the vectors while most passages have none of this model yet, with a note that says so."""
     if evidence.cosine is None:
         return evidence, ""
@@ -263,7 +191,7 @@ def _drop_sparse_vectors(evidence: Evidence) -> tuple[Evidence, str]:
 
 
 def _make_signals(
-    query: RecallQuery, evidence: Evidence, embedder: Embedder | None, weights: Mapping[str, float]
+    query: RecallQuery, evidence: SearchResult, embedder: Embedder | None, weights: Mapping[str, float]
 ) -> Signals:
     columns = evidence.columns
     visible = query.bounds.within(evidence.visible, columns, now=query.now)
@@ -279,19 +207,19 @@ def _make_signals(
         centre=evidence.centre,
         dates=_find_dates(query, evidence),
         length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
-        trust=vector_trust(embedder, query.texts[-1] if query.texts else ""),
+        vector_weight=vector_weight(embedder, query.texts[-1] if query.texts else ""),
         now=query.now,
     )
 
 
-def _find_dates(query: RecallQuery, evidence: Evidence) -> list[tuple[int, int]]:
+def _find_dates(query: RecallQuery, evidence: SearchResult) -> list[tuple[int, int]]:
     """Find the periods that a question names, such as `two weeks ago` or `in May`."""
     times = evidence.columns["time"]
     valid = times[(times > 0) & (times < _MAX_TIME)]
     if not len(valid) or not query.texts:
         return []
     first, last = (datetime.fromtimestamp(int(moment) / 1000, UTC).year for moment in (valid.min(), valid.max()))
-    return pointed_at(query.texts[-1], now=query.now, years=range(first, last + 1))
+    return find_dates(query.texts[-1], now=query.now, years=range(first, last + 1))
 
 
 def _rank(store: Store, query: RecallQuery, signals: Signals) -> Ranking:
@@ -394,7 +322,7 @@ class _Quoter:
             header=block.header(detail),
             brief=block.brief_header(detail),
             group=block.moment(detail),
-            room=MOST if number in self._best else LEAST,
+            room=MAX_EXCERPT_CHARS if number in self._best else MIN_EXCERPT_CHARS,
         )
 
 

@@ -20,7 +20,7 @@ from holdfast.messages import ToolCall, ToolResult
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
 
-__all__ = ["claims", "is_known", "load_jsonl", "pages", "resting_on", "to_jsonl", "to_markdown"]
+__all__ = ["claims", "is_known", "load_jsonl", "pages", "renumber_evidence", "to_jsonl", "to_markdown"]
 
 VERSION: Final = 1
 _HEADER: Final = "holdfast-export"
@@ -29,7 +29,7 @@ _BATCH: Final = 200
 
 
 def pages(store: Store, scope: Scope, *, across: bool = True) -> Iterator[MessageRow]:
-    """Every message of a scope, read a page at a time."""
+    """Read every message of a scope, a page at a time."""
     after = 0
     while rows := store.fetch(Select(kind="message", scope=scope, across=across, after=after, limit=_PAGE)):
         yield from rows
@@ -39,14 +39,17 @@ def pages(store: Store, scope: Scope, *, across: bool = True) -> Iterator[Messag
 def to_jsonl(
     store: Store, scopes: Iterable[Scope], file: IO[str], *, progress: Callable[[int], None] | None = None
 ) -> int:
-    """Write the messages and facts of these agents, a line each; how many there were is returned."""
+    """Write the messages and facts of these agents, a line each; return their number."""
     _write(file, {"kind": _HEADER, "version": VERSION})
     count = 0
     for scope in scopes:
         for row in pages(store, scope):
-            flags = {"pinned": row.pinned, "buried": row.buried}
+            flags = {"pinned": row.pinned, "buried": row.excluded}
             line = {"kind": "message", "number": row.id, "scope": asdict(row.scope), "nonce": row.nonce}
-            _write(file, line | {name: True for name, is_set in flags.items() if is_set} | _said(row))
+            _write(
+                file,
+                line | {name: True for name, is_set in flags.items() if is_set} | {"message": to_json(row.message)},
+            )
             count += 1
             if progress is not None:
                 progress(1)
@@ -56,16 +59,12 @@ def to_jsonl(
     return count
 
 
-def _said(row: MessageRow) -> dict[str, Any]:
-    return {"message": to_json(row.message)}
-
-
 def _write(file: IO[str], data: Mapping[str, Any]) -> None:
     file.write(json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str) + "\n")
 
 
 def claims(path: Path) -> bool:
-    """Tell whether a file is such an export."""
+    """Return whether a file is such an export."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -73,54 +72,54 @@ def claims(path: Path) -> bool:
 
 
 def load_jsonl(store: Store, path: Path, *, progress: Callable[[int], None] | None = None) -> int:
-    """Take over what `to_jsonl` wrote; how many rows are in the file is returned. Doing it again changes nothing."""
+    """Import what `to_jsonl` wrote; return the number of rows in the file. Importing it again changes nothing."""
     from holdfast.transcripts.lines import read_lines  # noqa: PLC0415 - only what reads an export needs readers
 
-    intake, marks = _Intake(store), open_marks(store)
+    importer, marks = _Importer(store), open_marks(store)
     for line in read_lines(path):
         if line.data is None or line.data.get("kind") == _HEADER:
             if line.problem is not None:
                 raise InputError(f"{path}:{line.number}: {line.problem}")
             continue
-        intake.take(_row(line.data, path, line.number, marks), number=line.data.get("number"))
+        importer.add(_row(line.data, path, line.number, marks), number=line.data.get("number"))
         if progress is not None:
             progress(len(line.raw))
-    intake.write()
-    return intake.count
+    importer.write()
+    return importer.count
 
 
-class _Intake:
-    """Rows on their way into a store. Messages get new numbers, and facts name them by these."""
+class _Importer:
+    """Import rows in batches. Messages get new numbers, and the evidence of facts is renumbered."""
 
     def __init__(self, store: Store) -> None:
         self.count = 0
         self._store = store
-        self._waiting: list[tuple[int | None, MessageRow]] = []
+        self._batch: list[tuple[int | None, MessageRow]] = []
         self._numbers: dict[int | None, int] = {}
         self._known: set[tuple[str, str]] = set()
 
-    def take(self, row: MessageRow | FactRow, *, number: int | None) -> None:
-        """Take a row, and the number it had where it comes from."""
+    def add(self, row: MessageRow | FactRow, *, number: int | None) -> None:
+        """Add a row, with the number it had in the export."""
         self.count += 1
         if isinstance(row, MessageRow):
-            self._waiting.append((number, row))
-            if len(self._waiting) >= _BATCH:
+            self._batch.append((number, row))
+            if len(self._batch) >= _BATCH:
                 self.write()
             return
         self.write()
-        fact = resting_on(row, self._numbers)
+        fact = renumber_evidence(row, self._numbers)
         if not is_known(self._store, fact, self._known):
             self._store.add([fact])
 
     def write(self) -> None:
-        """Keep what waits."""
-        numbers = self._store.add([row for _, row in self._waiting])
-        self._numbers.update(zip((number for number, _ in self._waiting), numbers, strict=True))
-        self._waiting = []
+        """Store the messages of the batch."""
+        numbers = self._store.add([row for _, row in self._batch])
+        self._numbers.update(zip((number for number, _ in self._batch), numbers, strict=True))
+        self._batch = []
 
 
-def resting_on(fact: FactRow, numbers: Mapping[Any, int]) -> FactRow:
-    """A fact with the messages it rests on by their new numbers; those that are not there are left out."""
+def renumber_evidence(fact: FactRow, numbers: Mapping[Any, int]) -> FactRow:
+    """Return a fact with its evidence renumbered; messages that were not imported are left out."""
     evidence = tuple(numbers[number] for number in fact.evidence if numbers.get(number))
     return fact if evidence == fact.evidence else replace(fact, evidence=evidence)
 
@@ -136,7 +135,7 @@ def _row(data: Mapping[str, Any], path: Path, number: int, marks: Marks) -> Mess
                 nonce=data["nonce"],
                 passages=tuple(passages_of(message, marks)),
                 pinned=data.get("pinned", False),
-                buried=data.get("buried", False),
+                excluded=data.get("buried", False),
             )
         values = {key: value for key, value in data.items() if key not in {"kind", "scope"}}
         return replace(FactRow(scope=scope, **values), evidence=tuple(values.get("evidence", ())))
@@ -145,7 +144,7 @@ def _row(data: Mapping[str, Any], path: Path, number: int, marks: Marks) -> Mess
 
 
 def is_known(store: Store, row: FactRow, known: set[tuple[str, str]]) -> bool:
-    """Tell whether this very version of a fact is there already; `known` are those that came before it."""
+    """Return whether the store has this version of a fact; `known` are the versions before it in the import."""
     key = (row.id, json.dumps(asdict(row), sort_keys=True, default=str))
     versions = store.fetch(Select(kind="fact", scope=row.scope, keys=(row.id,)))
     there = key in known or row in versions
@@ -184,7 +183,7 @@ def _markdown(row: MessageRow) -> str:
 
 
 def _longest_run(text: str) -> int:
-    """The longest run of backticks, which a fence must outdo."""
+    """Return the length of the longest run of backticks; a fence must be longer."""
     longest = run = 0
     for character in text:
         run = run + 1 if character == "`" else 0

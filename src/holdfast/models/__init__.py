@@ -1,6 +1,6 @@
-"""Language models: one protocol, the vendors' own SDKs behind it.
+"""Language models: one protocol, implemented with the vendors' own SDKs.
 
-Names are loaded when they are first used: who only writes scripts needs no SDK, and no event loop.
+Names are imported on first use, so that scripts need no SDK and no event loop.
 """
 
 from __future__ import annotations
@@ -8,19 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.context.windows import context_tokens
+from holdfast.providers.models import context_tokens
 
 if TYPE_CHECKING:
     from holdfast.models.anthropic import AnthropicModel
     from holdfast.models.base import Model, Prompt, Reply, Tool
-    from holdfast.models.echo import Echo
-    from holdfast.models.function import FunctionModel
-    from holdfast.models.naming import as_model, open_model
-    from holdfast.models.openai import OpenAIModel
-    from holdfast.models.openai_responses import ResponsesModel
+    from holdfast.models.naming import FunctionModel, as_model, open_model
+    from holdfast.models.openai import OpenAIModel, ResponsesModel
     from holdfast.models.retry import Fallback, Retrying
-    from holdfast.models.scripted import Scripted
-    from holdfast.models.steps import Hang, Said
+    from holdfast.models.scripted import Echo, Hang, Said, Scripted
 
 __all__ = [
     "AnthropicModel",
@@ -42,22 +38,18 @@ __all__ = [
     "open_model",
 ]
 
-_HOMES: Final = {
+_MODULES: Final = {
     "anthropic": ("AnthropicModel",),
     "base": ("Model", "Prompt", "Reply", "Tool"),
-    "echo": ("Echo",),
-    "function": ("FunctionModel",),
-    "naming": ("as_model", "open_model"),
-    "openai": ("OpenAIModel",),
-    "openai_responses": ("ResponsesModel",),
+    "naming": ("FunctionModel", "as_model", "open_model"),
+    "openai": ("OpenAIModel", "ResponsesModel"),
     "retry": ("Fallback", "Retrying"),
-    "scripted": ("Scripted",),
-    "steps": ("Hang", "Said"),
+    "scripted": ("Echo", "Hang", "Said", "Scripted"),
 }
-_HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

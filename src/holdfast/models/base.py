@@ -1,4 +1,4 @@
-"""Who is asked: one method, whatever the provider."""
+"""The protocol of a language model, and the values that go in and out."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any, Protocol, runtime_checkable
 
+from holdfast.calls import Deadline
+from holdfast.errors import ModelCancelledError, ModelTimeoutError
 from holdfast.messages import Message, Usage
 
-__all__ = ["Model", "Prompt", "Reply", "Tool"]
+__all__ = ["Model", "Prompt", "Reply", "Tool", "check_cancelled", "check_deadline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """Something that a model may call.
+    """A tool that a model may call.
 
     Attributes:
-        name: What it is called by.
-        description: What it does, for the model.
+        name: Its name.
+        description: What it does, written for the model.
         parameters: The JSON schema of its arguments.
     """
 
@@ -29,14 +31,13 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One request.
+    """One request to a model.
 
     Attributes:
         messages: The whole conversation; system prompts come first, with the role `system`.
-        tools: What may be called.
-        max_tokens: The longest answer.
-        schema: A JSON schema that the answer must follow, where the provider can promise that; elsewhere the
-            answer is whatever the model makes of the words, and the caller parses with tolerance.
+        tools: The tools that the model may call.
+        max_tokens: The maximum length of the reply.
+        schema: A JSON schema for the reply. Not every provider enforces it, so parse the reply with tolerance.
     """
 
     messages: Sequence[Message]
@@ -47,11 +48,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer.
+    """One reply of a model.
 
     Attributes:
-        message: What was said: an assistant message with its text, thinking and tool calls.
-        usage: What the provider counted, if it said so.
+        message: The assistant message: text, thinking and tool calls.
+        usage: The tokens that the provider counted, if it reports them.
         stop: Why it ended: `end`, `length`, `tools`, `refusal`, or the provider's own word.
     """
 
@@ -61,7 +62,7 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The words of it."""
+        """The text of the message."""
         return self.message.text
 
 
@@ -71,17 +72,17 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What a user calls it by, such as `anthropic/claude-sonnet-5-5`."""
+        """The name that users type, such as `anthropic/claude-sonnet-5-5`."""
         ...
 
     @property
     def provider(self) -> str:
-        """Whose rules its windows keep: `anthropic`, `openai_chat` or `openai_responses`."""
+        """The wire format whose rules its windows must follow: `anthropic`, `openai_chat` or `openai_responses`."""
         ...
 
     @property
     def context_tokens(self) -> int:
-        """How many tokens its window holds."""
+        """The size of the context window in tokens."""
         ...
 
     def ask(
@@ -92,19 +93,33 @@ class Model(Protocol):
         cancel: Event | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Reply:
-        """Ask, and wait for the whole answer.
+        """Send a prompt and wait for the whole reply.
 
         Args:
             prompt: The request.
-            timeout: Seconds until it is given up.
-            cancel: When set, by any thread, it is given up soon after.
+            timeout: Seconds for the whole call.
+            cancel: Setting this event, from any thread, ends the call soon after.
             on_text: Called with each piece of text as it arrives.
 
         Raises:
             ModelOverflowError: The request does not fit the model's window.
-            ModelBusyError: The provider cannot answer now; another try may help.
-            ModelTimeoutError: The time is over.
-            ModelCancelledError: It was called off.
-            ModelRefusedError: The provider will not answer this, however often it is asked.
+            ModelBusyError: The provider cannot answer now; another attempt may succeed.
+            ModelTimeoutError: The call took longer than `timeout`.
+            ModelCancelledError: The call was cancelled.
+            ModelRefusedError: The provider rejected the request; another attempt will not help.
         """
         ...
+
+
+def check_cancelled(cancel: Event | None, model: str) -> None:
+    """Raise ModelCancelledError if the call was cancelled."""
+    if cancel is not None and cancel.is_set():
+        raise ModelCancelledError("the request was cancelled", model=model)
+
+
+def check_deadline(deadline: Deadline, model: str) -> None:
+    """Raise ModelTimeoutError if the deadline has passed."""
+    if deadline.is_over:
+        raise ModelTimeoutError(
+            f"no answer within {deadline.seconds:.3g} s: allow more time, or ask again", model=model
+        )

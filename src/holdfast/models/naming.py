@@ -1,34 +1,39 @@
-"""From a model's name to the model: who it is, where it lives, which key it needs. Nothing is sent here."""
+"""Open a model from its name, or make one of a plain function. Nothing is sent here."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Final
+from threading import Event
+from typing import Any, Final
 
-from holdfast.context.windows import context_tokens
-from holdfast.errors import InputError, SettingsError
-from holdfast.models.base import Model
-from holdfast.models.echo import Echo
-from holdfast.models.function import FunctionModel
+from holdfast.calls import Deadline, start_thread
+from holdfast.errors import InputError, ModelBusyError, ModelError, ModelRefusedError, SettingsError
+from holdfast.messages import Message, Text
+from holdfast.models.base import Model, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.retry import Fallback, Retrying
-from holdfast.models.scripted import Scripted
+from holdfast.models.scripted import Echo, Scripted
+from holdfast.providers import render
+from holdfast.providers.models import context_tokens
 from holdfast.settings import Settings
 
-__all__ = ["ENDPOINTS", "Endpoint", "as_model", "open_model"]
+__all__ = ["ENDPOINTS", "Endpoint", "FunctionModel", "as_model", "open_model"]
+
+_CANCEL_POLL_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where an OpenAI-compatible service lives.
+    """The address of an OpenAI-compatible service.
 
     Attributes:
-        url: Its usual address; empty where it has none.
+        url: The default address; empty where there is none.
         keys: The environment variables that may hold its key; empty where none is needed.
-        address: The environment variable that names another address.
-        responses: Whether it is spoken to by Responses, not by Chat Completions.
+        address: The environment variable that overrides the address.
+        responses: Whether it is used through the Responses API instead of Chat Completions.
     """
 
     url: str = ""
@@ -58,9 +63,9 @@ ENDPOINTS: Final = {
     "xai": Endpoint(url="https://api.x.ai/v1", keys=("XAI_API_KEY",)),
     "zai": Endpoint(url="https://api.z.ai/api/paas/v4", keys=("ZAI_API_KEY",)),
 }
-"""The services that speak as OpenAI does, by the word before the slash."""
+"""The OpenAI-compatible services, by the word before the slash."""
 
-_BARE: Final = {
+_SERVICE_OF_PREFIX: Final = {
     "claude": "anthropic",
     "gpt": "openai",
     "chatgpt": "openai",
@@ -73,29 +78,29 @@ _ANTHROPIC_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 def open_model(name: str, *, settings: Settings, environ: Mapping[str, str] | None = None) -> Model:
-    """The model of this name, with retries, and with the fallback models of the settings behind it.
+    """Open a model by name, with retries and with the fallback models of the settings.
 
     Args:
         name: `anthropic/NAME`, `openai/NAME`, another service of `ENDPOINTS`, `http://host:port/v1#NAME`,
-            `scripted:FILE`, `echo`, or a bare name of which everybody knows whose it is.
-        settings: `agent.context_tokens` and `agent.fallback_models` count.
-        environ: The environment variables; unset, those of the process.
+            `scripted:FILE`, `echo`, or a bare name that begins like a well-known model, such as `claude-opus-5`.
+        settings: `agent.context_tokens` and `agent.fallback_models` are used.
+        environ: The environment variables; by default those of the process.
 
     Raises:
-        SettingsError: Nobody is called that, or the key is missing; the message says which variable to set.
+        SettingsError: The name is unknown or the key is missing; the message says which variable to set.
         MissingExtraError: The SDK is not installed; the message is the line that installs it.
         InputError: The script cannot be read.
     """
     variables = os.environ if environ is None else environ
     names = dict.fromkeys((name, *settings.agent.fallback_models))
     window = settings.agent.context_tokens
-    # What was said of the window is about the first one; the others have their own.
-    models = [_opened(one, window if one == name else None, variables) for one in names]
+    # The configured window is that of the first model; the others have their own.
+    models = [_open(one, window if one == name else None, variables) for one in names]
     return models[0] if len(models) == 1 else Fallback(models)
 
 
 def as_model(given: object, *, settings: Settings) -> Model:
-    """Return a model for what a caller hands in: a name, a model, or a plain function.
+    """Return a model for what a caller passes: a name, a model, or a plain function.
 
     Raises:
         InputError: It is none of these; see `open_model` for names.
@@ -110,52 +115,100 @@ def as_model(given: object, *, settings: Settings) -> Model:
     raise InputError(f"model: expected a name, a Model or a function from messages to text, found {kind}")
 
 
-def _opened(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
+class FunctionModel:
+    """A model that is a plain function of messages.
+
+    Args:
+        function: Called with the messages as Chat Completions dicts (`role`, `content`), the system prompt first.
+            Returns the text of the reply. An exception counts as a busy provider.
+        context_tokens: The size of the window.
+    """
+
+    def __init__(self, function: Callable[[list[dict[str, Any]]], object], *, context_tokens: int) -> None:
+        self._function = function
+        self._context_tokens = context_tokens
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return str(getattr(self._function, "__name__", type(self._function).__name__))
+
+    @property
+    def provider(self) -> str:
+        """The wire format whose rules its windows must follow."""
+        return "openai_chat"
+
+    @property
+    def context_tokens(self) -> int:
+        """The size of the context window in tokens."""
+        return self._context_tokens
+
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: float | None = None,
+        cancel: Event | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Call the function on a thread; see `Model.ask`. After a time-out or cancellation its result is ignored."""
+        check_cancelled(cancel, self.name)
+        deadline = Deadline.after(timeout)
+        messages = [dict(message) for message in render(prompt.messages, "openai_chat")]
+        call = start_thread(lambda: self._function(messages), name="holdfast-function")
+        while not call.done():
+            left = deadline.left
+            wait([call], timeout=_CANCEL_POLL_SECONDS if left is None else min(_CANCEL_POLL_SECONDS, left))
+            check_cancelled(cancel, self.name)
+            if not call.done():
+                check_deadline(deadline, self.name)
+        error = call.exception()
+        if error is not None:
+            if isinstance(error, ModelError):
+                raise error
+            raise ModelBusyError(f"{type(error).__name__}: {error}", model=self.name)
+        text = call.result()
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise ModelRefusedError(f"the function returned {kind}: return the reply as a str", model=self.name)
+        if on_text is not None:
+            on_text(text)
+        return Reply(message=Message(role="assistant", parts=(Text(text=text),), model=self.name))
+
+
+def _open(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
     if name == "echo":
         return Echo(context_tokens=context_tokens(name, override=window))
     if name.startswith("scripted:"):
         return Scripted.from_file(name.removeprefix("scripted:"), context_tokens=context_tokens("", override=window))
     if name.startswith(("http://", "https://")):
-        return _at_url(name, window, environ)
+        return _open_url(name, window, environ)
     service, slash, model = name.partition("/")
     if not slash:
-        service, model = _known(name), name
+        service, model = _SERVICE_OF_PREFIX.get(name.split("-", maxsplit=1)[0].lower(), ""), name
     if service == "anthropic":
-        return _anthropic(name, model, window, environ)
-    if service not in ENDPOINTS or not model:
-        raise _unknown(name)
-    return _compatible(name, model, ENDPOINTS[service], window, environ)
-
-
-def _known(name: str) -> str:
-    """Whose model a bare name is."""
-    words = name.split("-", maxsplit=1)[0].lower()
-    if words not in _BARE:
-        raise _unknown(name)
-    return _BARE[words]
-
-
-def _unknown(name: str) -> SettingsError:
-    services = ["anthropic", *ENDPOINTS]
-    return SettingsError(
+        return _open_anthropic(name, model, window, environ)
+    if service in ENDPOINTS and model:
+        return _open_compatible(name, model, ENDPOINTS[service], window, environ)
+    raise SettingsError(
         f"no model is called that: write anthropic/NAME, {', '.join(f'{one}/NAME' for one in ENDPOINTS)}, "
         "http://host:port/v1#NAME, scripted:FILE or echo.",
         source=name,
-        nearest=[f"{near}/" for near in get_close_matches(name.partition("/")[0], services, n=1)],
+        nearest=[f"{near}/" for near in get_close_matches(name.partition("/")[0], ["anthropic", *ENDPOINTS], n=1)],
     )
 
 
-def _key(name: str, keys: tuple[str, ...], environ: Mapping[str, str]) -> str:
-    found = next((environ[key] for key in keys if environ.get(key)), None)
-    if found is None:
-        raise SettingsError(f"no key: set the environment variable {' or '.join(keys)}", source=name)
-    return found
+def _read_key(name: str, variables: tuple[str, ...], environ: Mapping[str, str]) -> str:
+    key = next((environ[variable] for variable in variables if environ.get(variable)), None)
+    if key is None:
+        raise SettingsError(f"no key: set the environment variable {' or '.join(variables)}", source=name)
+    return key
 
 
-def _anthropic(name: str, model: str, window: int | None, environ: Mapping[str, str]) -> Model:
-    from holdfast.models.anthropic import AnthropicModel  # noqa: PLC0415 - asyncio is not for everybody
+def _open_anthropic(name: str, model: str, window: int | None, environ: Mapping[str, str]) -> Model:
+    from holdfast.models.anthropic import AnthropicModel  # noqa: PLC0415 - imports asyncio
 
-    key = _key(name, _ANTHROPIC_KEYS, environ)
+    key = _read_key(name, _ANTHROPIC_KEYS, environ)
     is_token = not environ.get("ANTHROPIC_API_KEY")
     return Retrying(
         model=AnthropicModel(
@@ -168,36 +221,35 @@ def _anthropic(name: str, model: str, window: int | None, environ: Mapping[str, 
     )
 
 
-def _compatible(name: str, model: str, endpoint: Endpoint, window: int | None, environ: Mapping[str, str]) -> Model:
-    from holdfast.models.openai import OpenAIModel  # noqa: PLC0415 - asyncio is not for everybody
-    from holdfast.models.openai_responses import ResponsesModel  # noqa: PLC0415 - as above
+def _open_compatible(
+    name: str, model: str, endpoint: Endpoint, window: int | None, environ: Mapping[str, str]
+) -> Model:
+    from holdfast.models.openai import OpenAIModel, ResponsesModel  # noqa: PLC0415 - imports asyncio
 
     other = environ.get(endpoint.address, "") if endpoint.address else ""
-    url = _address(other) or endpoint.url
+    url = _base_url(other) or endpoint.url
     if not url:
         raise SettingsError(f"no address: set the environment variable {endpoint.address}", source=name)
-    if endpoint.keys and not other:  # a server of one's own may need none
-        key: str | None = _key(name, endpoint.keys, environ)
-    else:  # OpenAI's key is for OpenAI's variables: no other service is shown it
+    if endpoint.keys and not other:  # a self-hosted server may need no key
+        key: str | None = _read_key(name, endpoint.keys, environ)
+    else:  # OpenAI's key is sent only where OpenAI's variables configure the address
         key = environ.get("OPENAI_API_KEY") if endpoint.address == _OPENAI.address else None
     kind = ResponsesModel if endpoint.responses else OpenAIModel
     return Retrying(model=kind(model, name=name, api_key=key, base_url=url, context_tokens=window))
 
 
-def _address(value: str) -> str:
-    """An address as a base URL: Ollama's variable is often a host and a port only."""
+def _base_url(value: str) -> str:
+    """Return an address as a base URL. Ollama's variable is often only a host and a port."""
     if not value or value.startswith(("http://", "https://")):
         return value.rstrip("/")
     return f"http://{value.rstrip('/')}/v1"
 
 
-def _at_url(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
-    from holdfast.models.openai import OpenAIModel  # noqa: PLC0415 - asyncio is not for everybody
+def _open_url(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
+    from holdfast.models.openai import OpenAIModel  # noqa: PLC0415 - imports asyncio
 
     url, _, model = name.partition("#")
     if not model:
-        raise SettingsError(
-            "which model? write its name behind the address, as in http://host:port/v1#NAME", source=name
-        )
+        raise SettingsError("no model name: write it after the address, as in http://host:port/v1#NAME", source=name)
     key = environ.get("OPENAI_API_KEY")
     return Retrying(model=OpenAIModel(model, name=name, api_key=key, base_url=url.rstrip("/"), context_tokens=window))

@@ -1,4 +1,4 @@
-"""Asking again, and asking somebody else: models made of models."""
+"""Models made of other models: `Retrying` asks again, `Fallback` asks another model."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Final
+from typing import Any, Final
 
+from holdfast.calls import Clock, Deadline, RetryPolicy, retry
 from holdfast.errors import ModelBusyError, ModelCancelledError, ModelError, ModelRefusedError, ModelTimeoutError
-from holdfast.models.base import Model, Prompt, Reply
-from holdfast.models.deadline import Clock, Deadline, check_cancelled
+from holdfast.models.base import Model, Prompt, Reply, check_cancelled
 
-__all__ = ["ANEW", "Fallback", "Retrying", "Sleep"]
+__all__ = ["RESTART_NOTICE", "Fallback", "Retrying", "Sleep"]
 
-ANEW: Final = "\n\n[The reply broke off and begins anew.]\n\n"
-"""What `on_text` is told where a reply that it was told a part of begins again."""
+RESTART_NOTICE: Final = "\n\n[The reply broke off and begins anew.]\n\n"
+"""Passed to `on_text` before a reply starts again that had already delivered text."""
 
 Sleep = Callable[[float, Event | None], None]
 """Waits so many seconds, or until the event is set."""
-
-_ATTEMPTS: Final = 4
-_FIRST_WAIT: Final = 1.0
-_LONGEST_WAIT: Final = 30.0
 
 
 def _sleep(seconds: float, cancel: Event | None) -> None:
@@ -34,51 +30,47 @@ def _sleep(seconds: float, cancel: Event | None) -> None:
 
 
 @dataclass(slots=True)
-class _Heard:
-    """Whoever listens to a reply, and whether anything of it was heard."""
+class _Listener:
+    """Passes text on to `on_text`, and remembers whether there was any."""
 
-    told: Callable[[str], None] | None
-    anything: bool = False
+    on_text: Callable[[str], None]
+    has_text: bool = False
 
-    @property
-    def listener(self) -> Callable[[str], None] | None:
-        return None if self.told is None else self._hear
+    def __call__(self, piece: str) -> None:
+        self.has_text = True
+        self.on_text(piece)
 
-    def _hear(self, piece: str) -> None:
-        self.anything = True
-        if self.told is not None:
-            self.told(piece)
-
-    def again(self) -> None:
-        """Say that what was heard counts no more."""
-        if self.anything and self.told is not None:
-            self.told(ANEW)
-        self.anything = False
+    def restart(self) -> None:
+        """Announce that the text so far is void."""
+        if self.has_text:
+            self.on_text(RESTART_NOTICE)
+        self.has_text = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
     """A model that is asked again while it is busy or too slow.
 
-    The waits double, less some chance, and are no shorter than the provider asks for. One that would end behind the
-    deadline is not begun: the error comes at once. A reply that broke off begins anew; `on_text` is told so (`ANEW`).
+    The waits double, less some chance, and are no shorter than the provider asks for. If the next wait would end after
+    the deadline, the error is raised at once. A reply that broke off starts again; `on_text` then receives
+    `RESTART_NOTICE`.
 
     Attributes:
-        model: Who is asked.
-        attempts: How often, at most.
+        model: The model that is asked.
+        attempts: The number of attempts, including the first.
         first_wait: Seconds before the second attempt.
-        longest_wait: Seconds before any attempt, unless the provider asks for more.
-        attempt_timeout: Seconds for one attempt; unset, all that are left.
-        on_retry: Told the error, the number of the attempt that failed, and the seconds until the next.
-        sleep: How to wait.
-        chance: A number from 0 to 1 at random.
-        clock: Which clock the deadline goes by.
+        longest_wait: The longest wait, unless the provider asks for more.
+        attempt_timeout: Seconds for one attempt; by default all that are left.
+        on_retry: Called with the error, the number of failed attempts, and the seconds until the next one.
+        sleep: Waits.
+        chance: Returns a random number from 0 to 1.
+        clock: The clock of the deadline.
     """
 
     model: Model
-    attempts: int = _ATTEMPTS
-    first_wait: float = _FIRST_WAIT
-    longest_wait: float = _LONGEST_WAIT
+    attempts: int = 4
+    first_wait: float = 1.0
+    longest_wait: float = 30.0
     attempt_timeout: float | None = None
     on_retry: Callable[[ModelError, int, float], None] | None = None
     sleep: Sleep = _sleep
@@ -87,17 +79,17 @@ class Retrying:
 
     @property
     def name(self) -> str:
-        """What a user calls it by."""
+        """The name that users type."""
         return self.model.name
 
     @property
     def provider(self) -> str:
-        """Whose rules its windows keep."""
+        """The wire format whose rules its windows must follow."""
         return self.model.provider
 
     @property
     def context_tokens(self) -> int:
-        """How many tokens its window holds."""
+        """The size of the context window in tokens."""
         return self.model.context_tokens
 
     def ask(
@@ -108,66 +100,65 @@ class Retrying:
         cancel: Event | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Reply:
-        """Ask, again where that may help, and wait for the whole answer; see `Model.ask`."""
+        """Send a prompt, again where that may help, and wait for the whole reply; see `Model.ask`."""
         deadline = Deadline.after(timeout, clock=self.clock)
-        failed = 0
-        heard = _Heard(on_text)
-        while True:
-            try:
-                return self.model.ask(prompt, timeout=self._seconds(deadline), cancel=cancel, on_text=heard.listener)
-            except (ModelBusyError, ModelTimeoutError) as error:
-                failed += 1
-                wait = self._wait(failed, error)
-                if failed >= self.attempts or wait >= _or_more(deadline.left, wait + 1.0):
-                    raise
-                if self.on_retry is not None:
-                    self.on_retry(error, failed, wait)
-            self.sleep(wait, cancel)
+        listener = None if on_text is None else _Listener(on_text)
+
+        def attempt() -> Reply:
+            limits = [limit for limit in (self.attempt_timeout, deadline.left) if limit is not None]
+            return self.model.ask(prompt, timeout=min(limits, default=None), cancel=cancel, on_text=listener)
+
+        def restart() -> None:
             check_cancelled(cancel, self.name)
-            heard.again()
+            if listener is not None:
+                listener.restart()
 
-    def _seconds(self, deadline: Deadline) -> float | None:
-        """For the next attempt."""
-        if self.attempt_timeout is None:
-            return deadline.left
-        return min(self.attempt_timeout, _or_more(deadline.left, self.attempt_timeout))
+        return retry(
+            attempt,
+            errors=(ModelBusyError, ModelTimeoutError),
+            policy=RetryPolicy(
+                attempts=self.attempts,
+                first_wait=self.first_wait,
+                max_wait=self.longest_wait,
+                sleep=lambda seconds: self.sleep(seconds, cancel),
+                chance=self.chance,
+            ),
+            deadline=deadline,
+            before_wait=self._report,
+            after_wait=restart,
+        )
 
-    def _wait(self, failed: int, error: ModelError) -> float:
-        longest = min(self.longest_wait, self.first_wait * 2.0 ** (failed - 1))
-        asked = error.retry_after if isinstance(error, ModelBusyError) else None
-        return max(asked or 0.0, longest * (0.5 + self.chance() / 2))
-
-
-def _or_more(left: float | None, otherwise: float) -> float:
-    return otherwise if left is None else left
+    def _report(self, error: Any, failed: int, wait: float) -> None:
+        if self.on_retry is not None:
+            self.on_retry(error, failed, wait)
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
     """Models that are asked in order, until one answers.
 
-    The next is asked where one is busy, too slow or refuses. A request that does not fit is not handed on: it is to
-    be made shorter. The window is that of the first.
+    The next one is asked where a model is busy, too slow or refuses. A request that does not fit is not passed on: it
+    has to be made shorter. The window is that of the first model.
 
     Attributes:
-        models: Who is asked, the first choice first.
+        models: The models, in order of preference.
     """
 
     models: Sequence[Model]
 
     @property
     def name(self) -> str:
-        """What a user calls the first by."""
+        """The name of the first model."""
         return self.models[0].name
 
     @property
     def provider(self) -> str:
-        """Whose rules the first one's windows keep."""
+        """The wire format of the first model."""
         return self.models[0].provider
 
     @property
     def context_tokens(self) -> int:
-        """How many tokens the window of the first holds."""
+        """The size of the first model's window in tokens."""
         return self.models[0].context_tokens
 
     def ask(
@@ -178,21 +169,22 @@ class Fallback:
         cancel: Event | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Reply:
-        """Ask one after the other, and wait for the whole answer; see `Model.ask`.
+        """Ask one model after the other, and wait for the whole reply; see `Model.ask`.
 
-        Where all have failed, the error is that of the last, with those of the others noted.
+        If all fail, the error is that of the last one, with the others as notes.
         """
         deadline = Deadline.after(timeout)
-        failed: list[ModelError] = []
-        heard = _Heard(on_text)
+        failures: list[ModelError] = []
+        listener = None if on_text is None else _Listener(on_text)
         for model in self.models:
-            heard.again()
+            if listener is not None:
+                listener.restart()
             try:
-                return model.ask(prompt, timeout=deadline.left, cancel=cancel, on_text=heard.listener)
+                return model.ask(prompt, timeout=deadline.left, cancel=cancel, on_text=listener)
             except (ModelBusyError, ModelTimeoutError, ModelRefusedError) as error:
-                failed.append(error)
+                failures.append(error)
             if cancel is not None and cancel.is_set():
-                raise ModelCancelledError("the request was called off", model=model.name) from failed[-1]
-        for earlier in failed[:-1]:
-            failed[-1].add_note(f"before that: {earlier}")
-        raise failed[-1]
+                raise ModelCancelledError("the request was cancelled", model=model.name) from failures[-1]
+        for earlier in failures[:-1]:
+            failures[-1].add_note(f"before that: {earlier}")
+        raise failures[-1]

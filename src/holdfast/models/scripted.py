@@ -1,40 +1,119 @@
-"""A model that says what it was told to say: for tests, ours and yours, and for trying things without a key.
+"""Models without a provider: `Scripted` follows a script, `Echo` describes what it would have sent.
 
     model = Scripted(["Hello!", Said(calls=(ToolCall(id="c1", name="ls", arguments={}),)), ModelBusyError("busy")])
 
-It keeps every prompt that it saw, counts tokens as `holdfast.tokens` does, and refuses what does not fit its window.
+A scripted model keeps every prompt, counts tokens as `holdfast.tokens` does, and rejects what does not fit its window.
 """
 
 from __future__ import annotations
 
 import copy
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from holdfast.errors import ModelError, ModelOverflowError, ModelRefusedError
-from holdfast.messages import Message
-from holdfast.models.base import Prompt, Reply
-from holdfast.models.deadline import Deadline, check_cancelled
-from holdfast.models.script import read_script
-from holdfast.models.steps import Answer, Hang, Said, Step, prompt_tokens
+import msgspec
 
-__all__ = ["Hang", "Said", "Scripted", "Step"]
+from holdfast.calls import Deadline
+from holdfast.errors import (
+    InputError,
+    ModelBusyError,
+    ModelError,
+    ModelOverflowError,
+    ModelRefusedError,
+    ModelTimeoutError,
+)
+from holdfast.messages import Message, Part, Text, Thinking, ToolCall, Usage
+from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
+from holdfast.text import clip
+from holdfast.tokens import count_json, count_message, count_messages
 
-_LOOK_EVERY: Final = 0.02
-_SCRIPT_OVER: Final = "the script is over after {count} replies: add another, or let the last one repeat"
+__all__ = ["Answer", "Echo", "Hang", "Said", "Scripted", "Step", "prompt_tokens"]
+
+_POLL_SECONDS: Final = 0.02
+_MAX_ECHO_CHARS: Final = 500
+_WORDS: Final = re.compile(r"\s*\S+\s*|\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One scripted reply.
+
+    Attributes:
+        text: The text.
+        calls: The tool calls.
+        thinking: The thinking before the text.
+        signature: The signature of the thinking.
+        pieces: The text in the pieces that it arrives in; by default word by word.
+        usage: The reported usage; by default an estimate.
+        stop: The stop reason; by default `tools` where there are calls, else `end`.
+        delay: Seconds before each piece.
+        repeat: Give this reply to every later prompt too.
+    """
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    thinking: str = ""
+    signature: str | None = None
+    pieces: tuple[str, ...] = ()
+    usage: Usage | None = None
+    stop: str = ""
+    delay: float = 0.0
+    repeat: bool = False
+
+    @property
+    def words(self) -> str:
+        """All of the text."""
+        return "".join(self.pieces) or self.text
+
+    @property
+    def arriving(self) -> Sequence[str]:
+        """The text in the pieces that it arrives in."""
+        return self.pieces or _WORDS.findall(self.text)
+
+    def reply(self, prompt: Prompt, *, model: str) -> Reply:
+        """Return this reply to a prompt."""
+        thinking = (Thinking(text=self.thinking, signature=self.signature),) if self.thinking else ()
+        texts = (Text(text=self.words),) if self.words else ()
+        parts: tuple[Part, ...] = (*thinking, *texts, *self.calls)
+        stop = self.stop or ("tools" if self.calls else "end")
+        message = Message(role="assistant", parts=parts, model=model, stop=stop)
+        usage = self.usage or Usage(input=prompt_tokens(prompt), output=count_message(message))
+        return Reply(message=replace(message, usage=usage), usage=usage, stop=stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """No reply, until the call times out or is cancelled."""
+
+
+Answer: TypeAlias = str | Said | Message | ModelError | Hang
+Step: TypeAlias = Answer | Callable[[Prompt], Answer]
+"""A step of a script: text, a reply, a message, an error to raise, silence, or a function from a prompt to one."""
+
+
+def prompt_tokens(prompt: Prompt) -> int:
+    """Count the tokens of a prompt: its messages, its tools and its schema."""
+    tools = sum(
+        count_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+        for tool in prompt.tools
+    )
+    schema = 0 if prompt.schema is None else count_json(prompt.schema)
+    return count_messages(prompt.messages) + tools + schema
 
 
 class Scripted:
-    """A model that follows a script; any number of threads may ask it.
+    """A model that follows a script. Threads may share it.
 
     Args:
-        steps: What it says, one step for each prompt; or a function that is asked each time.
-        name: What it is called.
-        provider: Whose rules its windows keep.
-        context_tokens: How many tokens its window holds; what is longer raises ModelOverflowError.
+        steps: One step for each prompt; or a function that is called for every prompt.
+        name: The name of the model.
+        provider: The wire format whose rules its windows must follow.
+        context_tokens: The size of the window; a longer prompt raises ModelOverflowError.
     """
 
     def __init__(
@@ -45,7 +124,7 @@ class Scripted:
         provider: str = "anthropic",
         context_tokens: int = 200_000,
     ) -> None:
-        self._steps: Iterator[Step] = _endless(steps) if callable(steps) else _in_order(steps)
+        self._steps = _iterate_steps(steps)
         self._name = name
         self._provider = provider
         self._context_tokens = context_tokens
@@ -54,26 +133,27 @@ class Scripted:
 
     @classmethod
     def from_file(cls, path: Path | str, *, provider: str = "anthropic", context_tokens: int = 200_000) -> Scripted:
-        """A model that follows a script on disk, a JSON object on each line.
+        """Read a script from a file with a JSON object on each line.
 
         Raises:
-            InputError: The file cannot be read, or is no script; the message says where.
+            InputError: The file cannot be read or is not a script; the message names the line.
         """
-        return cls(read_script(Path(path)), name=f"scripted:{path}", provider=provider, context_tokens=context_tokens)
+        steps = _read_script(Path(path))
+        return cls(steps, name=f"scripted:{path}", provider=provider, context_tokens=context_tokens)
 
     @property
     def name(self) -> str:
-        """What a user calls it by."""
+        """The name that users type."""
         return self._name
 
     @property
     def provider(self) -> str:
-        """Whose rules its windows keep."""
+        """The wire format whose rules its windows must follow."""
         return self._provider
 
     @property
     def context_tokens(self) -> int:
-        """How many tokens its window holds."""
+        """The size of the context window in tokens."""
         return self._context_tokens
 
     def ask(
@@ -84,26 +164,31 @@ class Scripted:
         cancel: Event | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Reply:
-        """The next reply of the script; see `Model.ask`. A prompt that does not fit does not use up a step."""
+        """Return the next reply of the script; see `Model.ask`. A prompt that does not fit uses up no step."""
         deadline = Deadline.after(timeout)
         check_cancelled(cancel, self.name)
-        deadline.check(self.name)
-        answer = self._answer(prompt)
-        if isinstance(answer, ModelError):
-            raise copy.copy(answer)
-        said = _as_said(answer)
-        if said is None:
-            _pause(None, deadline, cancel, self.name)
-            raise AssertionError("a pause without end has ended")  # pragma: no cover - it only ends by an error
+        check_deadline(deadline, self.name)
+        answer = self._next_answer(prompt)
+        match answer:
+            case ModelError():
+                raise copy.copy(answer)
+            case Hang():
+                _pause(None, deadline, cancel, self.name)
+                raise AssertionError("an endless pause has ended")  # pragma: no cover - it ends only by an error
+            case str():
+                said = Said(text=answer)
+            case Message():
+                said = Said(text=answer.text, calls=answer.calls, usage=answer.usage, stop=answer.stop or "")
+            case Said():
+                said = answer
         for piece in said.arriving:
             _pause(said.delay, deadline, cancel, self.name)
             if on_text is not None:
                 on_text(piece)
-        if isinstance(answer, Message):
-            return _spoken(answer, said.reply(prompt, model=self.name))
-        return said.reply(prompt, model=self.name)
+        reply = said.reply(prompt, model=self.name)
+        return replace(reply, message=replace(answer, usage=reply.usage)) if isinstance(answer, Message) else reply
 
-    def _answer(self, prompt: Prompt) -> Answer:
+    def _next_answer(self, prompt: Prompt) -> Answer:
         tokens = prompt_tokens(prompt)
         with self._lock:
             self.prompts.append(prompt)
@@ -116,48 +201,182 @@ class Scripted:
                 )
             step = next(self._steps, None)
         if step is None:
-            raise ModelRefusedError(_SCRIPT_OVER.format(count=len(self.prompts) - 1), model=self.name)
+            count = len(self.prompts) - 1
+            raise ModelRefusedError(
+                f"the script is over after {count} replies: add another, or let the last one repeat", model=self.name
+            )
         return step(prompt) if callable(step) else step
 
 
-def _in_order(steps: Sequence[Step]) -> Iterator[Step]:
+def _iterate_steps(steps: Sequence[Step] | Callable[[Prompt], Answer]) -> Iterator[Step]:
+    while callable(steps):
+        yield steps
     for step in steps:
         yield step
         while isinstance(step, Said) and step.repeat:
             yield step
 
 
-def _endless(step: Callable[[Prompt], Answer]) -> Iterator[Step]:
-    while True:
-        yield step
-
-
-def _as_said(answer: Answer) -> Said | None:
-    """An answer as a reply; None where there is none."""
-    match answer:
-        case str():
-            return Said(text=answer)
-        case Message():
-            return Said(text=answer.text, calls=answer.calls, usage=answer.usage, stop=answer.stop or "")
-        case Said():
-            return answer
-        case _:
-            return None
-
-
-def _spoken(message: Message, reply: Reply) -> Reply:
-    """The message itself, with what the reply reports."""
-    return replace(reply, message=replace(message, usage=reply.usage))
-
-
 def _pause(seconds: float | None, deadline: Deadline, cancel: Event | None, model: str) -> None:
-    """Wait so many seconds, or without end, but for the deadline and a cancellation."""
-    until = Deadline.after(seconds)
-    never = Event()
+    """Wait so many seconds, or without end; the deadline and a cancellation end the wait with an error."""
+    pause = Deadline.after(seconds)
+    event = cancel or Event()
     while True:
         check_cancelled(cancel, model)
-        deadline.check(model)
-        left = until.left
+        check_deadline(deadline, model)
+        left = pause.left
         if left == 0.0:
             return
-        (cancel or never).wait(min(_LOOK_EVERY, _LOOK_EVERY if left is None else left))
+        event.wait(_POLL_SECONDS if left is None else min(_POLL_SECONDS, left))
+
+
+class Echo:
+    """A model that replies with the number of messages, tokens and tools it received, and the last user message.
+
+    It shows what would be sent, without a key and without sending anything.
+
+    Args:
+        provider: The wire format whose rules its windows must follow.
+        context_tokens: The size of the window.
+    """
+
+    def __init__(self, *, provider: str = "anthropic", context_tokens: int = 200_000) -> None:
+        self._provider = provider
+        self._context_tokens = context_tokens
+
+    @property
+    def name(self) -> str:
+        """The name that users type."""
+        return "echo"
+
+    @property
+    def provider(self) -> str:
+        """The wire format whose rules its windows must follow."""
+        return self._provider
+
+    @property
+    def context_tokens(self) -> int:
+        """The size of the context window in tokens."""
+        return self._context_tokens
+
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: float | None = None,  # noqa: ARG002 - it takes no time
+        cancel: Event | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Describe the prompt; see `Model.ask`."""
+        check_cancelled(cancel, self.name)
+        said = Said(text=_describe(prompt, context_tokens=self.context_tokens))
+        if on_text is not None:
+            on_text(said.text)
+        return said.reply(prompt, model=self.name)
+
+
+def _describe(prompt: Prompt, *, context_tokens: int) -> str:
+    counts, tokens = Counter[str](), Counter[str]()
+    for message in prompt.messages:
+        counts[message.role] += 1
+        tokens[message.role] += count_message(message)
+    last_user = next((message for message in reversed(prompt.messages) if message.role == "user"), None)
+    texts = [part.text for part in (last_user.parts if last_user else ()) if isinstance(part, Text)]
+    last_text = clip("\n".join(texts), head=_MAX_ECHO_CHARS, tail=_MAX_ECHO_CHARS // 5)
+    lines = [
+        f"I would have sent {len(prompt.messages)} messages, {prompt_tokens(prompt):,} of {context_tokens:,} tokens:",
+        *(f"- {role}: {count} messages, {tokens[role]:,} tokens" for role, count in counts.items()),
+        f"Tools: {', '.join(tool.name for tool in prompt.tools) or 'none'}.",
+        f"The last user message: {last_text or '(none)'}",
+    ]
+    return "\n".join(lines)
+
+
+# --- scripts on disk ---------------------------------------------------------
+
+
+class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    arguments: dict[str, msgspec.Raw] | str = {}
+    id: str = ""
+
+
+class _Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+_ErrorKind = Literal["overflow", "busy", "timeout", "refused"]
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a line."""
+
+    text: str = ""
+    pieces: tuple[str, ...] = ()
+    thinking: str = ""
+    signature: str | None = None
+    calls: tuple[_Call, ...] = ()
+    usage: _Usage | None = None
+    stop: str = ""
+    delay: float = 0.0
+    repeat: bool = False
+    hang: bool = False
+    error: _ErrorKind | None = None
+    message: str = ""
+    retry_after: float | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Line)
+_ERRORS: Final[dict[_ErrorKind, Callable[[str], ModelError]]] = {
+    "overflow": ModelOverflowError,
+    "timeout": ModelTimeoutError,
+    "refused": ModelRefusedError,
+}
+
+
+def _read_script(path: Path) -> list[Step]:
+    """Read the steps of a script; blank lines and lines that begin with `#` are skipped."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: the script cannot be read: {error}") from error
+    return [
+        _read_step(line, number, path)
+        for number, line in enumerate(lines, start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def _read_step(text: str, number: int, path: Path) -> Step:
+    try:
+        line = _DECODER.decode(text)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}:{number}: not a line of a script: {error}") from error
+    if line.hang:
+        return Hang()
+    if line.error is not None:
+        message = line.message or f"the script says {line.error}"
+        if line.error == "busy":
+            return ModelBusyError(message, retry_after=line.retry_after)
+        return _ERRORS[line.error](message)
+    return Said(
+        text=line.text,
+        pieces=line.pieces,
+        thinking=line.thinking,
+        signature=line.signature,
+        calls=tuple(_read_call(call, f"call_{number}_{index}") for index, call in enumerate(line.calls, start=1)),
+        usage=None if line.usage is None else Usage(**msgspec.structs.asdict(line.usage)),
+        stop=line.stop,
+        delay=line.delay,
+        repeat=line.repeat,
+    )
+
+
+def _read_call(call: _Call, call_id: str) -> ToolCall:
+    arguments = call.arguments
+    if not isinstance(arguments, str):
+        arguments = {key: msgspec.json.decode(value) for key, value in arguments.items()}
+    return ToolCall(id=call.id or call_id, name=call.name, arguments=arguments)

@@ -1,8 +1,8 @@
-"""BM25 over passages, windows and sessions in one pass over the postings of a question's terms.
+"""BM25 of passages, windows and sessions, in one pass over the postings of a query's terms.
 
-A posting list says in which windows a term stands, and how often. Everything else is derived: a passage
-is its windows, a session its passages. Document frequency and length are those of the passages that may
-be seen, so one tenant's archive never colours another's ranking.
+A posting list holds the windows that a term occurs in, and how often. Everything else is derived: a passage is its
+windows, a session its passages. Document frequency and length are those of the visible passages, so one tenant's
+archive never affects another's ranking.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ import numpy.typing as npt
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.postings import Postings
 
-__all__ = ["K1", "B", "Corpus", "Keywords", "affordable", "score", "telling"]
+__all__ = ["K1", "B", "Corpus", "Keywords", "score", "select_cheapest", "select_rarest"]
 
 K1: Final = 1.5
 B: Final = 0.75
-MOST_TERMS: Final = 48
-"""A longer question is asked by its rarest terms."""
+MAX_TERMS: Final = 48
+"""Of a longer query only the rarest terms are used."""
 
-SMALL: Final = 100
-"""In a memory of fewer passages a word that is missing says no more than it would in one of so many."""
+MIN_IDF_PASSAGES: Final = 100
+"""In a smaller memory the share of a missing word is computed as if there were so many passages."""
 
 FEW_TERMS: Final = 2.5
-"""Fewer terms than this may stand together by chance."""
+"""Fewer terms than this may occur together by chance."""
 
-MOST_POSTINGS: Final = 300_000
-"""So many windows are looked at for one question, those of its rarest terms first: in a large store, common ones cost
-more than they tell."""
+MAX_POSTINGS: Final = 300_000
+"""The number of windows that are read for one query, those of its rarest terms first: in a large store common terms
+cost more than they contribute."""
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What may be seen, and its sizes.
+    """The visible passages, and their sizes.
 
     Attributes:
         columns: All passages and windows.
-        visible: Which passages may be seen.
-        whole: Whether that is all that there is: what is forgotten is in no posting list.
-        total: How many passages may be seen.
-        average: How many terms they have on average.
-        session_lengths: How many terms of each session may be seen, by scope number.
+        visible: Which passages are visible.
+        whole: Whether all passages are visible; forgotten ones are in no posting list.
+        total: The number of visible passages.
+        average: Their average number of terms.
+        session_lengths: The number of visible terms of each session, by scope number.
     """
 
     columns: Columns
@@ -61,7 +61,7 @@ class Corpus:
 
     @classmethod
     def of(cls, columns: Columns, visible: Bools) -> Corpus:
-        """The corpus that is visible."""
+        """Return the corpus of the visible passages."""
         total = int(np.count_nonzero(visible))
         lengths = columns["length"] if total == columns.passages else columns["length"] * visible
         return cls(
@@ -76,14 +76,14 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """What the terms of a question say about everything that may be seen.
+    """The scores of the visible passages for the terms of a query.
 
     Attributes:
         passages: BM25 of each passage.
         sessions: BM25 of each session, by scope number.
-        share: How much of the question (by inverse document frequency) each passage holds, 0 to 1.
-        together: How much of it stands in one of its windows; less where that is only one of its words, or two.
-        terms: The postings of each term that was found, and its weight.
+        share: The share of the query (by inverse document frequency) in each passage, 0 to 1.
+        together: The share of the query in the best window of each passage; reduced for one or two words.
+        terms: The postings of each term that occurs, and its weight.
     """
 
     passages: Floats
@@ -93,8 +93,8 @@ class Keywords:
     terms: list[tuple[Postings, float]]
 
     def windows(self, numbers: npt.NDArray[np.int64], columns: Columns) -> Floats:
-        """BM25 of some windows (in rising order), to choose what of a passage to show."""
-        found = np.zeros(len(numbers), np.float32)
+        """Return BM25 of windows (in ascending order), to choose the part of a passage to quote."""
+        scores = np.zeros(len(numbers), np.float32)
         lengths = columns["window_length"][numbers]
         average = max(1.0, float(lengths.mean())) if len(numbers) else 1.0
         wanted = numbers.astype(np.uint32)
@@ -102,17 +102,17 @@ class Keywords:
             windows, counts = postings.windows, postings.counts
             places = np.minimum(np.searchsorted(windows, wanted), len(windows) - 1)
             times = np.where(windows[places] == wanted, counts[places], 0).astype(np.float32)
-            found += weight * _saturate(times, lengths, average)
-        return found
+            scores += weight * _saturate(times, lengths, average)
+        return scores
 
 
 def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keywords:
-    """Score everything visible against the terms of a question, each with its weight.
+    """Score the visible passages for the terms of a query, each with its weight.
 
-    A term that stands nowhere adds to no score, but it weighs as the rarest of all in the share.
+    A term that occurs nowhere adds to no score, but counts as the rarest one in the share.
     """
     columns = corpus.columns
-    seen = [(_seen(one, corpus), weight) for one, weight in _asked(postings, corpus)]
+    seen = [(_visible_postings(one, corpus), weight) for one, weight in _limit_terms(postings, corpus)]
     weights = np.array([weight for _, weight in seen])
     idf = weights * [_idf(len(one.passages), corpus.total) for one, _ in seen]
     counted = [len(one.passages) for one, _ in seen]
@@ -120,7 +120,7 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     times = np.concatenate([np.zeros(0, np.float32), *(one.times for one, _ in seen)])
     each = np.repeat(idf.astype(np.float32), counted)
     scores = each * _saturate(times, columns["length"].take(passages), corpus.average)
-    part = weights * [_idf(len(one.passages), max(corpus.total, SMALL)) for one, _ in seen]
+    part = weights * [_idf(len(one.passages), max(corpus.total, MIN_IDF_PASSAGES)) for one, _ in seen]
     part /= part.sum() or 1
     share = np.bincount(passages, np.repeat(part, counted), columns.passages)
     together = _best_window([one for one, _ in seen], part, columns)
@@ -134,54 +134,51 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
 
 
 def _best_window(postings: Sequence[Postings], part: Doubles, columns: Columns) -> Floats:
-    """The weight of the terms that stand together in one window of each passage, that of its best.
+    """Return the weight of the terms in the best window of each passage.
 
-    Fewer than `FEW_TERMS` count only in part, unless the question has no more.
+    Fewer than `FEW_TERMS` count only in part, unless the query has no more.
     """
     if not columns.passages:
         return np.zeros(0, np.float32)
     windows = np.concatenate([np.zeros(0, np.uint32), *(one.windows for one in postings)])
     each = np.repeat(part, [len(one.windows) for one in postings])
     held = np.bincount(windows, each, columns.windows)
-    found = np.bincount(windows, minlength=columns.windows) / min(FEW_TERMS, max(1, len(postings)))
-    return np.maximum.reduceat(held * np.minimum(1, found), columns["first_window"]).astype(np.float32)
+    complete = np.bincount(windows, minlength=columns.windows) / min(FEW_TERMS, max(1, len(postings)))
+    return np.maximum.reduceat(held * np.minimum(1, complete), columns["first_window"]).astype(np.float32)
 
 
-def telling(sizes: Sequence[int]) -> list[int]:
-    """Which terms, by the number of windows each stands in, tell passages apart best: the rarest.
-
-    One that stands nowhere always counts.
-    """
+def select_rarest(sizes: Sequence[int]) -> list[int]:
+    """Return the numbers of the rarest terms, by the number of windows of each; one without windows is always in."""
     absent = [number for number, size in enumerate(sizes) if not size]
     rarest = sorted((number for number, size in enumerate(sizes) if size), key=sizes.__getitem__)
-    return absent + rarest[:MOST_TERMS]
+    return absent + rarest[:MAX_TERMS]
 
 
-def affordable(sizes: Sequence[int]) -> list[int]:
-    """Which terms, by the number of windows each stands in, can be looked at in time: the rarest."""
+def select_cheapest(sizes: Sequence[int]) -> list[int]:
+    """Return the numbers of the terms that can be read within `MAX_POSTINGS`, by the number of windows of each."""
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     return [
         number
         for number, spent in zip(order, accumulate(sizes[n] for n in order), strict=True)
-        if spent <= MOST_POSTINGS or number == order[0]
+        if spent <= MAX_POSTINGS or number == order[0]
     ]
 
 
-def _asked(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
-    if len(postings) <= MOST_TERMS:
+def _limit_terms(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
+    if len(postings) <= MAX_TERMS:
         return postings
-    return [postings[number] for number in telling([_size(one, corpus) for one, _ in postings])]
+    return [postings[number] for number in select_rarest([_window_count(one, corpus) for one, _ in postings])]
 
 
-def _size(postings: Postings, corpus: Corpus) -> int:
-    """In how many windows that may be seen a term stands."""
+def _window_count(postings: Postings, corpus: Corpus) -> int:
+    """Return the number of visible windows of a term."""
     if corpus.whole:
         return len(postings.windows)
     return int(np.count_nonzero(corpus.visible.take(corpus.columns["passage"].take(postings.windows))))
 
 
-def _seen(postings: Postings, corpus: Corpus) -> Postings:
-    """Postings without the passages that may not be seen. Their windows stay: nobody asks for them."""
+def _visible_postings(postings: Postings, corpus: Corpus) -> Postings:
+    """Return postings of the visible passages. Other windows stay in them, since they are never read."""
     if corpus.whole:
         return postings
     seen = corpus.visible.take(postings.passages)
@@ -191,7 +188,7 @@ def _seen(postings: Postings, corpus: Corpus) -> Postings:
 def _sessions(
     passages: npt.NDArray[np.intp], times: Floats, *, weights: Doubles, counted: Sequence[int], corpus: Corpus
 ) -> Floats:
-    """BM25 of whole sessions: what a term is worth is told by the sessions that it stands in."""
+    """Return BM25 of whole sessions, with the document frequency of terms in sessions."""
     lengths = corpus.session_lengths
     if len(lengths) <= 1:
         return np.zeros(len(lengths), np.float32)
@@ -202,8 +199,8 @@ def _sessions(
     used = int(np.count_nonzero(lengths))
     average = max(1.0, float(lengths.sum()) / max(1, used))
     idf = np.array([_idf(hits, used) for hits in np.count_nonzero(frequency, axis=1).tolist()])
-    found: Doubles = idf @ _saturate(frequency.astype(np.float32), lengths, average)
-    return found.astype(np.float32)
+    scores: Doubles = idf @ _saturate(frequency.astype(np.float32), lengths, average)
+    return scores.astype(np.float32)
 
 
 def _idf(frequency: int, total: int) -> float:

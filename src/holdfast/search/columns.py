@@ -117,8 +117,8 @@ class Columns:
         """The columns as they are now, whatever is added later. Nothing is copied: rows that stand never change."""
         return copy(self)
 
-    def bury(self, number: int) -> None:
-        """Take a passage out of every search."""
+    def hide(self, number: int) -> None:
+        """Exclude a passage from every search."""
         self._arrays["alive"][number] = False
 
     def window_range(self, number: int) -> range:

@@ -1,6 +1,6 @@
-"""Which days a question points at: "in May", "on 3 June 2023", "two weeks ago", "去年三月", "昨天", "先週".
+"""Find the dates in a query: "in May", "on 3 June 2023", "two weeks ago", "去年三月", "昨天", "先週".
 
-Ranges are half-open, in Unix milliseconds. They lift what was said in them and never hide the rest.
+Ranges are half-open, in Unix milliseconds. They raise the score of what was said in them, and hide nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["Range", "pointed_at"]
+__all__ = ["Range", "find_dates"]
 
 Range = tuple[int, int]
 
@@ -22,8 +22,8 @@ _MONTH: Final = re.compile(
     r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b(?!\d))?(?:,?\s+(?:of\s+)?(?P<year>(?:19|20)\d\d))?",
     re.IGNORECASE,
 )
-# "may" and "march" are months only where something says so.
-_MAY_BE_A_VERB: Final = frozenset({"may", "march", "mar"})
+# "may" and "march" are months only after a time word, or with a day or a year.
+_AMBIGUOUS_MONTHS: Final = frozenset({"may", "march", "mar"})
 _TIME_WORD: Final = re.compile(
     r"\b(?:in|on|of|by|since|during|early|late|mid|last|this|until|before|after)[\s-]+$", re.IGNORECASE
 )
@@ -63,15 +63,15 @@ _RECENT: Final = (
 )
 
 
-def pointed_at(text: str, *, now: int | None, years: range) -> list[Range]:
-    """The days a question names, or counts back from `now`; a month without a year is meant in any of `years`."""
-    return [*_named(text, years), *(_counted(text, now) if now is not None else ())]
+def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
+    """Return the ranges that a query names, or counts back from `now`; a month without a year is in any of `years`."""
+    return [*_find_absolute(text, years), *(_find_relative(text, now) if now is not None else ())]
 
 
-def _named(text: str, years: range) -> Iterator[Range]:
+def _find_absolute(text: str, years: range) -> Iterator[Range]:
     for match in _MONTH.finditer(text):
         name, day, after, year = match.group("month", "day", "after", "year")
-        if name.lower() not in _MAY_BE_A_VERB or any((day, after, year)) or _is_month(text, match):
+        if name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year)) or _is_month(text, match):
             yield from _days(year, _MONTHS.index(name.lower()[:3]) + 1, day or after, years)
     for match in _ISO.finditer(text):
         yield from _days(match["year"], int(match["month"]), match["day"], years)
@@ -97,7 +97,7 @@ def _days(year: str | None, month: int, day: str | None, years: range) -> Iterat
             continue
 
 
-def _counted(text: str, now: int) -> Iterator[Range]:
+def _find_relative(text: str, now: int) -> Iterator[Range]:
     try:
         today = datetime.fromtimestamp(now / 1000, UTC)
         for match in _AGO.finditer(text):

@@ -1,4 +1,4 @@
-"""The highest of many values, without sorting the others."""
+"""Find the highest of many values without sorting the others."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import numpy.typing as npt
 __all__ = ["highest"]
 
 _SAMPLE: Final = 4_096
-"""So many values, evenly spaced, tell from where on to look."""
+"""The size of the even sample that gives a lower bound."""
 
 
 def highest(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64]:
-    """Where the `count` highest values stand, in rising order of place."""
+    """Return the places of the `count` highest values, in ascending order."""
     if len(values) <= count:
         return np.arange(len(values))
-    places = _promising(values, count)
+    places = _narrow(values, count)
     if places is None:
         return np.sort(np.argpartition(values, len(values) - count)[len(values) - count :])
     few = values[places]
     return places[np.sort(np.argpartition(few, len(few) - count)[len(few) - count :])]
 
 
-def _promising(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64] | None:
-    """Where values stand among which the highest must be, told by an even sample; None where that is no help."""
+def _narrow(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64] | None:
+    """Return places among which the highest values must be, by an even sample; None where that does not help."""
     step = len(values) // _SAMPLE
     if step <= 1:
         return None
     sample = values[::step]
     expected = count / step
-    about = len(sample) - int(expected + 4 * math.sqrt(expected) + 4)
-    if about <= 0:
+    rank = len(sample) - int(expected + 4 * math.sqrt(expected) + 4)
+    if rank <= 0:
         return None
-    places = np.flatnonzero(values >= np.partition(sample, about)[about])
+    places = np.flatnonzero(values >= np.partition(sample, rank)[rank])
     return places if len(places) >= count else None

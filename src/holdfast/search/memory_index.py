@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from holdfast.search.columns import Columns, PassageRow
-from holdfast.search.pending import Pending
 from holdfast.search.postings import Lists, Occurrences, Postings, gather, term_ids
+from holdfast.search.unindexed import Unindexed
 
 __all__ = ["MemoryIndex"]
 
-SEALED: Final = 1024
+BLOCK_PASSAGES: Final = 1024
 """Passages whose terms become posting lists together."""
 
 
@@ -23,21 +23,21 @@ class MemoryIndex:
     def __init__(self) -> None:
         self.columns = Columns()
         self._runs: list[Lists] = []
-        self._pending = Pending()
+        self._unindexed = Unindexed()
 
     def insert(self, row: PassageRow, terms: Iterable[str]) -> int:
         """Add a passage with the terms of its windows, one after the other; its number is returned."""
-        if self._pending.stop - self._pending.first >= SEALED:
-            self._runs.append(gather(*self._pending.gathered(self.columns)))
-            self._pending = Pending(self._pending.stop)
+        if self._unindexed.stop - self._unindexed.first >= BLOCK_PASSAGES:
+            self._runs.append(gather(*self._unindexed.occurrences(self.columns)))
+            self._unindexed = Unindexed(self._unindexed.stop)
         number = self.columns.append(row)
-        self._pending.append(term_ids(list(terms)))
+        self._unindexed.append(term_ids(list(terms)))
         return number
 
     def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
         """The posting list of each term, with its weight; empty for a term that stands nowhere."""
         numbers = term_ids(list(terms))
-        runs = [*self._runs, self._pending.lists(numbers, self.columns)]
+        runs = [*self._runs, self._unindexed.lists(numbers, self.columns)]
         lists = [_joined(runs, number) for number in numbers.tolist()]
         return list(zip(Postings.of(lists, self.columns), terms.values(), strict=True))
 

@@ -1,7 +1,7 @@
-"""What to quote under a token cap: the right stretch of each passage, whole sentences, the header charged.
+"""Choose what to quote within a token limit: whole sentences of each passage, the header included in the cost.
 
-A short passage is quoted whole. Of a long one the stretch of sentences is taken that holds most of the
-question, near its best window; the best passages get more room than the others.
+A short passage is quoted whole; of a long one the sentences near its best window that hold most of the query. The best
+passages get more room than the others.
 """
 
 from __future__ import annotations
@@ -16,31 +16,29 @@ from holdfast.search.columns import Floats
 from holdfast.search.passages import SENTENCE_END
 from holdfast.text import terms
 
-__all__ = ["LEAST", "MOST", "Candidate", "Quote", "excerpt", "pack"]
+__all__ = ["MAX_EXCERPT_CHARS", "MIN_EXCERPT_CHARS", "Candidate", "Quote", "excerpt", "pack"]
 
-WHOLE: Final = 400
+MAX_WHOLE_CHARS: Final = 400
 """A passage up to this long is quoted whole."""
-LEAST: Final = 310
-"""Characters of an excerpt at least."""
-MOST: Final = 800
-"""Characters of an excerpt of one of the best passages."""
-SLACK: Final = 60
-"""So many more, where a sentence ends there."""
-SENTENCE: Final = 200
+MIN_EXCERPT_CHARS: Final = 310
+MAX_EXCERPT_CHARS: Final = 800
+"""The size of an excerpt of one of the best passages."""
+MAX_SLACK_CHARS: Final = 60
+"""An excerpt may be longer by this much to end with a sentence."""
+MAX_SENTENCE_CHARS: Final = 200
 """A longer sentence may be cut at a space."""
-CRUMB: Final = 40
-"""A shorter sentence stays with the next."""
-BESIDE: Final = 200
-"""Characters on each side of the best window that are read for an excerpt, at least."""
-CHARACTERS: Final = 3
-"""No token has more characters."""
-STEM: Final = 3
+MIN_SENTENCE_CHARS: Final = 40
+"""A shorter sentence is joined to the next."""
+MIN_CONTEXT_CHARS: Final = 200
+"""The text on each side of the best window that is read for an excerpt."""
+CHARS_PER_TOKEN: Final = 3
+"""No token is counted for more characters."""
+STEM_CHARS: Final = 3
 """The letters of a word that no stemmer changes."""
-SMALLEST: Final = 12
-"""Tokens: with less room than this there is nothing left to quote."""
+MIN_QUOTE_TOKENS: Final = 12
 
-_PRIOR: Final = 3.0
-_REPEATED: Final = 0.15
+_PRIOR_WEIGHT: Final = 3.0
+_REPEAT_WEIGHT: Final = 0.15
 
 Span = tuple[int, int]
 
@@ -51,13 +49,13 @@ class Candidate:
 
     Attributes:
         passage: Its number.
-        text: Its words.
+        text: Its text.
         windows: Its windows, as offsets.
-        window_scores: How good each window is, 0 to 1.
-        header: What stands before it.
-        brief: What stands before it where another of its group is quoted too.
-        group: Passages that were said together; None for one that stands alone.
-        room: How many characters it may take.
+        window_scores: The score of each window, 0 to 1.
+        header: The line before the quote.
+        brief: The line before it if another passage of its group is quoted too.
+        group: The group of passages that belong together; None for a single one.
+        room: The number of characters it may take.
     """
 
     passage: int
@@ -67,12 +65,12 @@ class Candidate:
     header: str
     brief: str = ""
     group: Hashable | None = None
-    room: int = LEAST
+    room: int = MIN_EXCERPT_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """What is quoted of a passage, and what it costs."""
+    """The quoted part of a passage, and its cost in tokens."""
 
     passage: int
     span: Span
@@ -91,47 +89,47 @@ def pack(
     after: Sequence[Quote] = (),
     limit: int | None = None,
 ) -> list[Quote]:
-    """Quote passages in the order they come, each that fits in what is left of `room` tokens.
+    """Quote passages in order, each that fits into what is left of `room` tokens.
 
-    `sizes` are passages and their lengths in characters; one is read only if it may fit. The quotes that stand
-    already (`after`) come first and take their part of the room; `limit` ends with so many.
+    `sizes` are passages and their lengths in characters; a passage is read only if it may fit. The quotes in `after`
+    come first and take their part of the room. `limit` is the maximum number of quotes.
     """
     quotes = list(after)
     room -= sum(quote.tokens for quote in quotes)
     groups = {quote.group for quote in quotes}
     quoted = {quote.passage for quote in quotes}
     for passage, size in sizes:
-        if room < SMALLEST or len(quotes) == limit:
+        if room < MIN_QUOTE_TOKENS or len(quotes) == limit:
             break
-        if passage in quoted or min(size, LEAST) > CHARACTERS * room:
+        if passage in quoted or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * room:
             continue
         candidate = read(passage)
         if candidate is None:
             continue
         span = excerpt(candidate, weights)
-        words = candidate.text[slice(*span)].strip()
-        known = candidate.group is not None and candidate.group in groups
-        tokens = measure(f"{candidate.brief}{words}\n" if known else f"{candidate.header}{words}\n\n")
+        text = candidate.text[slice(*span)].strip()
+        has_header = candidate.group is not None and candidate.group in groups
+        tokens = measure(f"{candidate.brief}{text}\n" if has_header else f"{candidate.header}{text}\n\n")
         if tokens <= room:
-            quotes.append(Quote(passage=passage, span=span, text=words, tokens=tokens, group=candidate.group))
+            quotes.append(Quote(passage=passage, span=span, text=text, tokens=tokens, group=candidate.group))
             groups.add(candidate.group)
             room -= tokens
     return quotes
 
 
 def excerpt(candidate: Candidate, weights: Mapping[str, float]) -> Span:
-    """The stretch of a passage to quote: whole sentences that hold most of the question."""
-    if len(candidate.text) <= max(WHOLE, candidate.room):
+    """Return the part of a passage to quote: whole sentences that hold most of the query."""
+    if len(candidate.text) <= max(MAX_WHOLE_CHARS, candidate.room):
         return 0, len(candidate.text)
     sentences = _sentences(candidate, weights)
-    best = max(_stretches(sentences), key=lambda stretch: _value(sentences[slice(*stretch)], weights))
-    first, last = _grown(sentences, *best, room=candidate.room, weights=weights)
+    best = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
+    first, last = _grow(sentences, *best, room=candidate.room, weights=weights)
     return sentences[first].start, sentences[last - 1].stop
 
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence, the question's terms in it, and how good the window is that it begins in."""
+    """A sentence, the query's terms in it, and the score of the window that it begins in."""
 
     start: int
     stop: int
@@ -140,46 +138,48 @@ class _Sentence:
 
 
 def _sentences(candidate: Candidate, weights: Mapping[str, float]) -> list[_Sentence]:
-    """The sentences around the best window, read only there: a long passage is not worth reading whole."""
-    mentioned = _mentioned(frozenset(weights))
+    """Return the sentences around the best window; the rest of a long passage is not read."""
+    pattern = _term_pattern(frozenset(weights))
     scores = candidate.window_scores
     first, last = _around(candidate.windows, int(scores.argmax()))
-    found: list[_Sentence] = []
+    sentences: list[_Sentence] = []
     window = first
-    for start, stop in _cuts(candidate.text, candidate.windows[first][0], candidate.windows[last - 1][1]):
+    for start, stop in _split(candidate.text, candidate.windows[first][0], candidate.windows[last - 1][1]):
         while candidate.windows[window][1] <= start:
             window += 1
-        said = candidate.text[start:stop]
-        words = tuple(term for term in terms(said) if term in weights) if mentioned.search(said) else ()
-        found.append(_Sentence(start, stop, words, float(scores[window])))
-    return found
+        text = candidate.text[start:stop]
+        hits = tuple(term for term in terms(text) if term in weights) if pattern.search(text) else ()
+        sentences.append(_Sentence(start, stop, hits, float(scores[window])))
+    return sentences
 
 
 def _around(windows: Sequence[Span], best: int) -> tuple[int, int]:
-    """The best window with those beside it: one on each side, more where they are short."""
+    """Return the best window with those beside it: one on each side, more where they are short."""
     first, last = best, best + 1
-    while first > 0 and windows[best][0] - windows[first][0] < BESIDE:
+    while first > 0 and windows[best][0] - windows[first][0] < MIN_CONTEXT_CHARS:
         first -= 1
-    while last < len(windows) and windows[last - 1][1] - windows[best][1] < BESIDE:
+    while last < len(windows) and windows[last - 1][1] - windows[best][1] < MIN_CONTEXT_CHARS:
         last += 1
     return first, last
 
 
 @lru_cache(maxsize=16)
-def _mentioned(asked: frozenset[str]) -> re.Pattern[str]:
-    """What a sentence must hold to be worth a closer look: the beginnings of the question's terms."""
-    beginnings = {term if len(term) <= STEM else term[: max(STEM, len(term) - STEM + 1)] for term in asked}
+def _term_pattern(query: frozenset[str]) -> re.Pattern[str]:
+    """Return a pattern for the beginnings of the query's terms: a sentence without a match holds none of them."""
+    beginnings = {
+        term if len(term) <= STEM_CHARS else term[: max(STEM_CHARS, len(term) - STEM_CHARS + 1)] for term in query
+    }
     return re.compile("|".join(map(re.escape, sorted(beginnings))) or r"(?!)", re.IGNORECASE)
 
 
-def _cuts(text: str, start: int, stop: int) -> Iterator[Span]:
-    """Sentences of a stretch of text: crumbs joined to what follows, endless ones cut at a space."""
+def _split(text: str, start: int, stop: int) -> Iterator[Span]:
+    """Yield the sentences of a part of a text: short ones joined to the next, long ones cut at a space."""
     for cut in [*(match.end() for match in SENTENCE_END.finditer(text, start, stop)), stop]:
-        if cut - start < CRUMB and cut != stop:
+        if cut - start < MIN_SENTENCE_CHARS and cut != stop:
             continue
-        while cut - start > SENTENCE:
-            space = text.rfind(" ", start + SENTENCE // 2, start + SENTENCE)
-            middle = space + 1 if space > 0 else start + SENTENCE
+        while cut - start > MAX_SENTENCE_CHARS:
+            space = text.rfind(" ", start + MAX_SENTENCE_CHARS // 2, start + MAX_SENTENCE_CHARS)
+            middle = space + 1 if space > 0 else start + MAX_SENTENCE_CHARS
             yield start, middle
             start = middle
         if cut > start:
@@ -187,38 +187,40 @@ def _cuts(text: str, start: int, stop: int) -> Iterator[Span]:
         start = cut
 
 
-def _stretches(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
-    """The shortest runs of sentences that are long enough; all of them together where none is."""
+def _runs(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
+    """Yield the shortest runs of sentences that are long enough; all sentences if none is."""
     last = 0
     for first, sentence in enumerate(sentences):
-        while last < len(sentences) and (last <= first or sentences[last - 1].stop - sentence.start < LEAST):
+        while last < len(sentences) and (
+            last <= first or sentences[last - 1].stop - sentence.start < MIN_EXCERPT_CHARS
+        ):
             last += 1
-        if first and sentences[last - 1].stop - sentence.start < LEAST:
+        if first and sentences[last - 1].stop - sentence.start < MIN_EXCERPT_CHARS:
             return
         yield first, last
 
 
-def _grown(
+def _grow(
     sentences: Sequence[_Sentence], first: int, last: int, *, room: int, weights: Mapping[str, float]
 ) -> tuple[int, int]:
-    """A stretch with the better of the sentences beside it, again and again, while there is room."""
+    """Extend a run by the better of the sentences beside it while there is room."""
     while first > 0 or last < len(sentences):
-        before = _worth(sentences[first - 1], weights) if first > 0 else -1.0
-        after = _worth(sentences[last], weights) if last < len(sentences) else -1.0
-        grown = (first - 1, last) if before > after else (first, last + 1)
-        if sentences[grown[1] - 1].stop - sentences[grown[0]].start > room + SLACK:
+        before = _sentence_value(sentences[first - 1], weights) if first > 0 else -1.0
+        after = _sentence_value(sentences[last], weights) if last < len(sentences) else -1.0
+        longer = (first - 1, last) if before > after else (first, last + 1)
+        if sentences[longer[1] - 1].stop - sentences[longer[0]].start > room + MAX_SLACK_CHARS:
             break
-        first, last = grown
+        first, last = longer
     return first, last
 
 
-def _worth(sentence: _Sentence, weights: Mapping[str, float]) -> float:
+def _sentence_value(sentence: _Sentence, weights: Mapping[str, float]) -> float:
     return sentence.prior + sum(weights[term] for term in set(sentence.terms))
 
 
-def _value(stretch: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
-    """How much of the question a stretch holds, how good its place is, and how little room it takes."""
-    distinct = sum(weights[term] for term in {term for sentence in stretch for term in sentence.terms})
-    repeated = sum(weights[term] for sentence in stretch for term in sentence.terms)
-    prior = sum(sentence.prior for sentence in stretch) / len(stretch)
-    return distinct + _REPEATED * repeated + _PRIOR * prior - (stretch[-1].stop - stretch[0].start) / 1000
+def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
+    """Rate a run by the terms in it, the scores of its windows, and its length."""
+    distinct = sum(weights[term] for term in {term for sentence in run for term in sentence.terms})
+    repeated = sum(weights[term] for sentence in run for term in sentence.terms)
+    prior = sum(sentence.prior for sentence in run) / len(run)
+    return distinct + _REPEAT_WEIGHT * repeated + _PRIOR_WEIGHT * prior - (run[-1].stop - run[0].start) / 1000

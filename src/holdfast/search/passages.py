@@ -1,8 +1,7 @@
-"""How a long text becomes passages to rank and windows to show.
+"""Cut a text into passages to rank and windows to quote.
 
-A window is what is worth quoting: a few sentences, or a few lines of a log, a table or code. A passage is what is
-ranked: most messages are one, a long tool output is several. Both cover the text from end to end, in order, without
-overlap.
+A window is a few sentences, or a few lines of a log, a table or code. A passage is the unit of ranking: most messages
+are one, a long tool output is several. Both cover the text from end to end, in order, without overlap.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from holdfast.text import head
 __all__ = ["CUTTING", "LINES", "SENTENCE_END", "Passage", "passages", "windows"]
 
 CUTTING: Final = 1
-"""The version of the rules below. A store that was cut by others is cut anew by `holdfast reindex`."""
+"""The version of these rules. `holdfast reindex` cuts a store again that was cut by other rules."""
 WHOLE: Final = 500
 """A text up to this long is one window."""
 WINDOW: Final = 400
 """Characters of a window, where sentences allow it."""
 LINES: Final = 200
-"""Characters of a window of lines: of logs, tables and code, where each line says something of its own."""
+"""Characters of a window in logs, tables and code, where each line stands for itself."""
 DENSE: Final = 0.15
-"""Text of which so large a part, blanks aside, is digits and ASCII signs is a log, a table or code."""
+"""Text with this share of digits and ASCII punctuation, white space aside, is a log, a table or code."""
 LONGEST_WINDOW: Final = 600
 """No window is longer; a longer sentence is cut at a space."""
 CRUMB: Final = 80
@@ -33,7 +32,7 @@ CRUMB: Final = 80
 PASSAGE: Final = 4000
 """Characters of a passage."""
 
-# It begins with what it looks for: a pattern that looks behind itself first is tried at every character.
+# It begins with what it looks for: a pattern that begins with a look-behind is tried at every character.
 SENTENCE_END: Final = re.compile(
     r"""[.!?…。！？\n](?:(?<=[.!?…])["')\]”’」』]*\s+|(?<=[。！？])["')\]”’」』]*|(?<=\n)\n*)"""
 )
@@ -42,7 +41,7 @@ SENTENCE_END: Final = re.compile(
 _SIGNS: Final = (digits + punctuation).encode()
 _NO_SIGNS: Final = bytes(set(range(256)) - set(_SIGNS))
 _NO_CHARACTERS: Final = bytes([*whitespace.encode(), *range(0x80, 0xC0)])
-"""Blanks, and what follows the first byte of a character in UTF-8."""
+"""White space, and the continuation bytes of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +55,16 @@ class Passage:
 
 def passages(text: str) -> list[Passage]:
     """Cut a text into passages of whole windows."""
-    found: list[Passage] = []
+    cut: list[Passage] = []
     held: list[tuple[int, int]] = []
     for window in windows(text):
         if held and window[1] - held[0][0] > PASSAGE:
-            found.append(Passage(held[0][0], held[-1][1], tuple(held)))
+            cut.append(Passage(held[0][0], held[-1][1], tuple(held)))
             held = []
         held.append(window)
     if held:
-        found.append(Passage(held[0][0], held[-1][1], tuple(held)))
-    return found
+        cut.append(Passage(held[0][0], held[-1][1], tuple(held)))
+    return cut
 
 
 def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
@@ -84,17 +83,17 @@ def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
             found.append((start, stop))
             start = stop
         end = cut
-    return _without_crumb([*found, (start, end)] if end > start else found)
+    return _join_short_end([*found, (start, end)] if end > start else found)
 
 
 def _is_dense(text: str) -> bool:
-    """Tell whether a text is read line by line, by its digits and signs."""
+    """Tell whether a text is made of lines, by its digits and punctuation."""
     data = text.encode("utf-8", "surrogatepass")
     return len(data.translate(None, _NO_SIGNS)) >= DENSE * len(data.translate(None, _NO_CHARACTERS))
 
 
-def _without_crumb(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The windows, the last two joined where the last is a mere crumb and there is room."""
+def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join the last two windows if the last one is short and there is room."""
     if len(found) > 1:
         (start, _), (crumb, stop) = found[-2:]
         if stop - crumb < CRUMB and stop - start <= LONGEST_WINDOW:
@@ -103,6 +102,6 @@ def _without_crumb(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _hard_cut(text: str, start: int) -> int:
-    """Where to cut inside a sentence that has no end: after a space, else between two characters."""
+    """Return where to cut a long sentence: after a space, else between two characters."""
     space = text.rfind(" ", start + WINDOW // 2, start + WINDOW)
     return space + 1 if space > 0 else start + (len(head(text[start : start + WINDOW + 64], WINDOW)) or WINDOW)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import simsimd
 
-from holdfast.search.centre import LOOKED_AT, Centre
+from holdfast.search.centering import MAX_CENTERED_WINDOWS, Centering
 from holdfast.search.columns import Bools, Floats
 from holdfast.search.highest import highest
 
@@ -131,7 +131,7 @@ class Matrix:
         alike[chosen] = _cosine(wanted, self._rows(chosen))
         return alike
 
-    def centre(self, query: Floats, cosine: Floats, *, visible: Bools | None = None) -> Centre | None:
+    def centre(self, query: Floats, cosine: Floats, *, visible: Bools | None = None) -> Centering | None:
         """What the visible windows have in common, by an even sample; None where none has a vector.
 
         `cosine` is that of all windows with the query: those most like it are held against the centre.
@@ -141,11 +141,11 @@ class Matrix:
             return None
         length = float(np.linalg.norm(mean.vector))
         asked = float(query @ mean.vector) / max(1e-9, length * float(np.linalg.norm(query)))
-        best = highest(cosine, LOOKED_AT)
-        if visible is not None and len(cosine) <= LOOKED_AT:
+        best = highest(cosine, MAX_CENTERED_WINDOWS)
+        if visible is not None and len(cosine) <= MAX_CENTERED_WINDOWS:
             best = np.flatnonzero(visible)
         cosines = _cosine(quantise(mean.vector[None, :]), self._rows(best))
-        return Centre(length, asked, best, cosines, mean.known)
+        return Centering(length, asked, best, cosines, mean.known)
 
     def _mean(self, windows: int, visible: Bools | None) -> _Mean | None:
         """The mean of an even sample of the visible windows; None where none has a vector.

@@ -1,7 +1,7 @@
-"""What a store keeps, and the five things it can do.
+"""The rows of a store, and the protocol that every store implements.
 
-Rows are plain values. A store assigns their numbers, keeps them durable, and never shows a row of one scope
-to a reader of another. `holdfast.testing.store` holds the suite that every store must pass.
+Rows are plain values. A store assigns their numbers, keeps them durable, and never returns a row of one scope to a
+reader of another. `holdfast.testing.store` has the suite that every store must pass.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ if TYPE_CHECKING:  # rows are read and written without numpy
     import numpy.typing as npt
 
     from holdfast.search.bm25 import Keywords
-    from holdfast.search.centre import Centre
+    from holdfast.search.centering import Centering
     from holdfast.search.columns import Bools, Columns, Floats
     from holdfast.search.embed.base import Space
 
 __all__ = [
     "Across",
-    "Evidence",
     "FactRow",
     "FactType",
     "Gap",
@@ -32,26 +31,27 @@ __all__ = [
     "Kind",
     "MessageRow",
     "PassageText",
-    "Question",
     "Record",
     "Row",
     "Scope",
+    "SearchQuery",
+    "SearchResult",
     "Select",
     "Store",
     "VectorRow",
 ]
 
 Across: TypeAlias = bool | tuple[Literal["project", "agent", "session"], ...]
-"""Which parts of a scope need not agree: True for the session, so that an agent's other sessions may be seen too.
+"""Which parts of a scope need not agree: True for the session, so that an agent's other sessions are included.
 
-A tuple names the parts. Only an operator who asks for all of a store reads across projects or agents.
+A tuple names the parts. Only an operator who reads all of a store reads across projects or agents.
 """
 FactType: TypeAlias = Literal["decision", "implementation", "config", "issue", "task_state", "architecture"]
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Scope:
-    """Whose memory it is. A part of every read and write."""
+    """The owner of a row; part of every read and write."""
 
     tenant: str = "local"
     project: str = ""
@@ -59,7 +59,7 @@ class Scope:
     session: str = ""
 
     def required(self, across: Across) -> dict[str, str]:
-        """The parts that a row must have for a reader of this scope to see it."""
+        """Return the parts that a row must have for a reader of this scope to see it."""
         open_parts = ("session",) if across is True else across or ()
         parts = {"tenant": self.tenant, "project": self.project, "agent": self.agent, "session": self.session}
         return {name: value for name, value in parts.items() if name not in open_parts}
@@ -67,9 +67,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageText:
-    """A passage: its words, its place in the message, its windows (offsets in its own text) and their terms.
+    """A searchable part of a message: its text, its place in the message, its windows (offsets) and their terms.
 
-    Its number, message, speaker and time are given by the store; terms are not filled in when read back.
+    The store sets the number, message, speaker and time. Terms are empty when read back.
     """
 
     start: int
@@ -87,13 +87,13 @@ class MessageRow:
     """An archived message.
 
     Attributes:
-        scope: Whose it is.
+        scope: Its owner.
         message: The message, secrets masked.
         id: Its number; 0 until stored.
-        nonce: What tells it from another message of the same words in the same session.
-        passages: What of it can be found; empty for noise. Not filled in when read back.
+        nonce: Distinguishes it from other messages of the same words in the same session.
+        passages: Its searchable parts; none for noise. Empty when read back.
         pinned: It stays in every window and survives every trim.
-        buried: It is never recalled.
+        excluded: It is never recalled.
     """
 
     scope: Scope
@@ -102,24 +102,24 @@ class MessageRow:
     nonce: str = ""
     passages: tuple[PassageText, ...] = ()
     pinned: bool = False
-    buried: bool = False
+    excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactRow:
-    """Something that was decided or learned. Rows are never changed: a change is a newer row of the same id.
+    """A version of a fact. Rows are never changed: a change is a newer row of the same id.
 
     Attributes:
-        id: What all versions of the fact share.
-        type: One of the six kinds of knowledge.
+        id: Shared by all versions of the fact.
+        type: One of the six types of knowledge.
         content: The fact, in one sentence.
-        context: What it was said about.
+        context: The topic it came up in.
         time: When it was learned, in Unix milliseconds.
         subject: What the fact is about.
         slot: Which property of the subject it states; only the same slot supersedes.
-        evidence: Archived messages it rests on.
-        quote: The words it rests on.
-        superseded_by: The fact that took its place.
+        evidence: Numbers of the archived messages that support it.
+        quote: The words that support it.
+        superseded_by: The id of the fact that replaced it.
         pinned: It is shown before all others.
         deleted: It is no longer shown.
     """
@@ -141,9 +141,9 @@ class FactRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A small document of the engine's own (an edit, a turn's report, a session's counters), by kind and key.
+    """A document of the engine (an edit, a report, a session's counters), by kind and key.
 
-    Where it `is_new`, there must be no record of that kind and key yet.
+    If `is_new`, storing it fails where a record of that kind and key exists.
     """
 
     scope: Scope
@@ -157,7 +157,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Work that must be done some time, and survives a crash until it is removed."""
+    """Work to do later. It survives a crash until it is removed."""
 
     scope: Scope
     kind: str
@@ -177,7 +177,7 @@ class VectorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A row that is damaged, and so was left out of what was read."""
+    """A damaged row that was left out of a result."""
 
     scope: Scope
     kind: Kind
@@ -196,9 +196,9 @@ class Select:
     """Which rows to read, oldest first.
 
     Attributes:
-        kind: What to read.
-        scope: Who reads.
-        across: Whether the agent's other sessions may be seen too; see `Across`.
+        kind: The kind of row.
+        scope: The reader.
+        across: Whether to include the agent's other sessions; see `Across`.
         ids: Only these numbers.
         keys: Only these ids (facts) or keys (records).
         name: Only this kind of record or job.
@@ -229,8 +229,8 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is looked for: terms with their weights, and the question's vector where there is one."""
+class SearchQuery:
+    """Terms with their weights, and optionally a vector and its space."""
 
     scope: Scope
     terms: Mapping[str, float]
@@ -240,16 +240,16 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the store knows about a question: the columns, and what each passage and window has to do with it.
+class SearchResult:
+    """The columns of all passages, and how well each passage and window matches a query.
 
     Attributes:
         columns: All passages and windows.
         visible: Which passages the reader may see.
-        keywords: What the terms say.
-        cosine: How alike each window is to the question's vector; None without vectors.
+        keywords: The scores by terms.
+        cosine: The cosine of each window and the query's vector; None without vectors.
         scopes: The scope of each scope number.
-        centre: What the visible windows have in common; None without vectors.
+        centre: The mean of the visible vectors; None without vectors.
     """
 
     columns: Columns
@@ -257,21 +257,21 @@ class Evidence:
     keywords: Keywords
     cosine: Floats | None
     scopes: Sequence[Scope]
-    centre: Centre | None = None
+    centre: Centering | None = None
 
 
 class Store(Protocol):
-    """Where memory rests."""
+    """Storage for rows and their index. Safe to use from several threads."""
 
     def add(self, rows: Sequence[Row], /) -> list[int]:
-        """Keep rows, all or none, durable when this returns, and give the number of each.
+        """Store rows, all or none, durable when this returns, and return the number of each.
 
-        A message that is already there keeps its number, and so does a record of the same kind and key, whose
-        data is replaced. The number is 0 for what stays out: a message that was forgotten, a version of a fact
-        that was, flags of a message that is not there, vectors of a passage that is not.
+        A message that is stored already keeps its number. A record replaces the data of the record of the same kind
+        and key. The number is 0 for a row that is not stored: a forgotten message or fact, flags of a message that
+        does not exist, vectors of a passage that does not exist.
 
         Raises:
-            ConflictError: A record that must be new is there already. Nothing was kept.
+            ConflictError: A record that must be new exists. Nothing was stored.
         """
         ...
 
@@ -283,20 +283,20 @@ class Store(Protocol):
         ...
 
     def fetch(self, select: Select, /) -> list[Any]:
-        """Read rows of one kind that the reader may see."""
+        """Read rows of one kind that the reader may see, oldest first."""
         ...
 
-    def match(self, question: Question, /) -> Evidence:
-        """Say what every visible passage has to do with a question."""
+    def match(self, query: SearchQuery, /) -> SearchResult:
+        """Score every visible passage."""
         ...
 
     def remove(self, select: Select, /) -> int:
         """Forget messages (with their passages and vectors) and facts for good: from tables, index and log.
 
-        Records and jobs are only taken out. How many rows there were is returned.
+        Records and jobs are deleted. Returns the number of rows.
         """
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...

@@ -1,4 +1,4 @@
-"""Is a SQLite store whole? Looked at from all sides, without changing anything."""
+"""Check a SQLite store without changing it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from holdfast.search import columns as columnar
 from holdfast.search.passages import CUTTING
 from holdfast.search.postings import decode
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
-from holdfast.store.connection import connect_readonly, explained, is_readonly
+from holdfast.store.connection import connect_readonly, is_readonly, translate_errors
+from holdfast.store.index_merge import BLOCK_PASSAGES, decode_windows
 from holdfast.store.schema import COUNTS, MIGRATIONS
-from holdfast.store.sealing import SEALED, decode_windows
 
 __all__ = ["Health", "check"]
 
@@ -33,7 +33,7 @@ _ORPHANS: Final = {
         for table in _TABLES
     },
 }
-_MOST: Final = 20
+_MAX_FAULTS: Final = 20
 _CHECKED: Final[tuple[tuple[str, str, str, Callable[[bytes], object]], ...]] = (
     ("message", "id", "body", decode_message),
     ("passage", "number", "text", unpack_text),
@@ -41,12 +41,12 @@ _CHECKED: Final[tuple[tuple[str, str, str, Callable[[bytes], object]], ...]] = (
     ("record", "id", "data", unpack_json),
     ("job", "id", "data", unpack_json),
 )
-"""What carries a checksum: the kind of row, its number, the column, and what reads it."""
+"""Columns with a checksum: the kind of row, its number, the column, and its decoder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What a look at a store found.
+    """The result of a check.
 
     Attributes:
         path: The file.
@@ -64,12 +64,12 @@ class Health:
 
     @property
     def sound(self) -> bool:
-        """Nothing is broken."""
+        """Whether nothing is damaged."""
         return not self.damage and not self.index
 
     @property
     def summary(self) -> str:
-        """The same in a sentence or two, with what to do."""
+        """The result in a sentence or two, with what to do."""
         held = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         parts = [held] if held else []
         if self.damage:
@@ -80,7 +80,7 @@ class Health:
 
 
 def check(path: Path) -> Health:
-    """Look at a store: the file's structure, every row of it, and whether the index says what the rows say.
+    """Check the file's structure, every row, and whether the index matches the rows.
 
     Raises:
         StorageError: There is no such file.
@@ -89,16 +89,16 @@ def check(path: Path) -> Health:
         raise StorageError("no such store. Check the path.", path=path)
     structure: tuple[str, ...] = ()
     try:
-        with explained(path), closing(_reader(path)) as connection:
-            faults = connection.execute(f"PRAGMA integrity_check({_MOST})")
+        with translate_errors(path), closing(_open_reader(path)) as connection:
+            faults = connection.execute(f"PRAGMA integrity_check({_MAX_FAULTS})")
             structure = tuple(text for (text,) in faults if text != "ok")
-            health = _rows(path, connection)
+            health = _check_rows(path, connection)
     except StorageError as error:
         return Health(path=path, counts={}, damage=structure or (str(error),))
     return replace(health, damage=(*structure, *health.damage))
 
 
-def _reader(path: Path) -> sqlite3.Connection:
+def _open_reader(path: Path) -> sqlite3.Connection:
     if is_readonly(path):
         return connect_readonly(path)
     connection = sqlite3.connect(path, timeout=60, isolation_level=None)
@@ -106,23 +106,23 @@ def _reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _rows(path: Path, connection: sqlite3.Connection) -> Health:
+def _check_rows(path: Path, connection: sqlite3.Connection) -> Health:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if not 0 < version <= len(MIGRATIONS):
         return Health(path=path, counts={}, notes=(f"written with schema {version}, this one knows {len(MIGRATIONS)}",))
     connection.execute("BEGIN")
     counts = {name: connection.execute(query).fetchone()[0] for name, query in COUNTS.items()}
-    orphans = [f"{found} {what}" for what, query in _ORPHANS.items() if (found := _one(connection, query))]
+    orphans = [f"{found} {what}" for what, query in _ORPHANS.items() if (found := _count(connection, query))]
     return Health(
         path=path,
         counts=counts,
         damage=(*_unreadable(connection), *orphans),
-        index=tuple(_index(connection)),
+        index=tuple(_check_index(connection)),
         notes=tuple(_notes(connection)),
     )
 
 
-def _one(connection: sqlite3.Connection, query: str) -> int:
+def _count(connection: sqlite3.Connection, query: str) -> int:
     return int(connection.execute(query).fetchone()[0])
 
 
@@ -140,16 +140,16 @@ def _notes(connection: sqlite3.Connection) -> Iterator[str]:
     old = (
         "SELECT count(*) FROM passages WHERE NOT EXISTS (SELECT 1 FROM counters WHERE name = 'cutting' AND value = {})"
     )
-    if _one(connection, old.format(CUTTING)):
+    if _count(connection, old.format(CUTTING)):
         yield "passages are cut as an earlier version did: run `holdfast reindex` to find single lines of logs"
-    if _one(connection, "SELECT value FROM counters WHERE name = 'unscrubbed'"):
+    if _count(connection, "SELECT value FROM counters WHERE name = 'unscrubbed'"):
         yield "forgotten text may still be in free pages: run `holdfast vacuum`"
 
 
-def _index(connection: sqlite3.Connection) -> Iterator[str]:
-    """Where the index does not say what the passages say."""
-    total = _one(connection, "SELECT count(*) FROM passages")
-    if total != _one(connection, "SELECT coalesce(max(number) + 1, 0) FROM passages"):
+def _check_index(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield where the index does not match the passages."""
+    total = _count(connection, "SELECT count(*) FROM passages")
+    if total != _count(connection, "SELECT coalesce(max(number) + 1, 0) FROM passages"):
         yield "numbers of passages are missing"
         return
     runs = connection.execute("SELECT first, stop FROM runs ORDER BY first").fetchall()
@@ -157,26 +157,28 @@ def _index(connection: sqlite3.Connection) -> Iterator[str]:
     if [first for first, _ in runs] != [0, *(stop for _, stop in runs)][: len(runs)] or sealed > total:
         yield "the runs of the index do not follow each other"
         return
-    yield from _blocks(connection, sealed)
-    yield from _pending(connection, sealed)
-    yield from _postings(connection, runs)
+    yield from _check_blocks(connection, sealed)
+    yield from _check_unindexed(connection, sealed)
+    yield from _check_postings(connection, runs)
 
 
-def _blocks(connection: sqlite3.Connection, sealed: int) -> Iterator[str]:
+def _check_blocks(connection: sqlite3.Connection, sealed: int) -> Iterator[str]:
     window = 0
     expected = 0
     for first, first_window, windows, data in connection.execute("SELECT * FROM blocks ORDER BY first"):
         query = "SELECT alive, windows FROM passages WHERE number >= ? AND number < ? ORDER BY number"
-        rows = connection.execute(query, (first, first + SEALED)).fetchall()
+        rows = connection.execute(query, (first, first + BLOCK_PASSAGES)).fetchall()
         lengths = np.concatenate([decode_windows(spans)[:, 2] for _, spans in rows] or [np.zeros(0, np.uint32)])
-        if (first, first_window, windows) != (expected, window, len(lengths)) or not _says(data, rows, lengths):
-            yield f"the block of passages {first} to {first + SEALED - 1} says something else than they do"
-        expected, window = first + SEALED, first_window + windows
+        if (first, first_window, windows) != (expected, window, len(lengths)) or not _matches_block(
+            data, rows, lengths
+        ):
+            yield f"the block of passages {first} to {first + BLOCK_PASSAGES - 1} says something else than they do"
+        expected, window = first + BLOCK_PASSAGES, first_window + windows
     if expected != sealed:
         yield f"{expected} passages are in blocks, {sealed} in runs"
 
 
-def _says(
+def _matches_block(
     data: bytes, rows: list[tuple[int, bytes]], lengths: np.ndarray[tuple[int, ...], np.dtype[np.uint32]]
 ) -> bool:
     try:
@@ -187,7 +189,7 @@ def _says(
     return alive and bool(np.array_equal(arrays["window_length"], lengths))
 
 
-def _pending(connection: sqlite3.Connection, sealed: int) -> Iterator[str]:
+def _check_unindexed(connection: sqlite3.Connection, sealed: int) -> Iterator[str]:
     query = (
         "SELECT number, windows, terms FROM passages LEFT JOIN pending USING (number)"
         " WHERE number >= ? AND alive ORDER BY number"
@@ -195,25 +197,25 @@ def _pending(connection: sqlite3.Connection, sealed: int) -> Iterator[str]:
     for number, windows, terms in connection.execute(query, (sealed,)):
         if terms is None or len(terms) != 8 * int(decode_windows(windows)[:, 2].sum()):
             yield f"passage {number} is not in the index"
-    if strays := _one(connection, f"SELECT count(*) FROM pending WHERE number < {sealed}"):
+    if strays := _count(connection, f"SELECT count(*) FROM pending WHERE number < {sealed}"):
         yield f"{strays} passages are pending and sealed at once"
 
 
-def _postings(connection: sqlite3.Connection, runs: list[tuple[int, int]]) -> Iterator[str]:
+def _check_postings(connection: sqlite3.Connection, runs: list[tuple[int, int]]) -> Iterator[str]:
     for first, stop in runs:
         query = "SELECT min(first_window), max(first_window + windows) FROM blocks WHERE first >= ? AND first < ?"
         low, high = connection.execute(query, (first, stop)).fetchone()
         for term, data in connection.execute("SELECT term, data FROM postings WHERE run = ?", (first,)):
-            if low is None or not _fits(data, low, high):
+            if low is None or not _is_valid_page(data, low, high):
                 yield f"the posting list of term {term} in run {first} is broken"
                 break
-    strays = _one(connection, "SELECT count(DISTINCT run) FROM postings WHERE run NOT IN (SELECT first FROM runs)")
+    strays = _count(connection, "SELECT count(DISTINCT run) FROM postings WHERE run NOT IN (SELECT first FROM runs)")
     if strays:
         yield f"{strays} runs of posting lists belong to nothing"
 
 
-def _fits(data: object, low: int, high: int) -> bool:
-    """Tell whether this is a page of posting lists of windows from `low` to `high`."""
+def _is_valid_page(data: object, low: int, high: int) -> bool:
+    """Return whether this is a page of posting lists of windows from `low` to `high`."""
     try:
         return isinstance(data, bytes) and decode(data).is_sound(low, high)
     except (ValueError, IndexError):

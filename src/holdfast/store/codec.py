@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final, TypeAlias
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import HoldfastError, InputError
 from holdfast.messages import (
     PLAIN,
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 Value: TypeAlias = int | float | str | bytes | None
-"""What SQLite keeps in a column."""
+"""A value of a SQLite column."""
 
 _PARTS: Final[dict[str, type[Part]]] = {
     "text": Text,
@@ -61,23 +61,23 @@ _PARTS: Final[dict[str, type[Part]]] = {
     "opaque": Opaque,
 }
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
-_READABLE: Final = frozenset({*formats.FORMATS, PLAIN})
+_READABLE: Final = frozenset({*providers.FORMATS, PLAIN})
 _META: Final = ("id", "timestamp", "model", "stop", "name")
 _COMPRESS_FROM: Final = 200
 _PLAIN: Final = b"\0"
 _COMPRESSED: Final = b"\1"
 _CHECKED: Final = b"\6"
-"""How text is kept, by its first byte. `_PLAIN` was used before there were checksums; two bits tell it apart."""
+"""How text is encoded, by its first byte. `_PLAIN` is from before there were checksums; it differs in two bits."""
 _SUM: Final = 4
 
 DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, HoldfastError)
-"""What reading a row can raise when its bytes are not what was written."""
+"""What decoding a damaged row can raise."""
 _FIELDS: Final = {kind: tuple(field.name for field in fields(kind)) for kind in _NAMES}
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def to_json(message: Message) -> dict[str, Any]:
-    """A message as plain JSON."""
+    """Encode a message as plain JSON."""
     data: dict[str, Any] = {key: value for key in _META if (value := getattr(message, key)) is not None}
     if message.usage is not None:
         data["usage"] = {field.name: getattr(message.usage, field.name) for field in fields(message.usage)}
@@ -87,7 +87,7 @@ def to_json(message: Message) -> dict[str, Any]:
 
 
 def _wire(value: Message | Part) -> dict[str, Any] | None:
-    """The provider's own form, where it still stands for the value and we could read it again."""
+    """Return the provider's own form, where it still equals the value and can be parsed again."""
     origin = value.origin
     if origin is None or origin.format not in _READABLE or value.wire(origin.format) is None:
         return None
@@ -106,11 +106,11 @@ def _part_to_json(part: Part) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Message:
-    """The message that `to_json` wrote."""
+    """Decode the message that `to_json` wrote."""
     meta: dict[str, Any] = {key: data.get(key) for key in _META}
     meta["usage"] = Usage(**data["usage"]) if "usage" in data else None
     if "wire" in data:
-        return replace(formats.read([data["wire"]], format=data["format"])[0], **meta)
+        return replace(providers.read([data["wire"]], format=data["format"])[0], **meta)
     if "parts" not in data:
         raise InputError("neither a wire form nor parts: this is not an archived message")
     return Message(role=data["role"], parts=tuple(_part_from_json(part) for part in data["parts"]), **meta)
@@ -125,22 +125,22 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
 
 
 def words(message: Message) -> str:
-    """The readable text of a message, tool results included. A passage that is a part of it needs no copy."""
+    """Return the readable text of a message, tool results included. A passage that is part of it needs no copy."""
     return "\n".join(part.text for part in message.parts if isinstance(part, Text | ToolResult))
 
 
 def encode_message(message: Message) -> bytes:
-    """A message as bytes at rest."""
+    """Encode a message as bytes."""
     return pack_text(_ENCODER.encode(to_json(message)))
 
 
 def decode_message(data: bytes) -> Message:
-    """The message that `encode_message` wrote."""
+    """Decode the message that `encode_message` wrote."""
     return from_json(json.loads(unpack_text(data)))
 
 
 def pack_text(text: str) -> bytes:
-    """Text as bytes with a checksum, compressed where that pays. The first byte says which."""
+    """Encode text with a checksum, compressed where that is shorter. The first byte says which."""
     raw = text_bytes(text)
     return _checked(raw) if len(raw) < _COMPRESS_FROM else _COMPRESSED + zlib.compress(raw, 1)
 
@@ -150,7 +150,7 @@ def _checked(raw: bytes) -> bytes:
 
 
 def unpack_text(data: bytes) -> str:
-    """The text that `pack_text` wrote.
+    """Decode the text that `pack_text` wrote.
 
     Raises:
         ValueError: These are not the bytes that were written.
@@ -169,7 +169,7 @@ def unpack_text(data: bytes) -> str:
 
 
 def pack_json(data: object) -> bytes:
-    """A document as bytes with a checksum.
+    """Encode a document with a checksum.
 
     Raises:
         InputError: It holds something that JSON cannot.
@@ -181,7 +181,7 @@ def pack_json(data: object) -> bytes:
 
 
 def unpack_json(data: bytes) -> dict[str, Any]:
-    """The document that `pack_json` wrote, or the bare JSON of a store without checksums."""
+    """Decode the document that `pack_json` wrote, or the bare JSON of a store without checksums."""
     found = json.loads(data if data[:1] == b"{" else unpack_text(data))
     if not isinstance(found, dict):
         raise TypeError("not a document")
@@ -189,7 +189,7 @@ def unpack_json(data: bytes) -> dict[str, Any]:
 
 
 def add_checksum(data: Value) -> Value:
-    """Text or a document of a store without checksums, as it is kept now; anything else as it is."""
+    """Add a checksum to text or a document that has none; return anything else unchanged."""
     if not isinstance(data, bytes):
         return data
     if data[:1] == _PLAIN:
@@ -198,10 +198,10 @@ def add_checksum(data: Value) -> Value:
 
 
 def text_bytes(text: str) -> bytes:
-    """Text as bytes, halves of surrogate pairs included, which JSON can carry."""
+    """Encode text, lone surrogates included, which JSON allows."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def bytes_text(data: bytes) -> str:
-    """The text that `text_bytes` wrote."""
+    """Decode the text that `text_bytes` wrote."""
     return data.decode("utf-8", "surrogatepass")

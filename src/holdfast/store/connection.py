@@ -1,4 +1,4 @@
-"""A connection to a SQLite store: a private file, durable writes, patience, and errors that say what to do."""
+"""Connect to a SQLite store: a private file, durable writes, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from typing import Final
 from holdfast.errors import HoldfastError, InputError, StorageError
 from holdfast.store.codec import DAMAGE
 
-__all__ = ["APPLICATION", "connect", "connect_readonly", "explained", "identity", "is_readonly", "write_transaction"]
+__all__ = [
+    "APPLICATION",
+    "connect",
+    "connect_readonly",
+    "identity",
+    "is_readonly",
+    "translate_errors",
+    "write_transaction",
+]
 
 APPLICATION: Final = 0x486F6C64
-"""What marks a SQLite file as ours: "Hold"."""
+"""The application id of our SQLite files: "Hold"."""
 
 _PRAGMAS: Final = (
     "PRAGMA synchronous = FULL",  # what was acknowledged survives a power cut
@@ -29,13 +37,13 @@ _PAUSE: Final = 0.01
 
 
 def connect(path: Path, *, wait: float) -> sqlite3.Connection:
-    """Open a store's file, making it where there is none. Only its owner can read it.
+    """Open a store's file, or create it for its owner alone.
 
     Raises:
         StorageError: The file cannot be opened, or belongs to another program.
     """
     _create_private(path)
-    with explained(path):
+    with translate_errors(path):
         connection = sqlite3.connect(
             path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
         )
@@ -51,7 +59,7 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
 
 
 def is_readonly(path: Path) -> bool:
-    """Tell whether a store is there and cannot be written: the file, its folder or its disk is read-only."""
+    """Return whether a store exists and cannot be written: the file, its folder or its disk is read-only."""
     effective = os.access in os.supports_effective_ids
     return path.exists() and not all(
         os.access(place, os.W_OK, effective_ids=effective) for place in (path, path.absolute().parent)
@@ -71,7 +79,7 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
     unshared = not shared.exists()
     has_log = log.exists() and log.stat().st_size > 0
     option = "" if not unshared else "&vfs=unix-none" if has_log else "&immutable=1"
-    with explained(path):
+    with translate_errors(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro{option}", uri=True, isolation_level=None, check_same_thread=False
         )
@@ -86,7 +94,7 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
 
 
 def identity(path: Path) -> dict[Path, tuple[int, int]]:
-    """Which files a store and its log are, whatever they are called; one that is not there is left out."""
+    """Return device and inode of a store's file and of its log, where they exist."""
     found = {}
     for place in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):
@@ -96,7 +104,7 @@ def identity(path: Path) -> dict[Path, tuple[int, int]]:
 
 
 def _create_private(path: Path) -> None:
-    """Make the file, and every folder on the way that is missing, for the owner alone."""
+    """Create the file and missing folders for the owner alone."""
     try:
         for folder in reversed([folder for folder in path.absolute().parents if not folder.exists()]):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -115,7 +123,7 @@ def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _switch_to_log(connection: sqlite3.Connection, wait: float) -> None:
-    """Turn write-ahead logging on. SQLite does not wait here for others who are opening the file, so we do."""
+    """Turn write-ahead logging on. SQLite does not wait for other processes here, so this function does."""
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -130,7 +138,7 @@ def _switch_to_log(connection: sqlite3.Connection, wait: float) -> None:
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it or none of it."""
+    """Run a write transaction: commit, or roll back on any exception."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -142,8 +150,8 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite says into an error that says what to do."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite, and of damaged rows, as errors that say what to do."""
     try:
         yield
     except sqlite3.Error as error:

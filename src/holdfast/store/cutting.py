@@ -1,4 +1,4 @@
-"""A message as passages, where no one says otherwise: everything that can be read in it."""
+"""Divide a message into passages: by default everything readable in it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
 
 def window_terms(passage: PassageText) -> tuple[tuple[str, ...], ...]:
-    """The terms of each window of a passage; a speaker who has a name is found by it."""
+    """Return the terms of each window of a passage, and the speaker's name where there is one."""
     named = () if passage.speaker in _ROLES else tuple(terms(passage.speaker))
     return tuple((*terms(passage.text[start:stop]), *named) for start, stop in passage.windows)
 
 
 def cut_again(passage: PassageText) -> PassageText:
-    """A stored passage with the windows that it has by the rules of today; what comes after another is a part."""
+    """Return a stored passage with windows by the present rules."""
     found = windows(passage.text, whole=0) if passage.start else windows(passage.text)
     return replace(passage, windows=tuple(found) or passage.windows)
 
 
 def cut(text: str, message: Message) -> list[PassageText]:
-    """What can be found of a message (`text`), passage by passage."""
+    """Divide the searchable text of a message into passages."""
     found = (
         PassageText(
             start=passage.start,
@@ -44,5 +44,5 @@ def cut(text: str, message: Message) -> list[PassageText]:
 
 
 def plain_cut(message: Message) -> list[PassageText]:
-    """Everything that can be read in a message."""
+    """Divide everything readable in a message into passages."""
     return cut(words(message), message)

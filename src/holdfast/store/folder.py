@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,38 +26,41 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from holdfast.errors import StorageError
-from holdfast.store import vmem
 from holdfast.store.base import (
-    Evidence,
     FactRow,
     Gap,
     Job,
     MessageRow,
     PassageText,
-    Question,
     Record,
     Row,
     Scope,
+    SearchQuery,
+    SearchResult,
     Select,
 )
 from holdfast.store.codec import DAMAGE, from_json
-from holdfast.store.connection import connect_readonly, explained
+from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
-from holdfast.store.segments import (
+from holdfast.store.plugin_files import (
     OWN,
     Unusable,
+    append_lines,
     content_key,
     content_of,
+    encode_line,
     fact_digest,
     fact_line,
     findable_of,
     message_of,
     read_fact,
+    remove_vectors,
     scope_from_json,
     scope_of,
     scope_to_json,
     segment_line,
     segment_problem,
+    write_vectors,
 )
 from holdfast.store.sqlite import SqliteStore
 from holdfast.transcripts import journal
@@ -183,9 +186,9 @@ class FolderStore:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
         return self._synced().find(scope, digests)
 
-    def match(self, question: Question, /) -> Evidence:
+    def match(self, query: SearchQuery, /) -> SearchResult:
         """Return the evidence of every visible passage."""
-        return self._synced().match(question)
+        return self._synced().match(query)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -255,34 +258,21 @@ class FolderStore:
                 known = self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {})
                 if (vector := vectors.get(known.get(row.nonce, 0))) is not None:
                     rows[data["id"]] = vector
-        vmem.write(self.path / VECTORS, rows, dimension=space.dimension)
+        write_vectors(self.path / VECTORS, rows, dimension=space.dimension)
 
     def _known_numbers(self, rows: Sequence[Row]) -> dict[int, int]:
-        """Return the numbers of new messages that the database has already, by place; 0 for forgotten ones.
-
-        The plugin's segments have no nonce that others know: they stand for any message of the same words.
-        """
+        """Return the numbers of new messages that the database has already, by place; 0 for forgotten ones."""
+        new = {place: row for place, row in enumerate(rows) if isinstance(row, MessageRow) and not row.id}
         digests: dict[Scope, list[str]] = defaultdict(list)
-        for row in rows:
-            if isinstance(row, MessageRow) and not row.id:
-                digests[row.scope].append(row.message.digest)
+        for row in new.values():
+            digests[row.scope].append(row.message.digest)
         stored = {scope: self._store.find(scope, some) for scope, some in digests.items()}
         forgotten = self._forgotten() if any(stored.values()) else {}
-        known: dict[int, int] = {}
-        for place, row in enumerate(rows):
-            if not isinstance(row, MessageRow) or row.id:
-                continue
-            numbers = stored[row.scope].get(row.message.digest, {})
-            foreign = [number for nonce, number in numbers.items() if nonce.startswith(_FOREIGN)]
-            if row.nonce in numbers:
-                known[place] = numbers[row.nonce]
-            elif any(foreign):
-                known[place] = max(foreign)
-            elif foreign and (row.message.timestamp or 0) <= forgotten.get(
-                _key(row.scope, row.message.digest), _FOREVER
-            ):
-                known[place] = 0
-        return known
+        numbers = {
+            place: _known_number(row, stored[row.scope].get(row.message.digest, {}), forgotten)
+            for place, row in new.items()
+        }
+        return {place: number for place, number in numbers.items() if number is not None}
 
     def _lines_for(self, rows: Sequence[Row]) -> tuple[set[ContentKey], dict[str, list[str]]]:
         """Return the lines that new rows add to each file, and the content keys of the segments among them."""
@@ -296,10 +286,10 @@ class FolderStore:
                     keys.add(key)
                     own = {"scope": scope_to_json(row.scope), "digest": row.message.digest, "nonce": row.nonce}
                     line = segment_line(row, content, name=self._new_id(), now=self._clock(), own=own)
-                    lines[SEGMENTS].append(_encode(line))
+                    lines[SEGMENTS].append(encode_line(line))
             elif isinstance(row, FactRow) and _key(row.scope, fact_digest(row.id)) not in forgotten:
                 scope = None if row.scope == Scope() else {"scope": scope_to_json(row.scope)}
-                lines[KNOWLEDGE].append(_encode(fact_line(row, own=scope)))
+                lines[KNOWLEDGE].append(encode_line(fact_line(row, own=scope)))
         return keys, lines
 
     def remove(self, select: Select, /) -> int:
@@ -346,7 +336,7 @@ class FolderStore:
             journal.replace(self.path / name, [line.raw for line in lines if line.number not in gone])
             state.read[name] = [*self._identity(name)[:2], before]
         for path in self.path.glob("*.bin"):
-            _remove_vectors(path, names)
+            remove_vectors(path, names)
         state.is_forgetting = False
         self._contents, self._contents_read = set(), (0, 0, 0)
         self._catch_up(state)
@@ -420,31 +410,33 @@ class FolderStore:
 
     def _catch_up(self, state: _State) -> None:
         """Append lines that a crash left unwritten, then copy lines that other programs appended."""
-        changed = any(state.unwritten.values())
-        for name, read in ((SEGMENTS, self._segment_rows), (KNOWLEDGE, self._fact_rows)):
-            identity = self._identity(name)
-            offset = state.offset(name, identity)
-            if name == SEGMENTS:
-                self._read_contents(identity, offset)
-            lines, _ = self._read_lines(name, offset)
-            written = {line.raw for line in lines}
-            own = dict.fromkeys(line.encode() for line in state.unwritten.get(name, ()))
-            if not self.readonly and (missing := [line for line in own if line not in written]):
-                _append(self.path / name, missing)
-                lines, _ = self._read_lines(name, offset)
-            rows = read([line for line in lines if line.raw not in own])
-            numbers = self._add(rows)
-            state.is_forgetting |= 0 in numbers  # lines of rows that are forgotten here
-            if lines:
-                state.read[name] = [*self._identity(name)[:2], offset + sum(len(line.raw) for line in lines)]
-                changed = True
-        if changed:
+        has_lines = [self._catch_up_file(state, name) for name in _FILES]
+        if any(has_lines) or any(state.unwritten.values()):
             state.unwritten = {}
             self._store.add([state.record()])
         self._contents_read = (*self._identity(SEGMENTS)[:2], state.read.get(SEGMENTS, [0, 0, 0])[2])
         self._stamps = tuple(map(self._identity, _FILES))
         if state.is_forgetting and not self.readonly:
             self._rewrite_files(state)
+
+    def _catch_up_file(self, state: _State, name: str) -> bool:
+        """Do the same for one file. Return whether there were lines."""
+        identity = self._identity(name)
+        offset = state.offset(name, identity)
+        if name == SEGMENTS:
+            self._read_contents(identity, offset)
+        lines, _ = self._read_lines(name, offset)
+        written = {line.raw for line in lines}
+        own = dict.fromkeys(line.encode() for line in state.unwritten.get(name, ()))
+        if not self.readonly and (missing := [line for line in own if line not in written]):
+            append_lines(self.path / name, missing)
+            lines, _ = self._read_lines(name, offset)
+        others = [line for line in lines if line.raw not in own]
+        numbers = self._add(self._segment_rows(others) if name == SEGMENTS else self._fact_rows(others))
+        state.is_forgetting |= 0 in numbers  # lines of rows that are forgotten here
+        if lines:
+            state.read[name] = [*self._identity(name)[:2], offset + sum(len(line.raw) for line in lines)]
+        return bool(lines)
 
     def _read_lines(self, name: str, offset: int = 0, stop: int | None = None) -> tuple[list[Line], bytes]:
         """Return the complete lines of a part of a file, and what follows them without a line end."""
@@ -499,16 +491,19 @@ class FolderStore:
         return rows
 
     def _import_journal(self) -> None:
-        """Copy the messages that version 0.1 kept beside the plugin's files."""
+        """Copy the messages that version 0.1 kept beside the plugin's files; delete its file once all are copied."""
         rows: list[Row] = []
         lines, _ = self._read_lines(JOURNAL)
-        for data in (line.data for line in lines if line.data is not None and line.data.get("kind") == "message"):
+        messages = [line.data for line in lines if line.data is not None and line.data.get("kind") == "message"]
+        for data in messages:
             with suppress(*DAMAGE):
                 message = from_json(data["body"])
                 passages = tuple(cut(data.get("text", ""), message))
                 scope = scope_from_json(data["scope"])
                 rows.append(MessageRow(scope=scope, message=message, nonce=data["nonce"], passages=passages))
         self._add(rows)
+        if not self.readonly and len(rows) == len(messages):
+            (self.path / JOURNAL).unlink(missing_ok=True)
 
     def _add(self, rows: Sequence[Row]) -> list[int]:
         """Add rows to the database, a batch at a time."""
@@ -517,7 +512,7 @@ class FolderStore:
 
 
 def _copy_database(path: Path, target: Path) -> None:
-    with explained(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
+    with translate_errors(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
         source.backup(copy)
 
 
@@ -528,6 +523,21 @@ def _key(scope: Scope, digest: str) -> str:
 def _is_forgotten(row: MessageRow, forgotten: Mapping[str, int]) -> bool:
     """Return whether these words were forgotten after they were written."""
     return (row.message.timestamp or 0) <= forgotten.get(_key(row.scope, row.message.digest), -_FOREVER)
+
+
+def _known_number(row: MessageRow, numbers: Mapping[str, int], forgotten: Mapping[str, int]) -> int | None:
+    """Return the number of a new message that is known, 0 where it is forgotten, None where it is new.
+
+    `numbers` are those of the messages of its words by nonce. The plugin's segments have no nonce that others know:
+    they stand for any message of the same words.
+    """
+    if row.nonce in numbers:
+        return numbers[row.nonce]
+    foreign = [number for nonce, number in numbers.items() if nonce.startswith(_FOREIGN)]
+    if not foreign or any(foreign):
+        return max(foreign, default=None)
+    until = forgotten.get(_key(row.scope, row.message.digest), _FOREVER)
+    return 0 if (row.message.timestamp or 0) <= until else None
 
 
 def _segment(line: Line) -> dict[str, Any] | None:
@@ -562,36 +572,3 @@ def _line_problem(name: str, line: Line, facts: dict[str, FactRow]) -> str | Non
         return fact.reason
     facts[fact.id] = fact
     return None
-
-
-def _encode(data: Mapping[str, Any]) -> str:
-    """Return an object as one line. Halves of surrogate pairs are written as escapes, which every reader knows."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(data, separators=(",", ":")) + "\n"
-    return text
-
-
-def _append(path: Path, lines: Iterable[bytes]) -> None:
-    """Append lines in one write, durable when this returns, on a line of their own where the last one has no end."""
-    with journal.storage(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size:
-                os.lseek(descriptor, size - 1, os.SEEK_SET)
-            start = b"\n" if size and os.read(descriptor, 1) != b"\n" else b""
-            journal.append(descriptor, start + b"".join(lines), durable=True)
-        finally:
-            os.close(descriptor)
-
-
-def _remove_vectors(path: Path, names: set[str]) -> None:
-    vectors = vmem.read(path)
-    if vectors is None:
-        return
-    kept = {name: row for name, row in vectors.rows.items() if name.split("#")[0] not in names}
-    if len(kept) < len(vectors.rows):
-        vmem.write(path, kept, dimension=vectors.dimension)

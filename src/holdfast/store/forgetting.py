@@ -1,4 +1,4 @@
-"""Forgetting for good in a SQLite store: rows, posting lists, vectors, free pages, write-ahead log."""
+"""Forget for good in a SQLite store: rows, posting lists, vectors, free pages, write-ahead log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from holdfast.search.columns import Columns
 from holdfast.search.postings import decode, encode, pages_with, without
 from holdfast.store import vector_table
 from holdfast.store.base import Select
-from holdfast.store.sealing import SEALED, mark_rewritten, read_columns
+from holdfast.store.index_merge import BLOCK_PASSAGES, mark_rewritten, read_columns
 from holdfast.store.sqlite_rows import KEY, fact_digest, message_digest, where
 
 __all__ = ["damaged_copies", "remove", "scrub"]
 
 
 def remove(connection: sqlite3.Connection, select: Select) -> int:
-    """Take rows out of every table, in the caller's transaction; `scrub` must follow it where they are to be gone."""
+    """Delete rows from every table, in the caller's transaction. Call `scrub` after it to erase their text."""
     connection.execute("PRAGMA secure_delete = ON")
     try:
         key, (condition, values) = KEY[select.kind], where(select)
@@ -32,7 +32,7 @@ def remove(connection: sqlite3.Connection, select: Select) -> int:
         if numbers and select.kind == "message":
             _forget_messages(connection, numbers)
         if numbers and select.kind == "fact":
-            _remember_facts(connection, numbers)
+            _record_forgotten_facts(connection, numbers)
         delete = f"DELETE FROM {select.kind}s WHERE {key} = ?"
         connection.executemany(delete, ((number,) for number in numbers))
         if numbers and select.kind in {"message", "fact"}:
@@ -42,14 +42,14 @@ def remove(connection: sqlite3.Connection, select: Select) -> int:
     return len(numbers)
 
 
-def _remember_facts(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+def _record_forgotten_facts(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
     for number in numbers:
         scope, fact = connection.execute("SELECT scope, id FROM facts WHERE version = ?", (number,)).fetchone()
         connection.execute("INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)", (scope, fact_digest(fact)))
 
 
 def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
-    """Take all that was derived from messages out; remember only their digests."""
+    """Delete everything derived from messages; keep only their digests."""
     passages: list[int] = []
     for number in numbers:
         query = "SELECT scope, digest, nonce FROM messages WHERE id = ?"
@@ -69,14 +69,14 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
         ((passage,) for passage in passages),
     )
     _rewrite_blocks(connection, passages)
-    _unpost(connection, passages, windows)
+    _remove_postings(connection, passages, windows)
     mark_rewritten(connection)
 
 
 def _windows_of(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.NDArray[np.int64]:
-    """The windows of those passages that are sealed."""
+    """Return the windows of those passages that are indexed."""
     found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    for first in sorted({passage // SEALED * SEALED for passage in passages}):
+    for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
         query = "SELECT first_window, data FROM blocks WHERE first = ?"
         for first_window, data in connection.execute(query, (first,)):
             owners = columnar.decode(data)["passage"] + first
@@ -85,14 +85,14 @@ def _windows_of(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.
 
 
 def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> None:
-    for first in sorted({passage // SEALED * SEALED for passage in passages}):
+    for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
         columns = Columns()
-        read_columns(connection, columns, first=first, stop=first + SEALED)
+        read_columns(connection, columns, first=first, stop=first + BLOCK_PASSAGES)
         connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
 
 
-def _unpost(connection: sqlite3.Connection, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:
-    """Take windows out of every page of posting lists of the runs that these passages are in."""
+def _remove_postings(connection: sqlite3.Connection, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:
+    """Remove windows from every posting list of the runs that these passages are in."""
     for first, stop in connection.execute("SELECT first, stop FROM runs").fetchall():
         if not any(first <= passage < stop for passage in passages):
             continue
@@ -114,7 +114,7 @@ def damaged_copies(path: Path) -> list[Path]:
 
 
 def delete_damaged_copies(path: Path) -> None:
-    """Delete damaged copies of a store: they may hold what was forgotten, and no row of them can be taken out."""
+    """Delete damaged copies of a store: they may contain forgotten rows, which cannot be removed from them."""
     for copy in damaged_copies(path):
         try:
             copy.unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def delete_damaged_copies(path: Path) -> None:
 
 
 def scrub(connection: sqlite3.Connection, *, path: Path) -> None:
-    """Write the file anew and empty the log, so that no page keeps what was forgotten.
+    """Rewrite the file and empty the log, so that no page contains forgotten text.
 
     Deleting with zeros is not enough: when pages are balanced, copies of rows stay in the gaps.
     """

@@ -24,11 +24,11 @@ from typing import Final, TypeAlias
 
 from holdfast.errors import StorageError
 from holdfast.messages import Message
-from holdfast.store import sealing
+from holdfast.store import index_merge
 from holdfast.store.base import PassageText, Store
 from holdfast.store.check import check
 from holdfast.store.codec import DAMAGE, Value, decode_message, unpack_json
-from holdfast.store.connection import connect, explained, write_transaction
+from holdfast.store.connection import connect, translate_errors, write_transaction
 from holdfast.store.cutting import plain_cut
 from holdfast.store.schema import migrate
 from holdfast.store.sqlite import SqliteStore
@@ -38,7 +38,7 @@ __all__ = ["Cut", "Cutter", "Repaired", "check", "repair"]
 Cut: TypeAlias = Callable[[Message], Sequence[PassageText]]
 """What of a message can be found."""
 Cutter: TypeAlias = Callable[[Store], Cut]
-"""What says so, by the rows that were saved."""
+"""What says so, by the rows that were rows."""
 
 _SHAPES: Final[dict[tuple[type, ...], str]] = {
     (str, str, str, str): "scopes",
@@ -61,39 +61,39 @@ _TABLE: Final = f"CREATE TABLE p{{}}({_COLUMNS})"
 _INDEX: Final = f"CREATE TABLE p{{}}({_COLUMNS}, PRIMARY KEY(c0, c1)) WITHOUT ROWID"
 _TABLES: Final = {b"\x0d": _TABLE, b"\x0a": _INDEX, b"\x02": _INDEX}
 """How SQLite is to read a page, by its first byte: a leaf of a table, a leaf or an inner page of an index."""
-_HOMELESS: Final = "recovered"
+_RECOVERED: Final = "recovered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What a repair did.
+    """The result of a repair.
 
     Attributes:
-        path: The store, whole again.
-        damaged: Where the damaged file was put.
-        kept: How many rows of each table were saved.
+        path: The repaired store.
+        damaged: The copy of the damaged file.
+        kept: The number of rows recovered from each table.
         lost: What could not be read, one line each.
-        homeless: Messages and other rows whose scope was lost; they are in the tenant `recovered`.
+        unscoped: The number of rows whose scope was lost; they are in the tenant `recovered`.
     """
 
     path: Path
     damaged: Path
     kept: dict[str, int]
     lost: tuple[str, ...]
-    homeless: int
+    unscoped: int
 
     @property
     def summary(self) -> str:
-        """The same in a sentence or two."""
+        """The result in a sentence or two."""
         kept = ", ".join(f"{count} {name}" for name, count in self.kept.items())
         lost = f"; could not be read: {'; '.join(self.lost)}" if self.lost else ""
-        homeless = f"; {self.homeless} rows have lost their scope: see tenant {_HOMELESS!r}" if self.homeless else ""
-        return f"repaired, the damaged file is {self.damaged.name}. Saved: {kept}{lost}{homeless}"
+        unscoped = f"; {self.unscoped} rows have lost their scope: see tenant {_RECOVERED!r}" if self.unscoped else ""
+        return f"repaired, the damaged file is {self.damaged.name}. Saved: {kept}{lost}{unscoped}"
 
 
 @dataclass(slots=True)
-class _Salvaged:
-    """Rows by table and number, and what else must not be lost."""
+class _Recovered:
+    """Rows by table and number, digests of forgotten rows, the last number of each table, and unreadable rows."""
 
     tables: dict[str, dict[int, list[Value]]] = field(default_factory=lambda: {name: {} for name in _NAMES})
     forgotten: set[tuple[int, bytes, bytes | None, bytes | None]] = field(default_factory=set)
@@ -102,10 +102,10 @@ class _Salvaged:
 
 
 def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | None = None) -> Repaired:
-    """Save every intact row into a new file in the place of the old one, which is kept as `<name>.damaged.<stamp>`.
+    """Copy every intact row to a new file that replaces the old one, which is kept as `<name>.damaged.<stamp>`.
 
-    `cutter` gets the store without its index and says what of a message can be found; the index is built again with
-    it. The stamp is the time unless one is given. No other process may have the store open.
+    `cutter` gets the store without its index and returns the function that divides a message into passages; the index
+    is rebuilt with it. The stamp is the time unless one is given. No other process may have the store open.
 
     Raises:
         StorageError: There is no such file, or no room for the new one; the old one is untouched.
@@ -116,30 +116,31 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
     part = path.with_name(f"{path.name}.repaired.{stamp}")
     damaged = path.with_name(f"{path.name}.damaged.{stamp}")
     try:
-        saved = _salvage(path)
-        homeless = _write(part, saved)
+        with translate_errors(path):
+            rows = _recover(path)
+        unscoped = _write(part, rows)
         _write_passages(part, cutter)
         _swap(path, part, damaged)
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
-    kept = {name: len(table) for name, table in saved.tables.items() if name != "scopes"}
-    return Repaired(path=path, damaged=damaged, kept=kept, lost=tuple(saved.lost), homeless=homeless)
+    kept = {name: len(table) for name, table in rows.tables.items() if name != "scopes"}
+    return Repaired(path=path, damaged=damaged, kept=kept, lost=tuple(rows.lost), unscoped=unscoped)
 
 
-def _salvage(path: Path) -> _Salvaged:
-    saved = _Salvaged()
+def _recover(path: Path) -> _Recovered:
+    rows = _Recovered()
     for number, values in recover_rows(path):
         match values:
             case [int(scope), bytes(digest), *more] if number is None:
                 # An entry of the index on `words` has no nonce, and a row of version 0.1 has neither.
                 words, nonce = (value if isinstance(value, bytes) else None for value in [*more, None, None][:2])
                 if len(digest) == _DIGEST and (words is None) == (nonce is None):
-                    saved.forgotten.add((scope, digest, words, nonce))
+                    rows.forgotten.add((scope, digest, words, nonce))
             case [None, *rest] if number is not None:
-                _take(saved, number, rest)
+                _add_row(rows, number, rest)
             case [str(name), int(sequence)] if name in _NAMES:
-                saved.numbers[name] = sequence
-    return saved
+                rows.numbers[name] = sequence
+    return rows
 
 
 def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
@@ -241,7 +242,7 @@ def _free_pages(path: Path, size: int) -> set[int]:
     return free
 
 
-def _take(saved: _Salvaged, number: int, values: list[Value]) -> None:
+def _add_row(rows: _Recovered, number: int, values: list[Value]) -> None:
     name = _SHAPES.get(tuple(type(value) for value in values))
     if name is None:
         return
@@ -251,9 +252,9 @@ def _take(saved: _Salvaged, number: int, values: list[Value]) -> None:
         elif name != "scopes":
             unpack_json(_bytes(values[-1]))
     except DAMAGE:
-        saved.lost.append(f"{name[:-1]} {number} cannot be read")
+        rows.lost.append(f"{name[:-1]} {number} cannot be read")
         return
-    saved.tables[name][number] = values
+    rows.tables[name][number] = values
 
 
 def _bytes(value: Value) -> bytes:
@@ -261,58 +262,57 @@ def _bytes(value: Value) -> bytes:
     return value
 
 
-def _write(part: Path, saved: _Salvaged) -> int:
-    """Make a store of what was saved; how many rows have lost their scope is returned."""
+def _write(part: Path, rows: _Recovered) -> int:
+    """Write the recovered rows to a new store; return how many have lost their scope."""
     part.unlink(missing_ok=True)
-    with explained(part), closing(connect(part, wait=0)) as connection:
+    with translate_errors(part), closing(connect(part, wait=0)) as connection:
         migrate(connection, path=part)
         with write_transaction(connection):
-            homes = _write_scopes(connection, saved)
+            places = _write_scopes(connection, rows)
             for name in _NAMES[1:]:
-                for number, (scope, *values) in sorted(saved.tables[name].items()):
-                    _insert(connection, name, (number, homes[scope], *values))
-            for scope, *kept in saved.forgotten:
+                for number, (scope, *values) in sorted(rows.tables[name].items()):
+                    _insert(connection, name, (number, places[scope], *values))
+            for scope, *kept in rows.forgotten:
                 insert = "INSERT OR IGNORE INTO forgotten VALUES (?, ?, ?, ?)"
-                connection.execute(insert, (homes.get(scope, scope), *kept))
-            for name, number in saved.numbers.items():
+                connection.execute(insert, (places.get(scope, scope), *kept))
+            for name, number in rows.numbers.items():
                 update = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?"
                 connection.execute(update, (number, name))
-    known = saved.tables["scopes"]
-    return sum(scope not in known for name in _NAMES[1:] for scope, *_ in saved.tables[name].values())
+    known = rows.tables["scopes"]
+    return sum(scope not in known for name in _NAMES[1:] for scope, *_ in rows.tables[name].values())
 
 
 def _insert(connection: sqlite3.Connection, name: str, values: Sequence[Value]) -> None:
     connection.execute(f"INSERT OR REPLACE INTO {name} VALUES ({', '.join('?' * len(values))})", values)
 
 
-def _write_scopes(connection: sqlite3.Connection, saved: _Salvaged) -> dict[Value, int]:
-    """Give every scope a number, without gaps; one that was lost gets a name that nobody else has."""
-    known = saved.tables["scopes"]
-    used = {scope for name in _NAMES[1:] for scope, *_ in saved.tables[name].values()}
+def _write_scopes(connection: sqlite3.Connection, rows: _Recovered) -> dict[Value, int]:
+    """Number the scopes without gaps; a lost one gets a name of its own in the tenant `recovered`."""
+    known = rows.tables["scopes"]
+    used = {scope for name in _NAMES[1:] for scope, *_ in rows.tables[name].values()}
     lost = used.difference(known)
-    homes: dict[Value, int] = {}
+    places: dict[Value, int] = {}
     for place, number in enumerate((*sorted(known), *sorted(lost, key=str))):
         values = known.get(number) if isinstance(number, int) else None
-        _insert(connection, "scopes", (place, *(values or (_HOMELESS, "", "main", f"{_HOMELESS} {place}"))))
-        homes[number] = place
-    return homes
+        _insert(connection, "scopes", (place, *(values or (_RECOVERED, "", "main", f"{_RECOVERED} {place}"))))
+        places[number] = place
+    return places
 
 
 def _write_passages(part: Path, cutter: Cutter) -> None:
     with SqliteStore(part) as store:
         cut = cutter(store)
-    with explained(part), closing(connect(part, wait=0)) as connection:
+    with translate_errors(part), closing(connect(part, wait=0)) as connection:
         with write_transaction(connection):
             query = "SELECT id, scope, body FROM messages ORDER BY id"
             for number, scope, body in connection.execute(query):
                 message = decode_message(body)
-                sealing.insert(connection, [(message, cut(message), scope, number)])
-                sealing.seal(connection)
+                index_merge.add_passages(connection, [(message, cut(message), scope, number)])
         connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _swap(path: Path, part: Path, damaged: Path) -> None:
-    """Put the new file into the place of the old one, which is copied with its log first."""
+    """Copy the old file and its log, then put the new file in its place."""
     log = path.with_name(f"{path.name}-wal")
     for old, new in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
         if old.exists():

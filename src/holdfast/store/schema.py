@@ -20,7 +20,7 @@ COUNTS: Final = {
     " OR EXISTS (SELECT 1 FROM facts WHERE scope = scopes.id)",
     "facts": "SELECT count(*) FROM (SELECT DISTINCT scope, id FROM facts)",
 }
-"""What a store holds, and the query that counts it."""
+"""The counts of a store, and their queries."""
 
 _INITIAL: Final = """
 CREATE TABLE scopes(
@@ -122,7 +122,7 @@ MIGRATIONS: Final[tuple[str, ...]] = (_INITIAL, _VERSION_2)
 
 
 def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Bring the tables up to date, each step in a transaction of its own."""
+    """Run the missing migrations, each in a transaction of its own."""
     connection.create_function("add_checksum", 1, add_checksum, deterministic=True)
     while (version := _version(connection)) < len(migrations):
         with write_transaction(connection):
@@ -136,7 +136,7 @@ def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[
 
 
 def check_version(connection: sqlite3.Connection, *, path: Path, known: int = len(MIGRATIONS)) -> None:
-    """Refuse tables that this version does not know, also where another process changed them meanwhile.
+    """Refuse tables of a newer version, also where another process has just upgraded them.
 
     Raises:
         StorageError: A newer Holdfast wrote them.

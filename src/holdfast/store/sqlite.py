@@ -17,29 +17,36 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from holdfast.errors import ConflictError, InputError, StorageError
 from holdfast.store import sqlite_rows
 from holdfast.store.base import (
-    Evidence,
     FactRow,
     Gap,
     Job,
     MessageRow,
     PassageText,
-    Question,
     Record,
     Row,
     Scope,
+    SearchQuery,
+    SearchResult,
     Select,
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE, bytes_text, encode_message, pack_json, text_bytes
-from holdfast.store.connection import connect, connect_readonly, explained, identity, is_readonly, write_transaction
+from holdfast.store.connection import (
+    connect,
+    connect_readonly,
+    identity,
+    is_readonly,
+    translate_errors,
+    write_transaction,
+)
 from holdfast.store.schema import COUNTS, check_version, migrate
 
 if TYPE_CHECKING:
     from holdfast.search.embed.base import Space
-    from holdfast.store.sealing import New
+    from holdfast.store.index_merge import NewMessage
     from holdfast.store.sqlite_index import Index
 
-# What is for search (sealing, vectors, the index) is imported where it is used: facts and messages are read without it.
+# The index is imported where it is used: messages and facts are read without numpy.
 
 __all__ = ["SqliteStore"]
 
@@ -49,9 +56,9 @@ SCOPE_ID: Final = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND ag
 class SqliteStore:
     """A store in one file. Safe to use from several threads and processes.
 
-    It reads and writes over two connections: whoever searches does not wait for whoever writes, nor for another
-    process that does. `wait` is how many seconds a write waits for other processes. A file that cannot be written
-    is opened to be read: `readonly` says so, and every write is an error.
+    It reads and writes over two connections: a search does not wait for a write of this or another process. A write
+    waits up to `wait` seconds for other processes. A file that cannot be written is opened `readonly`, and every write
+    is an error.
     """
 
     def __init__(self, path: Path | str, *, wait: float = 120.0) -> None:
@@ -63,7 +70,7 @@ class SqliteStore:
                 self._writer = self._reader = opened.enter_context(closing(connect_readonly(self.path)))
             else:
                 self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
-                with explained(self.path):
+                with translate_errors(self.path):
                     migrate(self._writer, path=self.path)
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
@@ -79,38 +86,37 @@ class SqliteStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._write_lock, self._read_lock:
             self._closing.close()
 
     # --- writing -------------------------------------------------------------
 
     def add(self, rows: Sequence[Row], /) -> list[int]:
-        """Keep rows, all or none, durable when this returns."""
+        """Store rows, all or none, durable when this returns."""
         with self._write_lock, self._writing():
             numbers: list[int] = []
             for _, some in groupby(rows, type):
-                new: list[New] = []
+                new: list[NewMessage] = []
                 numbers += [self._add(row, new) for row in some]
-                self._insert_passages(new)
-            self._seal_vectors(rows)
+                self._index_messages(new)
+            self._merge_vectors(rows)
         return numbers
 
-    def _insert_passages(self, new: Sequence[New]) -> None:
+    def _index_messages(self, new: Sequence[NewMessage]) -> None:
         if new:
-            from holdfast.store import sealing  # noqa: PLC0415 - see above
+            from holdfast.store import index_merge  # noqa: PLC0415 - see above
 
-            sealing.insert(self._writer, new)
-            sealing.seal(self._writer)
+            index_merge.add_passages(self._writer, new)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Write all of it or nothing, and only into the file that was opened, with the tables that are known."""
+        """Run one write transaction; fail where the file was replaced or has tables of a newer version."""
         if self.readonly:
             raise StorageError(
                 "the file or its disk is read-only: make it writable or choose another place", path=self.path
             )
-        with explained(self.path), write_transaction(self._writer):
+        with translate_errors(self.path), write_transaction(self._writer):
             check_version(self._writer, path=self.path)
             yield
             if not self._identity.items() <= identity(self.path).items():
@@ -120,8 +126,8 @@ class SqliteStore:
                     path=self.path,
                 )
 
-    def _add(self, row: Row, new: list[New]) -> int:
-        """Keep a row; a new message is left in `new`, so that what can be found of it is added with that of others."""
+    def _add(self, row: Row, new: list[NewMessage]) -> int:
+        """Store a row. A new message is appended to `new`: passages of several messages are added together."""
         match row:
             case MessageRow(id=0):
                 return self._add_message(row, new)
@@ -139,13 +145,13 @@ class SqliteStore:
             case Job():
                 return self._insert(
                     "INSERT INTO jobs(scope, kind, time, data) VALUES (?, ?, ?, ?)",
-                    (self._scope(row.scope), row.kind, sqlite_rows.stored_time(row.time), pack_json(row.data)),
+                    (self._scope(row.scope), row.kind, sqlite_rows.clamp_time(row.time), pack_json(row.data)),
                 )
 
     def _insert(self, statement: str, values: tuple[object, ...]) -> int:
         return int(self._writer.execute(statement, values).lastrowid or 0)
 
-    def _add_message(self, row: MessageRow, new: list[New]) -> int:
+    def _add_message(self, row: MessageRow, new: list[NewMessage]) -> int:
         scope = self._scope(row.scope)
         digest, nonce = bytes.fromhex(row.message.digest), text_bytes(row.nonce)
         # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
@@ -178,7 +184,7 @@ class SqliteStore:
 
     def _put_record(self, row: Record) -> int:
         key = (self._scope(row.scope), row.kind, row.key)
-        values = (sqlite_rows.stored_time(row.time), pack_json(row.data))
+        values = (sqlite_rows.clamp_time(row.time), pack_json(row.data))
         query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
         if known := self._writer.execute(query, key).fetchone():
             if row.is_new:
@@ -188,7 +194,7 @@ class SqliteStore:
         insert = "INSERT INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)"
         return self._insert(insert, (*key, *values))
 
-    def _seal_vectors(self, rows: Sequence[Row]) -> None:
+    def _merge_vectors(self, rows: Sequence[Row]) -> None:
         touched: dict[Space, list[int]] = defaultdict(list)
         for row in rows:
             if isinstance(row, VectorRow):
@@ -199,7 +205,7 @@ class SqliteStore:
 
         for space, passages in touched.items():
             number = vector_table.space_number(self._writer, space, create=True) or 0
-            vector_table.seal(self._writer, number, dimension=space.dimension, passages=passages)
+            vector_table.merge_blocks(self._writer, number, dimension=space.dimension, passages=passages)
 
     def _scope(self, scope: Scope) -> int:
         values = (scope.tenant, scope.project, scope.agent, scope.session)
@@ -213,12 +219,12 @@ class SqliteStore:
     def fetch(self, select: Select, /) -> list[Any]:
         """Read rows of one kind that the reader may see, oldest first."""
         with self._reading():
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
             return sqlite_rows.read(self._reader, select, scopes=self._scopes, gaps=self._gaps)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The damaged rows that reading met so far, and left out."""
+        """The damaged rows that reads have left out so far."""
         return tuple(self._gaps)
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
@@ -237,14 +243,14 @@ class SqliteStore:
                     found[digest] = {bytes_text(nonce): number for nonce, number in rows}
         return found
 
-    def match(self, question: Question, /) -> Evidence:
-        """Say what every visible passage has to do with a question."""
-        if question.vector is not None and question.space and question.vector.shape != (question.space.dimension,):
-            raise InputError(f"a question in {question.space.name} is one vector of {question.space.dimension}")
+    def match(self, query: SearchQuery, /) -> SearchResult:
+        """Score every visible passage."""
+        if query.vector is not None and query.space and query.vector.shape != (query.space.dimension,):
+            raise InputError(f"a query in {query.space.name} is one vector of {query.space.dimension}")
         with self._reading():
             try:
-                sqlite_rows.learn_scopes(self._reader, self._scopes)
-                return self._search_index().match(question, self._scopes)
+                sqlite_rows.load_scopes(self._reader, self._scopes)
+                return self._search_index().match(query, self._scopes)
             except DAMAGE as error:
                 raise StorageError(
                     "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.path
@@ -258,45 +264,45 @@ class SqliteStore:
         return self._index
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
-        """Passages that have no vectors in this space yet, oldest first, whosever they are."""
+        """Read passages of any scope that have no vectors in this space yet, oldest first."""
         from holdfast.store import vector_table  # noqa: PLC0415 - see above
 
         with self._reading():
             number = vector_table.space_number(self._reader, space, create=False)
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
-            missing = vector_table.without(self._reader, number, limit=limit)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
+            missing = vector_table.passages_without_vectors(self._reader, number, limit=limit)
             return sqlite_rows.passages(self._reader, missing, scopes=self._scopes, gaps=self._gaps)
 
     def waiting(self, name: str, *, limit: int) -> list[Job]:
-        """Jobs of this kind, oldest first, whosever they are."""
+        """Read jobs of this kind and any scope, oldest first."""
         with self._reading():
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
             return sqlite_rows.jobs(self._reader, name, limit=limit, scopes=self._scopes, gaps=self._gaps)
 
     def embedded(self, space: Space) -> int:
-        """How many passages have vectors in this space."""
+        """Count the passages that have vectors in this space."""
         from holdfast.store import vector_table  # noqa: PLC0415 - see above
 
         with self._reading():
             number = vector_table.space_number(self._reader, space, create=False)
-            return vector_table.embedded(self._reader, number)
+            return vector_table.count_embedded(self._reader, number)
 
     def sessions(self) -> dict[Scope, int]:
-        """How many messages each session has; the session with the newest message comes first."""
+        """Count the messages of each session; the session with the newest message comes first."""
         with self._reading():
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
             rows = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
             return {self._scopes[scope]: count for scope, count in rows}
 
     def scopes(self) -> list[Scope]:
         """List the scopes that have messages or facts."""
         with self._reading():
-            sqlite_rows.learn_scopes(self._reader, self._scopes)
+            sqlite_rows.load_scopes(self._reader, self._scopes)
             rows = self._reader.execute("SELECT scope FROM messages UNION SELECT scope FROM facts")
             return sorted(self._scopes[scope] for (scope,) in rows)
 
     def counts(self) -> dict[str, int]:
-        """How many messages, passages, sessions and facts there are, and how many bytes they take."""
+        """Count messages, passages, sessions, facts and bytes."""
         with self._reading():
             found = {name: self._reader.execute(query).fetchone()[0] for name, query in COUNTS.items()}
             pages, size = (self._reader.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
@@ -304,8 +310,8 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """See one state of the store throughout. What was half learned when reading failed is forgotten."""
-        with self._read_lock, explained(self.path):
+        """Run one read transaction. Where it fails, what was cached of the index is dropped."""
+        with self._read_lock, translate_errors(self.path):
             self._reader.execute("BEGIN")
             try:
                 check_version(self._reader, path=self.path)
@@ -321,7 +327,7 @@ class SqliteStore:
     # --- forgetting ------------------------------------------------------------
 
     def remove(self, select: Select, /) -> int:
-        """Forget messages and facts for good, from tables, index and log; take out records and jobs."""
+        """Forget messages and facts for good, from tables, index and log; delete records and jobs."""
         if select.kind == "passage":
             raise InputError("a passage goes with its message: remove that")
         from holdfast.store import forgetting  # noqa: PLC0415 - see above
@@ -331,11 +337,11 @@ class SqliteStore:
                 numbers = forgetting.remove(self._writer, select)
             if numbers and select.kind in {"message", "fact"}:
                 self._gaps = {}  # those that are left are met again
-                with explained(self.path):
+                with translate_errors(self.path):
                     forgetting.delete_damaged_copies(self.path)
                     forgetting.scrub(self._writer, path=self.path)
         return numbers
 
 
 def _flags(row: MessageRow) -> int:
-    return sqlite_rows.PINNED * row.pinned | sqlite_rows.BURIED * row.buried
+    return sqlite_rows.PINNED * row.pinned | sqlite_rows.EXCLUDED * row.excluded

@@ -1,42 +1,57 @@
-"""What one process knows of the search index inside a SQLite store: columns, pending terms, vectors.
+"""The search index of a SQLite store as one process has read it: columns, unindexed terms, vectors.
 
-It is learned from the tables and from nothing else, so it is right whoever wrote them.
+It is read from the tables and nothing else, so it is right whichever process wrote them.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import Corpus, affordable, score, telling
-from holdfast.search.centre import Centre
+from holdfast.search.bm25 import Corpus, score, select_cheapest, select_rarest
+from holdfast.search.centering import Centering
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.embed.base import Space
-from holdfast.search.pending import Pending
-from holdfast.search.postings import PAGE, Lists, Postings, term_ids
+from holdfast.search.postings import PAGE, Lists, Occurrences, Postings, find, term_ids, windows_of_one
+from holdfast.search.unindexed import Unindexed
 from holdfast.search.vectors import Matrix
-from holdfast.store import posting_table, vector_table
-from holdfast.store.base import Evidence, Question, Scope
-from holdfast.store.posting_table import EVERYTHING, Sought
-from holdfast.store.sealing import count, read_columns, sealed
+from holdfast.store import vector_table
+from holdfast.store.base import Scope, SearchQuery, SearchResult
+from holdfast.store.index_merge import count_indexed, count_passages, read_columns
 
 __all__ = ["Index"]
 
-REMEMBERED: Final = 24 << 20
-"""Bytes of posting lists that are kept in memory, those asked for last: questions of one talk share their words."""
+MAX_CACHED_BYTES: Final = 24 << 20
+"""Posting lists cached in memory: the queries of one conversation share their words."""
 
-CHEAP: Final = 1_000_000
-"""Where the terms of a question cannot stand in more windows than this, all of their lists are read at once."""
+MAX_CHEAP_WINDOWS: Final = 1_000_000
+"""Where the terms of a query occur in no more windows than this, all of their lists are read at once."""
 
 
-class _Remembered:
-    """The sealed postings of the terms that were asked for last."""
+_NO_LIMIT: Final = 2**31
+"""More bytes than a page has."""
+
+_NO_OCCURRENCES: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+
+_SEEK: Final = """
+WITH place(wanted, run, page) AS MATERIALIZED (
+    SELECT value, first, (SELECT max(term) FROM postings WHERE run = first AND term <= value)
+    FROM json_each(:terms) CROSS JOIN runs
+)
+SELECT wanted, postings.run, term, length(data), CASE WHEN length(data) <= :longest THEN data END
+FROM place CROSS JOIN postings ON postings.run = place.run AND term = page
+"""
+
+
+class _PostingCache:
+    """The indexed postings of the terms that were used last."""
 
     def __init__(self) -> None:
         self._postings: OrderedDict[int, Postings] = OrderedDict()
@@ -52,18 +67,32 @@ class _Remembered:
     def __setitem__(self, term: int, postings: Postings) -> None:
         self._postings[term] = postings
         self._size += postings.nbytes
-        while self._size > REMEMBERED and len(self._postings) > 1:
+        while self._size > MAX_CACHED_BYTES and len(self._postings) > 1:
             _, oldest = self._postings.popitem(last=False)
             self._size -= oldest.nbytes
 
 
 @dataclass(slots=True)
-class _Loaded:
-    """The vectors of a space, and the numbers of the last block and row that are among them."""
+class _LoadedVectors:
+    """The vectors of a space, and the numbers of the last block and row that were read."""
 
     matrix: Matrix
     block: int = 0
     row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _TermLists:
+    """The posting lists of a term by run: those that were read, and the sizes of those that were not."""
+
+    term: int
+    lists: dict[int, Occurrences] = field(default_factory=dict)
+    unread: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of windows that the term occurs in."""
+        return sum(len(windows) for windows, _ in self.lists.values()) + sum(self.unread.values())
 
 
 class Index:
@@ -74,72 +103,72 @@ class Index:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was learned."""
+        """Drop everything that was read."""
         self.columns = Columns()
-        self._pending = Pending()
-        self._remembered = _Remembered()
-        self._loaded: dict[int, _Loaded] = {}
+        self._unindexed = Unindexed()
+        self._cache = _PostingCache()
+        self._loaded: dict[int, _LoadedVectors] = {}
         self._whole: Corpus | None = None
         self._rewritten = -1
 
-    def match(self, question: Question, scopes: Sequence[Scope]) -> Evidence:
-        """Say what every visible passage has to do with a question, by what is written now."""
+    def match(self, query: SearchQuery, scopes: Sequence[Scope]) -> SearchResult:
+        """Score every visible passage by the present tables."""
         self.refresh()
-        corpus = self.corpus(self._may_see(question, len(scopes)))
-        keywords = score(self.postings(question.terms), corpus)
-        cosine, centre = self._likeness(question, None if corpus.whole else corpus.visible)
-        return Evidence(corpus.columns, corpus.visible, keywords, cosine, tuple(scopes), centre)
+        corpus = self.corpus(self._visible_scopes(query, len(scopes)))
+        keywords = score(self.postings(query.terms), corpus)
+        cosine, centre = self._cosine(query, None if corpus.whole else corpus.visible)
+        return SearchResult(corpus.columns, corpus.visible, keywords, cosine, tuple(scopes), centre)
 
-    def _may_see(self, question: Question, count: int) -> Bools:
-        required = question.scope.required(question.across)
-        query = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
-        mine = np.zeros(count, np.bool_)
-        mine[[number for (number,) in self._connection.execute(query, tuple(required.values()))]] = True
-        return mine
+    def _visible_scopes(self, query: SearchQuery, count: int) -> Bools:
+        required = query.scope.required(query.across)
+        select = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
+        visible = np.zeros(count, np.bool_)
+        visible[[number for (number,) in self._connection.execute(select, tuple(required.values()))]] = True
+        return visible
 
-    def _likeness(self, question: Question, visible: Bools | None) -> tuple[Floats | None, Centre | None]:
-        if question.vector is None or question.space is None:
+    def _cosine(self, query: SearchQuery, visible: Bools | None) -> tuple[Floats | None, Centering | None]:
+        if query.vector is None or query.space is None:
             return None, None
-        number = vector_table.space_number(self._connection, question.space, create=False)
+        number = vector_table.space_number(self._connection, query.space, create=False)
         if number is None:
             return None, None
         seen = None if visible is None else visible.take(self.columns["passage"])
-        matrix = self.matrix(number, question.space)
-        cosine = matrix.cosine(question.vector, windows=self.columns.windows, visible=seen)
-        return cosine, matrix.centre(question.vector, cosine, visible=seen)
+        matrix = self.matrix(number, query.space)
+        cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
+        return cosine, matrix.centre(query.vector, cosine, visible=seen)
 
     def refresh(self) -> None:
-        """Learn what was written since the last time, by whatever process. Runs in a transaction of the caller."""
+        """Read what any process has written since the last time, in the caller's transaction."""
         (rewritten,) = self._connection.execute("SELECT value FROM counters WHERE name = 'rewritten'").fetchone()
         if rewritten != self._rewritten:
             self.reset()
             self._rewritten = rewritten
-        total = count(self._connection)
+        total = count_passages(self._connection)
         if total > self.columns.passages:
-            self._learn_sealed()
+            self._load_blocks()
             read_columns(self._connection, self.columns, first=self.columns.passages, stop=total)
-            self._learn_pending()
+            self._load_unindexed()
 
-    def _learn_sealed(self) -> None:
-        known, stop = self._pending.first, sealed(self._connection)
+    def _load_blocks(self) -> None:
+        known, stop = self._unindexed.first, count_indexed(self._connection)
         if stop == known:
             return
         # Passages that were read one by one are read again, as a part of their block.
         self.columns.truncate(known)
         query = "SELECT data FROM blocks WHERE first >= ? ORDER BY first"
         self.columns.extend(*(columnar.decode(data) for (data,) in self._connection.execute(query, (known,))))
-        self._pending = Pending(stop)
-        self._remembered = _Remembered()
+        self._unindexed = Unindexed(stop)
+        self._cache = _PostingCache()
 
-    def _learn_pending(self) -> None:
+    def _load_unindexed(self) -> None:
         query = "SELECT number, terms FROM pending WHERE number >= ? ORDER BY number"
-        for number, data in self._connection.execute(query, (self._pending.stop,)):
-            self._pending.pad(number)
-            self._pending.append(np.frombuffer(data, np.int64))
-        self._pending.pad(self.columns.passages)
+        for number, data in self._connection.execute(query, (self._unindexed.stop,)):
+            self._unindexed.pad(number)
+            self._unindexed.append(np.frombuffer(data, np.int64))
+        self._unindexed.pad(self.columns.passages)
 
     def corpus(self, scopes: Bools) -> Corpus:
-        """What a reader may see who may see these scopes. Of one who may see all, it is reckoned once."""
+        """Return the corpus of these scopes. That of all scopes is cached."""
         if self._whole is None or self._whole.columns.passages < self.columns.passages:
             columns = self.columns.snapshot()
             self._whole = Corpus.of(columns, columns["alive"])
@@ -149,36 +178,36 @@ class Index:
         return Corpus.of(columns, columns["alive"] & scopes.take(columns["scope"]))
 
     def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
-        """The postings of terms, with their weights; empty for a term that stands nowhere.
+        """Read the postings of terms, with their weights; empty for a term that does not occur.
 
         In a large store only those terms are read that tell most and can be looked at in time.
         """
         numbers = term_ids(list(terms))
         weights = dict(zip(numbers.tolist(), terms.values(), strict=True))
-        cheap = len(weights) * self.columns.windows <= CHEAP
-        missing = [term for term in weights if term not in self._remembered]
-        sought = posting_table.seek(self._connection, missing, longest=EVERYTHING if cheap else PAGE)
-        fresh = self._pending.lists(numbers, self.columns)
-        chosen = list(weights) if cheap else self._worth_reading(list(weights), sought, fresh)
-        sealed = {term: self._remembered[term] for term in chosen if term not in sought}
+        cheap = len(weights) * self.columns.windows <= MAX_CHEAP_WINDOWS
+        missing = [term for term in weights if term not in self._cache]
+        sought = _find_lists(self._connection, missing, longest=_NO_LIMIT if cheap else PAGE)
+        fresh = self._unindexed.lists(numbers, self.columns)
+        chosen = list(weights) if cheap else self._select_terms(list(weights), sought, fresh)
+        sealed = {term: self._cache[term] for term in chosen if term not in sought}
         unread = [term for term in chosen if term in sought]
-        lists = [posting_table.read(self._connection, sought[term]) for term in unread]
+        lists = [_read_list(self._connection, sought[term]) for term in unread]
         made = Postings.of([*lists, *map(fresh.of, chosen)], self.columns)
         for term, postings in zip(unread, made, strict=False):
-            sealed[term] = self._remembered[term] = postings.copy()
+            sealed[term] = self._cache[term] = postings.copy()
         later = dict(zip(chosen, made[len(unread) :], strict=True))
         return [(sealed[term].then(later[term]), weights[term]) for term in chosen]
 
-    def _worth_reading(self, terms: Sequence[int], sought: Mapping[int, Sought], fresh: Lists) -> list[int]:
-        """Which terms tell most, and can be afforded."""
-        known = [sought[term].size if term in sought else len(self._remembered[term].windows) for term in terms]
+    def _select_terms(self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Lists) -> list[int]:
+        """Choose the terms that distinguish most and can be read in time."""
+        known = [sought[term].size if term in sought else len(self._cache[term].windows) for term in terms]
         sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
-        chosen = set(affordable(sizes)).intersection(telling(sizes))
+        chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
     def matrix(self, number: int, space: Space) -> Matrix:
-        """The vectors of a space, those of the newest passages included."""
-        loaded = self._loaded.setdefault(number, _Loaded(Matrix(space.dimension)))
+        """Return the vectors of a space, the newest included."""
+        loaded = self._loaded.setdefault(number, _LoadedVectors(Matrix(space.dimension)))
         first_window = self.columns["first_window"]
         for block, first, data in vector_table.read_blocks(self._connection, number, after=loaded.block):
             loaded.matrix.put(int(first_window[first]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
@@ -187,3 +216,30 @@ class Index:
             loaded.matrix.put(int(first_window[passage]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
             loaded.row = row
         return loaded.matrix
+
+
+def _find_lists(connection: sqlite3.Connection, terms: Sequence[int], *, longest: int = PAGE) -> dict[int, _TermLists]:
+    """Find terms in every run, and read their lists except those in pages longer than `longest`."""
+    found = {term: _TermLists(term) for term in terms}
+    values = {"terms": json.dumps(terms), "longest": longest}
+    for term, run, first, length, data in connection.execute(_SEEK, values):
+        if data is not None:
+            if held := find(data, term):
+                found[term].lists[run] = held
+        elif first == term:
+            found[term].unread[run] = windows_of_one(length)
+    return found
+
+
+def _read_list(connection: sqlite3.Connection, sought: _TermLists) -> Occurrences:
+    """Read all windows of a term."""
+    lists = dict(sought.lists)
+    query = "SELECT data FROM postings WHERE run = ? AND term = ?"
+    for run in sought.unread:
+        (data,) = connection.execute(query, (run, sought.term)).fetchone()
+        lists[run] = find(data, sought.term) or _NO_OCCURRENCES
+    parts = [lists[run] for run in sorted(lists)]
+    if len(parts) == 1:
+        return parts[0]
+    windows, counts = zip(_NO_OCCURRENCES, *parts, strict=True)
+    return np.concatenate(windows), np.concatenate(counts)

@@ -1,4 +1,4 @@
-"""Rows of a SQLite store: which to select, and what they are."""
+"""Select and decode the rows of a SQLite store."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from holdfast.store.codec import (
 )
 
 __all__ = [
-    "BURIED",
+    "EXCLUDED",
     "KEY",
     "PINNED",
+    "clamp_time",
     "fact_data",
     "fact_digest",
     "is_forgotten",
     "jobs",
-    "learn_scopes",
+    "load_scopes",
     "message_digest",
     "passages",
     "read",
-    "stored_time",
     "where",
 ]
 
 T = TypeVar("T")
 
 PINNED: Final = 1
-BURIED: Final = 2
+EXCLUDED: Final = 2
 _LATEST: Final = 2**63 - 1
 
 KEY: Final = {"message": "id", "passage": "number", "fact": "version", "record": "id", "job": "id"}
@@ -54,7 +54,7 @@ _COLUMNS: Final = {
 
 
 def where(select: Select) -> tuple[str, list[object]]:
-    """The condition of a selection; the scope is always a part of it."""
+    """Return the SQL condition of a selection; the scope is always part of it."""
     key = KEY[select.kind]
     owner, values = _owner(select)
     clauses = [owner, *(["alive = 1"] if select.kind == "passage" else [])]
@@ -70,7 +70,7 @@ def where(select: Select) -> tuple[str, list[object]]:
 
 
 def _owner(select: Select) -> tuple[str, list[object]]:
-    """Whose rows may be seen."""
+    """Return the SQL condition on the scope."""
     required = select.scope.required(select.across)
     values: list[object] = list(required.values())
     owner = f"(SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
@@ -86,7 +86,7 @@ def _order(select: Select) -> str:
     return f"ORDER BY {sorting}{KEY[select.kind]} {'DESC' if select.newest else 'ASC'}"
 
 
-def learn_scopes(connection: sqlite3.Connection, scopes: list[Scope]) -> None:
+def load_scopes(connection: sqlite3.Connection, scopes: list[Scope]) -> None:
     """Add the scopes that are not known yet; the number of each is its place in the list.
 
     Raises:
@@ -103,7 +103,7 @@ def learn_scopes(connection: sqlite3.Connection, scopes: list[Scope]) -> None:
 def read(
     connection: sqlite3.Connection, select: Select, *, scopes: Sequence[Scope], gaps: dict[Gap, None]
 ) -> list[Any]:
-    """The rows of a selection, oldest first. Damaged ones are left out and noted in `gaps`."""
+    """Read the rows of a selection, oldest first. Damaged ones are left out and added to `gaps`."""
     condition, values = where(select)
     query = f"SELECT {_COLUMNS[select.kind]} FROM {select.kind}s WHERE {condition}"
     rows = connection.execute(query, values).fetchall()
@@ -111,8 +111,8 @@ def read(
         found: list[Any] = _passages(connection, rows, scopes, gaps)
     else:
         reader = _READERS[select.kind]
-        found, damaged = _intact(rows, lambda row: reader(row, scopes))
-        _note(damaged, select.kind, scopes, gaps)
+        found, damaged = _decode_rows(rows, lambda row: reader(row, scopes))
+        _add_gaps(damaged, select.kind, scopes, gaps)
         if select.kind == "fact":  # an older version must not stand for one that cannot be read
             unknown = {(scopes[row[1]], row[2]) for row in damaged}
             found = [fact for fact in found if (fact.scope, fact.id) not in unknown]
@@ -128,7 +128,7 @@ def read(
 def passages(
     connection: sqlite3.Connection, numbers: Sequence[int], *, scopes: Sequence[Scope], gaps: dict[Gap, None]
 ) -> list[PassageText]:
-    """Passages of whatever scope, for upkeep. Damaged ones are left out and noted in `gaps`."""
+    """Read passages of any scope. Damaged ones are left out and added to `gaps`."""
     query = (
         f"SELECT {_COLUMNS['passage']} FROM passages WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
     )
@@ -138,17 +138,17 @@ def passages(
 def jobs(
     connection: sqlite3.Connection, name: str, *, limit: int, scopes: Sequence[Scope], gaps: dict[Gap, None]
 ) -> list[Job]:
-    """Jobs of a kind, of whatever scope, for the worker. Damaged ones are left out and noted in `gaps`."""
+    """Read jobs of a kind and any scope. Damaged ones are left out and added to `gaps`."""
     query = f"SELECT {_COLUMNS['job']} FROM jobs WHERE kind = ? ORDER BY id"
-    found, damaged = _intact(connection.execute(query, (name,)), lambda row: _job(row, scopes), limit=limit)
-    _note(damaged, "job", scopes, gaps)
+    found, damaged = _decode_rows(connection.execute(query, (name,)), lambda row: _job(row, scopes), limit=limit)
+    _add_gaps(damaged, "job", scopes, gaps)
     return found
 
 
-def _intact(
+def _decode_rows(
     rows: Iterable[Sequence[Any]], reader: Callable[[Sequence[Any]], T], *, limit: int | None = None
 ) -> tuple[list[T], list[Sequence[Any]]]:
-    """What can be read, at most `limit` of it, and the rows that cannot."""
+    """Decode rows, at most `limit`; return also the rows that cannot be decoded."""
     found: list[T] = []
     damaged: list[Sequence[Any]] = []
     for row in rows:
@@ -161,8 +161,8 @@ def _intact(
     return found, damaged
 
 
-def _note(rows: Iterable[Sequence[Any]], kind: Kind, scopes: Sequence[Scope], gaps: dict[Gap, None]) -> None:
-    """Note damaged rows, each of which begins with its number and its scope."""
+def _add_gaps(rows: Iterable[Sequence[Any]], kind: Kind, scopes: Sequence[Scope], gaps: dict[Gap, None]) -> None:
+    """Add damaged rows to `gaps`; each begins with its number and its scope."""
     gaps.update((Gap(scope=scopes[row[1]], kind=kind, id=row[0]), None) for row in rows)
 
 
@@ -174,7 +174,7 @@ def _message(row: Sequence[Any], scopes: Sequence[Scope]) -> MessageRow:
         id=number,
         nonce=bytes_text(nonce),
         pinned=bool(flags & PINNED),
-        buried=bool(flags & BURIED),
+        excluded=bool(flags & EXCLUDED),
     )
 
 
@@ -211,13 +211,13 @@ def _passages(
 ) -> list[PassageText]:
     query = "SELECT id, scope, body FROM messages WHERE id IN (SELECT value FROM json_each(?))"
     shared = connection.execute(query, (json.dumps(list({row[2] for row in rows if row[7] is None})),))
-    bodies, silent = _intact(shared, lambda row: ((row[0], row[1]), words(decode_message(row[2]))))
-    _note(silent, "message", scopes, gaps)
-    unread = {(row[0], row[1]) for row in silent}
+    bodies, undecoded = _decode_rows(shared, lambda row: ((row[0], row[1]), words(decode_message(row[2]))))
+    _add_gaps(undecoded, "message", scopes, gaps)
+    unread = {(row[0], row[1]) for row in undecoded}
     texts = dict(bodies)
-    told = [row for row in rows if row[7] is not None or (row[2], row[1]) not in unread]
-    found, damaged = _intact(told, lambda row: _passage(row, texts))
-    _note(damaged, "passage", scopes, gaps)
+    readable = [row for row in rows if row[7] is not None or (row[2], row[1]) not in unread]
+    found, damaged = _decode_rows(readable, lambda row: _passage(row, texts))
+    _add_gaps(damaged, "passage", scopes, gaps)
     return found
 
 
@@ -237,28 +237,28 @@ def _passage(row: Sequence[Any], bodies: Mapping[tuple[int, int], str]) -> Passa
 
 
 def fact_data(row: FactRow) -> bytes:
-    """A fact as it is kept: everything but its scope."""
+    """Encode a fact without its scope."""
     data = asdict(row)
     del data["scope"]
     return pack_json(data)
 
 
-def stored_time(milliseconds: int) -> int:
-    """A moment as a column can hold it, whatever a clock said."""
+def clamp_time(milliseconds: int) -> int:
+    """Clamp a time to what a column can hold."""
     return max(-_LATEST, min(milliseconds, _LATEST))
 
 
 def fact_digest(fact: str) -> bytes:
-    """What is remembered of a forgotten fact."""
+    """Return the digest that is kept of a forgotten fact."""
     return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
 
 
 def message_digest(digest: bytes, nonce: bytes) -> bytes:
-    """Return what is kept of a forgotten message: a digest of its words and of what tells it from its equals."""
+    """Return the digest that is kept of a forgotten message: of its words and its nonce."""
     return hashlib.sha256(b"message:" + digest + nonce).digest()[:16]
 
 
 def is_forgotten(connection: sqlite3.Connection, scope: int, *digests: bytes) -> bool:
-    """Tell whether any of these digests was forgotten in this scope."""
+    """Return whether any of these digests was forgotten in this scope."""
     query = f"SELECT 1 FROM forgotten WHERE scope = ? AND digest IN ({', '.join('?' * len(digests))})"
     return connection.execute(query, (scope, *digests)).fetchone() is not None

@@ -1,4 +1,4 @@
-"""Looking after a SQLite store: rebuild the index, copy the file, give space back. Others may use it meanwhile."""
+"""Rebuild the index of a SQLite store, copy it, and shrink it, while others use it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,33 @@ from holdfast.errors import StorageError
 from holdfast.search.passages import CUTTING
 from holdfast.store import vector_table
 from holdfast.store.base import Gap, PassageText, Scope
-from holdfast.store.connection import connect, explained, write_transaction
+from holdfast.store.connection import connect, translate_errors, write_transaction
 from holdfast.store.cutting import cut_again, window_terms
 from holdfast.store.forgetting import scrub
+from holdfast.store.index_merge import (
+    BLOCK_PASSAGES,
+    count_passages,
+    index_full_batches,
+    mark_rewritten,
+    reindex_passages,
+)
 from holdfast.store.schema import migrate
-from holdfast.store.sealing import SEALED, count, mark_rewritten, post_again, seal
-from holdfast.store.sqlite_rows import learn_scopes, passages
+from holdfast.store.sqlite_rows import load_scopes, passages
 
 __all__ = ["Progress", "backup", "reindex", "vacuum"]
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many are done, and how many there are."""
+"""Called with the number done and the total."""
 
 _WAIT: Final = 600.0
 _PAGES: Final = 4096
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_store(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
-    with closing(connect(path, wait=_WAIT)) as connection, explained(path):
+    with closing(connect(path, wait=_WAIT)) as connection, translate_errors(path):
         migrate(connection, path=path)
         yield connection
 
@@ -45,20 +51,20 @@ def reindex(
     terms_of: Callable[[PassageText], tuple[tuple[str, ...], ...]] = window_terms,
     progress: Progress | None = None,
 ) -> int:
-    """Cut the passages into windows anew and build the keyword index again; how many passages there are is returned.
+    """Divide the passages into windows again and rebuild the keyword index; return the number of passages.
 
     Searches go on with the old index until the new one is complete, writers wait. Vectors stay, except those of
     passages that were cut otherwise.
     """
-    with _opened(path) as connection, write_transaction(connection):
+    with _open_store(path) as connection, write_transaction(connection):
         for table in ("pending", "runs", "postings", "blocks"):
             connection.execute(f"DELETE FROM {table}")
-        total = count(connection)
+        total = count_passages(connection)
         scopes: list[Scope] = []
         gaps: dict[Gap, None] = {}
-        learn_scopes(connection, scopes)
-        for first in range(0, total, SEALED):
-            stop = min(first + SEALED, total)
+        load_scopes(connection, scopes)
+        for first in range(0, total, BLOCK_PASSAGES):
+            stop = min(first + BLOCK_PASSAGES, total)
             query = "SELECT number FROM passages WHERE number >= ? AND number < ? AND alive = 1"
             alive = [number for (number,) in connection.execute(query, (first, stop))]
             found = passages(connection, alive, scopes=scopes, gaps=gaps)
@@ -67,8 +73,8 @@ def reindex(
             cut = [cut_again(passage) for passage in found]
             pairs = zip(cut, found, strict=True)
             vector_table.drop(connection, [new.number for new, old in pairs if new.windows != old.windows])
-            post_again(connection, [replace(passage, terms=terms_of(passage)) for passage in cut])
-            seal(connection, stop=stop)
+            reindex_passages(connection, [replace(passage, terms=terms_of(passage)) for passage in cut])
+            index_full_batches(connection, stop=stop)
             if progress is not None:
                 progress(stop, total)
         connection.execute("INSERT OR REPLACE INTO counters VALUES ('cutting', ?)", (CUTTING,))
@@ -77,12 +83,12 @@ def reindex(
 
 
 def backup(path: Path, target: Path, *, progress: Progress | None = None) -> None:
-    """Copy a store to a new file that only its owner can read. Nobody has to stop writing."""
+    """Copy a store to a new file that only its owner can read, while others write."""
     if target.exists():
         raise StorageError("is there already. Choose another name for the copy.", path=target)
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)
-    with _opened(path) as connection, explained(target):
+    with _open_store(path) as connection, translate_errors(target):
         try:
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except OSError as error:
@@ -91,21 +97,19 @@ def backup(path: Path, target: Path, *, progress: Progress | None = None) -> Non
             # One state of the store is read throughout; otherwise each write by others would start the copy over.
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.backup(copy, pages=_PAGES, progress=_told(progress))
+            connection.backup(copy, pages=_PAGES, progress=progress and _backup_progress(progress))
             connection.execute("COMMIT")
             copy.execute("PRAGMA journal_mode = DELETE")
     part.replace(target)
 
 
-def _told(progress: Progress | None) -> Callable[[int, int, int], None] | None:
-    if progress is None:
-        return None
+def _backup_progress(progress: Progress) -> Callable[[int, int, int], None]:
     return lambda _, remaining, total: progress(total - remaining, total)
 
 
 def vacuum(path: Path) -> tuple[int, int]:
-    """Write the file anew without its holes, and overwrite what was deleted; its size before and after is returned."""
-    with _opened(path) as connection:
+    """Rewrite the file without free pages and deleted text; return its size before and after."""
+    with _open_store(path) as connection:
         before = _size(connection)
         scrub(connection, path=path)
         return before, _size(connection)

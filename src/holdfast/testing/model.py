@@ -3,7 +3,7 @@
     check_model(open_my_model)
 
 `open_my_model(steps)` opens, as a context manager, a model that will be answered as the steps say (see
-`holdfast.models.steps`): words, a reply with calls and thinking, an error, silence. Behind a model of your own stands
+`holdfast.models.scripted`): text, a reply with calls and thinking, an error, silence. Behind a model of your own stands
 a provider of your own: let a small server on this machine give the answers, as the project's own tests do.
 """
 
@@ -23,10 +23,10 @@ from holdfast.errors import (
     ModelRefusedError,
     ModelTimeoutError,
 )
-from holdfast.formats import FORMATS
 from holdfast.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.base import Model, Prompt, Reply, Tool
-from holdfast.models.steps import Answer, Hang, Said
+from holdfast.models.scripted import Answer, Hang, Said
+from holdfast.providers import FORMATS
 
 __all__ = ["CHECKS", "Check", "Opener", "check_model"]
 

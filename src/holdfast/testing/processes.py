@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.store.base import Scope, Select
-from holdfast.testing.opening import Check, Opener, opened
-from holdfast.testing.rows import HERE, asks, found, says, word
+from holdfast.testing.rows import HERE, Check, Opener, asks, found, opened, says, word
 
 __all__ = ["CHECKS", "acknowledged_until_killed", "child", "crowd"]
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from holdfast.store.base import Job, Kind, Record, Row, Scope, Select, Store
-from holdfast.testing.opening import Check, Opener, opened
-from holdfast.testing.rows import HERE, asks, fact, found, says, texts, vectors
+from holdfast.testing.rows import HERE, Check, Opener, asks, fact, found, opened, says, texts, vectors
 
 __all__ = ["CHECKS", "KINDS", "Canary", "crossings", "plant"]
 

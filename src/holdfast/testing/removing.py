@@ -8,8 +8,7 @@ from typing import Final
 
 from holdfast.errors import InputError
 from holdfast.store.base import Job, Record, Select, Store
-from holdfast.testing.opening import Check, Opener, opened
-from holdfast.testing.rows import HERE, asks, fact, found, says, texts, vectors
+from holdfast.testing.rows import HERE, Check, Opener, asks, fact, found, opened, says, texts, vectors
 
 __all__ = ["CHECKS", "on_disk"]
 

@@ -1,9 +1,11 @@
-"""Rows to try a store with, in one line each."""
+"""Open a store under test, and make rows for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -11,13 +13,36 @@ from holdfast.memory.archive import cut
 from holdfast.messages import Message, Role, Text
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import quantise
-from holdfast.store.base import Evidence, FactRow, MessageRow, Question, Scope, Select, Store, VectorRow
+from holdfast.store.base import FactRow, MessageRow, Scope, SearchQuery, SearchResult, Select, Store, VectorRow
 from holdfast.text import terms
 
-__all__ = ["HERE", "MODEL", "asks", "fact", "found", "says", "texts", "vectors", "word"]
+__all__ = ["HERE", "MODEL", "Check", "Opener", "asks", "fact", "found", "opened", "says", "texts", "vectors", "word"]
 
 HERE: Final = Scope(project="atlas", session="s1")
 MODEL: Final = Space(name="model", dimension=8, digest="d1")
+
+
+Opener: TypeAlias = Callable[[Path], Store]
+"""Opens the store that lies in a folder."""
+
+
+class Check(Protocol):
+    """One contract of a store."""
+
+    __name__: str
+
+    def __call__(self, open_store: Opener, folder: Path, /) -> None:
+        """Raise AssertionError where the contract is broken."""
+
+
+@contextmanager
+def opened(open_store: Opener, folder: Path) -> Iterator[Store]:
+    """A store that is closed again."""
+    store = open_store(folder)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def word(kind: str, number: int) -> str:
@@ -46,13 +71,13 @@ def vectors(passage: int, seeds: Iterable[int], *, space: Space = MODEL) -> Vect
 
 def asks(
     text: str = "", *, scope: Scope = HERE, across: bool = False, seed: int | None = None, space: Space = MODEL
-) -> Question:
+) -> SearchQuery:
     """A question by words, and by the vector of a seed."""
     vector = None if seed is None else np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
-    return Question(scope=scope, terms=dict.fromkeys(terms(text), 1.0), across=across, vector=vector, space=space)
+    return SearchQuery(scope=scope, terms=dict.fromkeys(terms(text), 1.0), across=across, vector=vector, space=space)
 
 
-def found(evidence: Evidence) -> list[int]:
+def found(evidence: SearchResult) -> list[int]:
     """The numbers of the messages that hold one of the terms, in the order they were archived."""
     hits = np.flatnonzero(evidence.keywords.passages > 0)
     return list(dict.fromkeys(evidence.columns["message"][hits].tolist()))

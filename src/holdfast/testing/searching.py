@@ -9,9 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.store.base import Evidence, Scope, Select, Store
-from holdfast.testing.opening import Check, Opener, opened
-from holdfast.testing.rows import HERE, MODEL, asks, found, says, vectors, word
+from holdfast.store.base import Scope, SearchResult, Select, Store
+from holdfast.testing.rows import HERE, MODEL, Check, Opener, asks, found, opened, says, vectors, word
 
 __all__ = ["CHECKS"]
 
@@ -91,7 +90,7 @@ def others_have_no_say(open_store: Opener, folder: Path) -> None:
     assert np.allclose(alone, shared), "another tenant's words changed the ranking"
 
 
-def _scores(evidence: Evidence) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+def _scores(evidence: SearchResult) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     keywords, seen = evidence.keywords, evidence.visible
     return np.stack([keywords.passages[seen], keywords.share[seen]])
 

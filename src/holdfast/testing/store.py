@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.testing import processes, reading, removing, searching, writing
-from holdfast.testing.opening import Check, Opener
+from holdfast.testing.rows import Check, Opener
 
 __all__ = ["CHECKS", "Check", "Opener", "check_store"]
 

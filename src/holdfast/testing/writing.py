@@ -8,12 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import ConflictError, InputError
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.store.base import Job, MessageRow, Record, Row, Select, Store, VectorRow
-from holdfast.testing.opening import Check, Opener, opened
-from holdfast.testing.rows import HERE, MODEL, asks, fact, found, says, texts, vectors
+from holdfast.testing.rows import HERE, MODEL, Check, Opener, asks, fact, found, opened, says, texts, vectors
 
 __all__ = ["CHECKS"]
 
@@ -39,7 +38,7 @@ def everything_reads_back(open_store: Opener, folder: Path) -> None:
 
 
 def _same_origin(kept: Message, original: Message) -> None:
-    for name in formats.FORMATS:
+    for name in providers.FORMATS:
         assert kept.wire(name) == original.wire(name), f"the {name} form came back changed"
 
 
@@ -51,7 +50,7 @@ def _messages() -> list[Message]:
         {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls", "input": {"b": 1, "a": 1.0}}]},
     ]
-    edited = formats.read(wire, format="anthropic")[0]
+    edited = providers.read(wire, format="anthropic")[0]
     return [
         Message(role="system", parts=(Text(text="You are an agent."),)),
         Message(role="user", parts=(Text(text="改用蓝色 \ud83d half \0 nul 🦀"),), id="e-\udc00", timestamp=10**30),
@@ -65,7 +64,7 @@ def _messages() -> list[Message]:
         ),
         Message(role="tool", parts=(result, Opaque(kind="x", data={"deep": [{"er": None}]}))),
         Message(role="tool", parts=(ToolResult(call_id="c2", is_error=True, name="read"),)),
-        *formats.read(wire, format="anthropic"),
+        *providers.read(wire, format="anthropic"),
         replace(edited, parts=(*edited.parts, Text(text="added"))),
         Message(role="user", parts=()),
     ]
@@ -164,16 +163,16 @@ def _record(key: str, value: int) -> Record:
 
 
 def flags_can_change(open_store: Opener, folder: Path) -> None:
-    """A message can be pinned and buried later, by its number; the flags of one that is not there change nothing."""
+    """A message can be pinned and excluded from recall later; the flags of one that does not exist change nothing."""
     with opened(open_store, folder) as store:
         row = says("remember the milk")
         (number,) = store.add([row])
         assert store.add([replace(row, id=number, pinned=True)]) == [number]
-        assert store.add([replace(row, id=number + 7, buried=True)]) == [0]
-        assert store.add([replace(row, id=number, buried=True, scope=replace(HERE, session="other"))]) == [0]
+        assert store.add([replace(row, id=number + 7, excluded=True)]) == [0]
+        assert store.add([replace(row, id=number, excluded=True, scope=replace(HERE, session="other"))]) == [0]
     with opened(open_store, folder) as store:
         (kept,) = store.fetch(Select(kind="message", scope=HERE))
-        assert (kept.pinned, kept.buried) == (True, False)
+        assert (kept.pinned, kept.excluded) == (True, False)
 
 
 def vectors_need_their_passage(open_store: Opener, folder: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import FormatError
-from holdfast.formats import FORMATS
 from holdfast.messages import Message
+from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item
 from holdfast.transcripts.lines import Head
 from holdfast.transcripts.reader import (

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import TranscriptError
-from holdfast.formats import FORMATS
 from holdfast.messages import Message
+from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.lines import read_document
 from holdfast.transcripts.reader import Json, Reader, SessionInfo, attach_messages, mapping, text, timestamp

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from holdfast.formats import FORMATS
 from holdfast.messages import Message, Usage
+from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item
 from holdfast.transcripts.lines import Head
 from holdfast.transcripts.reader import Json, Reader, SessionInfo, delay_items, mapping, read_entries, text, timestamp

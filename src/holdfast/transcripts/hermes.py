@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import FormatError
-from holdfast.formats import FORMATS
-from holdfast.formats.wire import child
 from holdfast.messages import Message
+from holdfast.providers import FORMATS
+from holdfast.providers.wire import expect_object
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.lines import Head
 from holdfast.transcripts.reader import (
@@ -97,7 +97,7 @@ def _read_row(entry: Entry) -> Sequence[Message]:
 def _read_snapshot(turns: Any, where: str) -> Iterator[Message]:
     if not isinstance(turns, list) or not all(isinstance(turn, list) for turn in turns):
         raise FormatError("expected a list of turns, each a list of messages", where=where)
-    for data in (child(data, where) for turn in turns for data in turn):
+    for data in (expect_object(data, where) for turn in turns for data in turn):
         yield replace(FORMATS["openai_chat"].read(data, where), timestamp=timestamp(data.get("timestamp")))
 
 

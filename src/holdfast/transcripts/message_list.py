@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import FormatError
 from holdfast.messages import Message
 from holdfast.transcripts.entry import Entry, Item, Problem
@@ -42,7 +42,7 @@ def _is_message(data: Json) -> bool:
 
 def _detect_formats(data: Json) -> set[str]:
     """Return the formats whose marks a message has."""
-    return {name for name, format_ in formats.FORMATS.items() if format_.marks(data) is not None}
+    return {name for name, format_ in providers.FORMATS.items() if format_.is_own(data)}
 
 
 def _get_list(data: Json) -> list[Any]:
@@ -118,12 +118,12 @@ def _read_messages(entry: Entry, format_: str | None) -> Sequence[Message]:
     data = entry.data
     listed = _get_list(data)
     if listed and "role" not in data:
-        return formats.read_request({"messages": listed} | {key: data[key] for key in ("system",) if key in data})
+        return providers.read_request({"messages": listed} | {key: data[key] for key in ("system",) if key in data})
     if str(data.get("role", "")).startswith("_"):  # checkpoints and counters between the messages
         return ()
     if {"role", "type", "parts"}.isdisjoint(data):
         raise FormatError("neither a message nor a list of messages", where=f"line {entry.line}")
-    return (formats.FORMATS[format_ or formats.detect([data])].read(data, f"line {entry.line}"),)
+    return (providers.FORMATS[format_ or providers.detect([data])].read(data, f"line {entry.line}"),)
 
 
 def _describe(data: Json) -> SessionInfo:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import TranscriptError
-from holdfast.formats.wire import image_from_url
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult, Usage
+from holdfast.providers.wire import image_from_url
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.lines import Head, read_document
 from holdfast.transcripts.reader import (

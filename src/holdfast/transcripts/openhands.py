@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import TranscriptError
-from holdfast.formats.wire import decode_arguments, image_from_url
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from holdfast.providers.wire import decode_arguments, image_from_url
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.lines import Head, read_document
 from holdfast.transcripts.reader import Json, Reader, SessionInfo, attach_messages, make_entry, mapping, objects, text

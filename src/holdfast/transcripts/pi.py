@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import MissingExtraError
-from holdfast.formats import FORMATS
 from holdfast.messages import Message, Text, ToolCall, ToolResult
+from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.lines import Head
 from holdfast.transcripts.reader import (

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from holdfast.errors import FormatError
-from holdfast.formats.pi import PI
 from holdfast.messages import Message, Usage
 from holdfast.moments import utc
+from holdfast.providers.pi import PI
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.lines import Line
 

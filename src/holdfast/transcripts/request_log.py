@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import formats
+from holdfast import providers
 from holdfast.errors import FormatError
-from holdfast.formats.anthropic import read_usage as read_anthropic_usage
-from holdfast.formats.openai_chat import read_usage as read_openai_usage
 from holdfast.messages import Message, Text, ToolResult, Usage
+from holdfast.providers.anthropic import read_usage as read_anthropic_usage
+from holdfast.providers.openai_chat import read_usage as read_openai_usage
 from holdfast.transcripts.entry import Entry, Item, Problem
 from holdfast.transcripts.lines import Head
 from holdfast.transcripts.reader import Json, Reader, SessionInfo, mapping, read_rows, text, timestamp
@@ -83,7 +83,7 @@ def _read_request(row: Json, line: int) -> Request:
         raise FormatError("expected a list of messages and a model", where=f"line {line}")
     return Request(
         line=line,
-        messages=tuple(formats.read_request(body)),
+        messages=tuple(providers.read_request(body)),
         data=row,
         reply=tuple(_read_reply(mapping(row.get("response")))),
         usage=_read_usage(row),
@@ -96,10 +96,10 @@ def _read_reply(response: Json) -> list[Message]:
     """Read the messages of a response: Anthropic's envelope, a chat completion, or Responses output."""
     choices, output = response.get("choices"), response.get("output")
     if isinstance(choices, list):
-        return formats.read([mapping(mapping(choice).get("message")) for choice in choices[:1]])
+        return providers.read([mapping(mapping(choice).get("message")) for choice in choices[:1]])
     if isinstance(output, list):
-        return formats.read(output, format="openai_responses")
-    return formats.read([response], format="anthropic") if "content" in response else []
+        return providers.read(output, format="openai_responses")
+    return providers.read([response], format="anthropic") if "content" in response else []
 
 
 def _read_usage(row: Json) -> Usage | None:

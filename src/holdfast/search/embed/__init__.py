@@ -1,10 +1,10 @@
-"""Text as vectors: what is there, which one is taken and why.
+"""Embedders: text as vectors.
 
     choice = choose(settings.embedding)
     if choice.embedder:
         vectors = choice.embedder.embed(["where do we deploy?"], kind="query")
 
-`docs/embeddings.md` says what each provider is and how to get it. Names are loaded when they are first used.
+`docs/embeddings.md` describes each provider and how to install it. Names are imported on first use.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from holdfast.search.embed.base import CachedEmbedder, Embedder, Purpose, Space
     from holdfast.search.embed.choice import Choice, choose
-    from holdfast.search.embed.download import models_folder
+    from holdfast.search.embed.download import HUB_MODELS, models_folder
     from holdfast.search.embed.hashed import HashEmbedder
     from holdfast.search.embed.onnx import OnnxEmbedder
     from holdfast.search.embed.remote import RemoteEmbedder
-    from holdfast.search.embed.static import SHIPPED, Shipped, StaticEmbedder
+    from holdfast.search.embed.static import JointEmbedder, StaticEmbedder
 
 __all__ = [
-    "SHIPPED",
+    "HUB_MODELS",
     "CachedEmbedder",
     "Choice",
     "Embedder",
     "HashEmbedder",
+    "JointEmbedder",
     "OnnxEmbedder",
     "Purpose",
     "RemoteEmbedder",
-    "Shipped",
     "Space",
     "StaticEmbedder",
     "choose",
@@ -40,11 +40,11 @@ __all__ = [
 _MODULES: Final = {
     "base": ("CachedEmbedder", "Embedder", "Purpose", "Space"),
     "choice": ("Choice", "choose"),
-    "download": ("models_folder",),
+    "download": ("HUB_MODELS", "models_folder"),
     "hashed": ("HashEmbedder",),
     "onnx": ("OnnxEmbedder",),
     "remote": ("RemoteEmbedder",),
-    "static": ("SHIPPED", "Shipped", "StaticEmbedder"),
+    "static": ("JointEmbedder", "StaticEmbedder"),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -1,88 +1,146 @@
-"""Models fetched on request: from an address that the user gives, into the cache folder, checked by digest."""
+"""Download models on request, from the Hugging Face Hub or another address, and check their digests."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Final
 from urllib.parse import quote, urlsplit
 
 import platformdirs
 
-from holdfast.errors import EmbeddingError, StorageError
+from holdfast.calls import Deadline, RetryPolicy, create_ssl_context, retry
+from holdfast.errors import EmbeddingError, MissingExtraError, StorageError
 
-__all__ = ["download", "models_folder"]
+__all__ = ["HUB_MODELS", "HubModel", "download", "download_from_hub", "models_folder"]
 
-_CHUNK: Final = 1 << 20
-_SECONDS: Final = 60.0
+_HUB: Final = "https://huggingface.co"
+_TIMEOUT_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"[\w][\w.\-]*(?:/[\w][\w.\-]*)*")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubModel:
+    """A model on the Hugging Face Hub.
+
+    Attributes:
+        repository: Its repository, which is that of its publisher.
+        licence: The licence of the weights.
+        files: The SHA-256 of each file, in hexadecimal, by name.
+    """
+
+    repository: str
+    licence: str
+    files: Mapping[str, str]
+
+
+HUB_MODELS: Final[Mapping[str, HubModel]] = {
+    "potion-base-8M": HubModel(
+        repository="minishlab/potion-base-8M",
+        licence="MIT",
+        files={
+            "model.safetensors": "f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2",
+            "tokenizer.json": "273ca9e28ec6990aea6206b0364443754d87e87a5dd28e94026ea9999ba3bf62",
+        },
+    ),
+}
+"""The models that `holdfast models get` knows, by name."""
+
+
 def models_folder() -> Path:
-    """Where fetched models lie: `embedding.model` finds them by name."""
+    """Return the folder of downloaded models, where `embedding.model` finds them by name."""
     return platformdirs.user_cache_path("holdfast") / "models"
 
 
+def download_from_hub(name: str, *, folder: Path | None = None) -> Path:
+    """Download one of `HUB_MODELS` and return its folder. `HF_ENDPOINT` names a mirror of the Hub."""
+    if name not in HUB_MODELS:
+        raise EmbeddingError(f"no model {name!r}: choose one of {', '.join(HUB_MODELS)}", provider="download")
+    model = HUB_MODELS[name]
+    hub = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
+    return download(f"{hub}/{model.repository}/resolve/main", name=name, files=model.files, folder=folder)
+
+
 def download(url: str, *, name: str, files: Mapping[str, str], folder: Path | None = None) -> Path:
-    """Fetch the files of a model, and return the folder that holds them.
+    """Download the files of a model and return the folder that holds them.
 
     Args:
-        url: Where they lie; a file's name is put behind it.
-        name: What the model is to be called.
-        files: The SHA-256 of each file, in hexadecimal, by its name. What is there and right is not fetched again.
-        folder: Where models are kept; unset, `models_folder()`.
+        url: The address; a file's name is appended to it.
+        name: The name of the model.
+        files: The SHA-256 of each file, in hexadecimal, by name. A file that is there and right is kept.
+        folder: Where models are kept; by default `models_folder()`.
+
+    Raises:
+        EmbeddingError: A file cannot be downloaded or has another digest.
+        MissingExtraError: The HTTP client is not installed.
+        StorageError: A file cannot be written.
     """
     if urlsplit(url).scheme not in {"http", "https"}:
-        raise EmbeddingError(f"{url} is no http or https address", provider="download")
-    target = (folder or models_folder()) / name
+        raise EmbeddingError(f"{url} is not an http or https address", provider="download")
     for each in (name, *files):
         if not _NAME.fullmatch(each):
-            raise EmbeddingError(f"{each!r} is no name for a file", provider="download")
+            raise EmbeddingError(f"{each!r} is not a valid file name", provider="download")
+    if importlib.util.find_spec("httpx2") is None:
+        raise MissingExtraError("downloading a model", extra="remote")
+    target = (folder or models_folder()) / name
     try:
         for file, digest in files.items():
             path = target / file
-            if not (path.is_file() and _digest(path) == digest.lower()):
+            if not (path.is_file() and _file_digest(path) == digest.lower()):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _fetch(f"{url.rstrip('/')}/{quote(file)}", path, digest.lower())
+                _download_file(f"{url.rstrip('/')}/{quote(file)}", path, digest.lower())
     except OSError as error:
-        raise StorageError(f"the model cannot be kept: {error}", path=target) from error
+        raise StorageError(f"the model cannot be saved: {error}", path=target) from error
     return target
 
 
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fetch(url: str, path: Path, digest: str) -> None:
-    """Write beside the place, and move there only what has the right digest."""
+def _download_file(url: str, path: Path, digest: str) -> None:
+    """Write a temporary file beside `path`, and move it there if it has the right digest."""
+    import httpx2  # noqa: PLC0415 - an extra, and slow to import
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            found = _copied(url, file)
-        if found != digest:
-            raise EmbeddingError(f"{url} has the digest {found} instead of {digest}; not kept", provider="download")
+            actual = retry(
+                partial(_copy, url, file),
+                errors=(httpx2.TransportError,),
+                policy=RetryPolicy(),
+                deadline=Deadline.after(None),
+            )
+        if actual != digest:
+            raise EmbeddingError(f"{url} has the digest {actual} instead of {digest}; not kept", provider="download")
         part.replace(path)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise EmbeddingError(f"{url} cannot be downloaded: {error}", provider="download") from error
     finally:
         part.unlink(missing_ok=True)
 
 
-def _copied(url: str, file: Any) -> str:
-    from http.client import HTTPException  # noqa: PLC0415 - a tenth of a second that only this needs
-    from urllib.error import URLError  # noqa: PLC0415 - as above
-    from urllib.request import urlopen  # noqa: PLC0415 - as above
+def _copy(url: str, file: IO[bytes]) -> str:
+    """Copy an address into a file and return its SHA-256."""
+    import httpx2  # noqa: PLC0415 - as above
 
-    whole = hashlib.sha256()
-    try:
-        with urlopen(url, timeout=_SECONDS) as response:  # noqa: S310 - http and https alone
-            while part := response.read(_CHUNK):
-                whole.update(part)
-                file.write(part)
-    except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
-        raise EmbeddingError(f"{url} cannot be fetched: {error}", provider="download") from error
-    return whole.hexdigest()
+    file.seek(0)
+    file.truncate()
+    digest = hashlib.sha256()
+    with httpx2.stream(
+        "GET", url, follow_redirects=True, timeout=_TIMEOUT_SECONDS, verify=create_ssl_context()
+    ) as response:
+        response.raise_for_status()
+        for part in response.iter_bytes():
+            digest.update(part)
+            file.write(part)
+    return digest.hexdigest()

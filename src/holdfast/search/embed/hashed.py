@@ -1,7 +1,7 @@
-"""Vectors of hashed letter triples: no weights, no meaning, the same on every machine.
+"""Vectors of hashed letter trigrams: no weights, no meaning, the same on every machine.
 
-Kept for memory folders that were written with it. On three of four public sets it finds less than words alone,
-so `auto` never takes it.
+Kept for memory folders that were written with it. On three of four public data sets it finds less than words alone,
+so `auto` never uses it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["HashEmbedder"]
 
 DIMENSION: Final = 384
-LONGEST: Final = 2_000
-"""UTF-16 units of a text that count."""
+MAX_UNITS: Final = 2_000
+"""UTF-16 code units of a text that are used."""
 
-# The blanks of JavaScript, which differ from Python's: vectors must agree with those already written.
+# White space as JavaScript defines it, not Python: vectors must agree with those already written.
 _BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _BLANK_RUN: Final = re.compile(f"[{_BLANKS}]+")
 _WINDOW: Final = 3
 
 
 class HashEmbedder:
-    """Embeds by hashing every three letters. Two texts are alike as far as they are spelled alike."""
+    """Embeds by hashing trigrams. Two texts are similar as far as they are spelled alike."""
 
     def __init__(self, *, dimension: int = DIMENSION) -> None:
         self._space = Space(name="hash", dimension=dimension, digest=text_digest("hash", "sha256-trigrams", "1"))
@@ -45,29 +45,29 @@ class HashEmbedder:
     def __repr__(self) -> str:
         return f"HashEmbedder(dimension={self._space.dimension})"
 
-    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:  # noqa: ARG002 - questions and passages are one
-        """Count each text's triples, with the sign of their hash, at the place of their hash."""
+    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:  # noqa: ARG002 - both are the same
+        """Count each text's trigrams, with the sign of their hash, at the place of their hash."""
         rows = np.zeros((len(texts), self._space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             counts = [0] * len(row)
-            for feature in _features(_normal(text)):
-                number, sign = _hashed(feature)
+            for trigram in _trigrams(_normalize(text)):
+                number, sign = _hash(trigram)
                 counts[number % len(row)] += sign
             row[:] = counts
         return unit(rows)
 
 
-def _normal(text: str) -> str:
-    """Lower case, letters and digits and a few signs; everything else is a space."""
-    if len(text) > LONGEST // 2:
-        text = text.encode("utf-16-le", "surrogatepass")[: 2 * LONGEST].decode("utf-16-le", "surrogatepass")
-    return _dropped().sub(" ", _BLANK_RUN.sub(" ", text.lower())).strip(" ")
+def _normalize(text: str) -> str:
+    """Return the text in lower case, with a space for all but letters, digits and a few signs."""
+    if len(text) > MAX_UNITS // 2:
+        text = text.encode("utf-16-le", "surrogatepass")[: 2 * MAX_UNITS].decode("utf-16-le", "surrogatepass")
+    return _other_characters().sub(" ", _BLANK_RUN.sub(" ", text.lower())).strip(" ")
 
 
-def _features(text: str) -> list[str]:
-    """Each window of three UTF-16 units, or the whole text where it is no longer than that.
+def _trigrams(text: str) -> list[str]:
+    """Return each run of three UTF-16 code units, or the whole text if it is no longer than that.
 
-    A window may hold half of a letter beyond the first plane; the half counts as U+FFFD.
+    A run may hold half of a surrogate pair; the half counts as U+FFFD.
     """
     units = text.encode("utf-16-le")
     if len(units) <= 2 * _WINDOW:
@@ -81,14 +81,14 @@ def _features(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _hashed(feature: str) -> tuple[int, int]:
-    """The number of a feature, and its sign."""
-    hashed = hashlib.sha256(feature.encode()).digest()
-    return int.from_bytes(hashed[:4], "little"), -1 if hashed[4] % 2 else 1
+def _hash(trigram: str) -> tuple[int, int]:
+    """Return the number of a trigram, and its sign."""
+    digest = hashlib.sha256(trigram.encode()).digest()
+    return int.from_bytes(digest[:4], "little"), -1 if digest[4] % 2 else 1
 
 
 @cache
-def _dropped() -> regex.Pattern[str]:
+def _other_characters() -> regex.Pattern[str]:
     import regex  # noqa: PLC0415 - needed only where this embedder is in use
 
     return regex.compile(rf"[^\p{{L}}\p{{N}}{_BLANKS}@.+\-]")

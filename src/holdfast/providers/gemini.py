@@ -1,0 +1,388 @@
+"""Gemini: `contents` of parts; a call and its response are parts, matched by id or else by name and order."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from holdfast.errors import FormatError
+from holdfast.messages import (
+    Image,
+    Message,
+    Opaque,
+    Part,
+    RedactedThinking,
+    ResultContent,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from holdfast.providers.rules import Violation, Wire, blocks, quote
+from holdfast.providers.shaping import (
+    Log,
+    change_messages,
+    change_parts,
+    drop_empty,
+    group_sides,
+    has_no_place,
+    is_blank,
+    is_thinking,
+    join_messages,
+    move_system_prompt,
+    start_with_user,
+)
+from holdfast.providers.wire import (
+    Format,
+    Json,
+    expect,
+    expect_object,
+    expect_role,
+    leading_system,
+    limit_depth,
+    number,
+    object_arguments,
+    rebuild,
+    spelling,
+    wire_of,
+)
+
+__all__ = ["GEMINI", "read_usage"]
+
+NAME: Final = "gemini"
+_ROLES: Final[dict[str, Role]] = {"user": "user", "model": "assistant", "function": "tool", "system": "system"}
+
+# The REST API writes camel case and accepts snake case: the first spelling is the one that we write.
+_CALL: Final = ("functionCall", "function_call")
+_RESPONSE: Final = ("functionResponse", "function_response")
+_INLINE: Final = ("inlineData", "inline_data")
+_FILE: Final = ("fileData", "file_data")
+_SIGNATURE: Final = ("thoughtSignature", "thought_signature")
+_MEDIA_TYPE: Final = ("mimeType", "mime_type")
+_URI: Final = ("fileUri", "file_uri")
+_USAGE: Final = (
+    ("promptTokenCount", "prompt_token_count"),
+    ("cachedContentTokenCount", "cached_content_token_count"),
+    ("candidatesTokenCount", "candidates_token_count"),
+    ("thoughtsTokenCount", "thoughts_token_count"),
+)
+
+
+# --- reading -----------------------------------------------------------------
+
+
+def read(data: Json, where: str) -> Message:
+    """Read one content."""
+    role = expect_role(data, _ROLES, where, format=NAME, default="user")
+    parts = _read_parts(data.get("parts"), f"{where}.parts")
+    role = "tool" if any(isinstance(part, ToolResult) for part in parts) else role
+    return Message(role=role, parts=parts).read_from(data, format=NAME)
+
+
+def _read_parts(value: Any, where: str) -> tuple[Part, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise FormatError(f"expected a list of parts, found {type(value).__name__}", where=where, format=NAME)
+    seen: Counter[str] = Counter()
+    return tuple(_read_part(part, f"{where}[{index}]", seen) for index, part in enumerate(value))
+
+
+def _read_part(value: Any, where: str, seen: Counter[str]) -> Part:
+    data = expect_object(value, where)
+    part: Part
+    if isinstance(call := data.get(spelling(data, _CALL)), Mapping):
+        part = _read_call(call, f"{where}.functionCall", seen)
+    elif isinstance(response := data.get(spelling(data, _RESPONSE)), Mapping):
+        part = _read_response(response, f"{where}.functionResponse", seen)
+    elif isinstance(data.get("text"), str):
+        part = _read_text(data, where)
+    else:
+        part = _read_file(data, where)
+    return part.read_from(data, format=NAME)
+
+
+def _read_text(data: Json, where: str) -> Part:
+    signature = expect(data, spelling(data, _SIGNATURE), str, where, default="")
+    if data.get("thought") is True:
+        return Thinking(text=data["text"], signature=signature or None)
+    # A stream ends in a part that holds nothing but the signature.
+    return Text(text=data["text"]) if data["text"] or not signature else RedactedThinking(data=signature)
+
+
+def _read_file(data: Json, where: str) -> Image | Opaque:
+    for names in (_INLINE, _FILE):
+        file = data.get(spelling(data, names))
+        media_type = file.get(spelling(file, _MEDIA_TYPE)) if isinstance(file, Mapping) else None
+        if not isinstance(file, Mapping) or not isinstance(media_type, str) or not media_type.startswith("image/"):
+            continue
+        content = file.get("data") if names is _INLINE else file.get(spelling(file, _URI))
+        if isinstance(content, str) and names is _INLINE:
+            return Image(media_type=media_type, data=content)
+        if isinstance(content, str):
+            return Image(media_type=media_type, url=content)
+    kind = next((key for key, inside in data.items() if isinstance(inside, Mapping)), "part")
+    return Opaque(kind=kind, data=limit_depth(data, where))
+
+
+def _read_call(data: Json, where: str, seen: Counter[str]) -> ToolCall:
+    name = expect(data, "name", str, where, default="")
+    arguments = limit_depth(expect(data, "args", dict, where, default={}), f"{where}.args")
+    return ToolCall(id=_read_id(data, name, where, seen), name=name, arguments=arguments)
+
+
+def _read_id(data: Json, name: str, where: str, seen: Counter[str]) -> str:
+    """Read the id of a call or response; without one, make it from the name and a count in its content."""
+    seen[name] += 1
+    return expect(data, "id", str, where, default="") or f"call_{name}_{seen[name]}"
+
+
+def _read_response(data: Json, where: str, seen: Counter[str]) -> ToolResult:
+    name = expect(data, "name", str, where, default="")
+    response = limit_depth(data.get("response"), f"{where}.response")
+    text = _response_text(response)
+    files = expect(data, "parts", list, where, default=[])
+    return ToolResult(
+        call_id=_read_id(data, name, where, seen),
+        content=(*((Text(text=text),) if text else ()), *(_read_inside(file, f"{where}.parts") for file in files)),
+        is_error=isinstance(response, Mapping) and "error" in response,
+        name=name or None,
+    )
+
+
+def _read_inside(value: Any, where: str) -> ResultContent:
+    data = expect_object(value, where)
+    return _read_file(data, where).read_from(data, format=NAME)
+
+
+def _text_key(response: Any) -> str | None:
+    """Return the only field of a response, where it holds a text."""
+    if not isinstance(response, Mapping) or len(response) != 1:
+        return None
+    ((key, value),) = response.items()
+    return key if isinstance(value, str) else None
+
+
+def _response_text(response: Any) -> str:
+    """Return a response as text: its only text, or all of it as JSON."""
+    key = _text_key(response)
+    if key is not None:
+        return str(response[key])
+    return json.dumps(response, ensure_ascii=False, default=str) if response else ""
+
+
+def read_system(value: Any, where: str) -> tuple[Part, ...]:
+    """Read the system instruction of a request: a content, or a text."""
+    if isinstance(value, Mapping):
+        return _read_parts(value.get("parts"), f"{where}.parts")
+    if isinstance(value, str):
+        return (Text(text=value),)
+    raise FormatError(f"expected a string, found {type(value).__name__}", where=where)
+
+
+def read_usage(data: Any) -> Usage | None:
+    """Read the usage metadata of a response; cached tokens are part of its prompt tokens."""
+    if not isinstance(data, Mapping):
+        return None
+    sent, cached, replied, thought = (number(data.get(spelling(data, names))) or 0 for names in _USAGE)
+    cached = min(cached, sent)
+    return Usage(input=sent - cached, output=replied + thought, cache_read=cached) if sent else None
+
+
+def is_own(data: Json) -> bool:
+    """Whether an object has a list of parts in place of the content, as only Gemini has."""
+    return isinstance(data.get("parts"), list) and "content" not in data
+
+
+# --- rendering ---------------------------------------------------------------
+
+
+def render(messages: Sequence[Message]) -> list[Json]:
+    """Render messages as contents."""
+    names: dict[str, str] = {}
+    contents: list[Json] = []
+    for message in messages:
+        names |= {call.id: call.name for call in message.calls}
+        wire = rebuild(message, partial(_make_message, names=names), format=NAME)
+        contents += [wire] if wire is not None else []
+    return contents
+
+
+def _make_message(message: Message, old: Json, *, names: Mapping[str, str]) -> Json:
+    role = "model" if message.role == "assistant" else "user"
+    if old.get("role") == "function" and message.role == "tool":
+        role = "function"
+    return {"role": role, "parts": _render_parts(message.parts, names)}
+
+
+def _render_parts(parts: Sequence[Part], names: Mapping[str, str]) -> list[Json]:
+    """Render parts; those that Gemini cannot express are left out."""
+    rendered: list[Json] = []
+    for part in parts:
+        wire = rebuild(part, partial(_make_part, names=names), format=NAME)
+        rendered += [wire] if wire is not None else []
+        if isinstance(part, ToolResult) and not wire_of(part, NAME):
+            rendered += [_make_image(block) for block in part.content if isinstance(block, Image)]
+    return rendered
+
+
+def _make_part(part: Part, old: Json, *, names: Mapping[str, str]) -> Json | None:
+    match part:
+        case Text():
+            return {"text": part.text}
+        case Thinking() if old:
+            return {"text": part.text, "thought": True}
+        case ToolCall():
+            key = spelling(old, _CALL)
+            call_id = {} if old and "id" not in old.get(key, {}) else {"id": part.id}
+            return {key: {**call_id, "name": part.name, "args": object_arguments(part.arguments)}}
+        case ToolResult():
+            return _make_response(part, old, names)
+        case Image():
+            return _make_image(part)
+        case Opaque() if old:
+            return part.data if isinstance(part.data, Mapping) else None
+        case _:
+            return None
+
+
+def _make_response(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
+    key = spelling(old, _RESPONSE)
+    before = old.get(key, {})
+    call_id = {} if old and "id" not in before else {"id": result.call_id}
+    name = before.get("name") or names.get(result.call_id) or result.name or "unknown"  # as a call without a name
+    files = [wire for block in result.content if old and (wire := wire_of(block, NAME))]
+    response = before.get("response")
+    if response is None or result.text != _response_text(response):
+        response = {_text_key(response) or ("error" if result.is_error else "output"): result.text}
+    return {key: {**call_id, "name": name, "response": response, **({"parts": files} if files else {})}}
+
+
+def _make_image(part: Image) -> Json:
+    media_type = part.media_type or "image/png"
+    if part.data is not None:
+        return {"inlineData": {"mimeType": media_type, "data": part.data}}
+    return {"fileData": {"mimeType": media_type, "fileUri": part.url}}
+
+
+def render_system(messages: Sequence[Message]) -> Json:
+    """Render the system instruction of a request."""
+    return {"parts": _render_parts([part for message in messages for part in message.parts], {})}
+
+
+# --- shape -------------------------------------------------------------------
+
+
+def shape(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Change messages so that Gemini accepts them: turns that alternate strictly, the user first."""
+    messages = move_system_prompt(messages, log)
+    lead = leading_system(messages, NAME)
+    shaped = change_messages(messages[lead:], _fit_message, log, "content")
+    names: dict[str, str] = {}
+    shaped = drop_empty(change_messages(shaped, partial(_name_responses, names=names), log, "name"), log)
+    return [*messages[:lead], *(_join_side(side, log) for side in group_sides(start_with_user(shaped, log)))]
+
+
+def _fit_message(message: Message) -> Message:
+    """Give a message a role that a turn can have, and drop what Gemini cannot express."""
+    if message.role == "system":
+        message = replace(message, role="user", origin=None)
+    elif (old := wire_of(message, NAME)) and old.get("role") is None:  # only a request of one content may leave it out
+        message = replace(message, origin=None)
+    return change_parts(message, _fit_part)
+
+
+def _fit_part(part: Part) -> Part | None:
+    is_from_gemini = bool(wire_of(part, NAME))
+    if isinstance(part, Text):
+        return part if part.text and (is_from_gemini or not is_blank(part)) else None
+    return None if has_no_place(part, NAME) or (is_thinking(part) and not is_from_gemini) else part
+
+
+def _name_responses(message: Message, *, names: dict[str, str]) -> Message:
+    """Give each response the name of its call. `names` are those of the calls so far, by id."""
+    names.update((call.id, call.name) for call in message.calls)
+
+    def change(part: Part) -> Part:
+        if not isinstance(part, ToolResult) or names.get(part.call_id, part.name) == part.name:
+            return part
+        return replace(part, name=names[part.call_id], origin=None)
+
+    return change_parts(message, change)
+
+
+def _join_side(messages: Sequence[Message], log: Log) -> Message:
+    if len(messages) > 1 and any(wire_of(message, NAME) for message in messages):
+        log.note("joined", None, f"joined {len(messages)} contents of one side, responses first")
+    return messages[0] if len(messages) == 1 else join_messages(messages)
+
+
+# --- rules -------------------------------------------------------------------
+
+
+def check(wire: Sequence[Wire]) -> list[Violation]:
+    """List the rules of generateContent that a list of contents breaks."""
+    found: list[Violation] = []
+    for index, turn in enumerate(wire):
+        where = f"contents[{index}]"
+        before = wire[index - 1] if index else None
+        found += _check_turn(turn, before, where)
+        found += _check_calls(turn, wire[index + 1] if index + 1 < len(wire) else None, where)
+        if _names(turn, "response") and not (before and _names(before, "call")):
+            found.append(Violation("orphan-result", where, "a function response does not follow a function call"))
+    return found
+
+
+def _check_turn(turn: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
+    role, parts = turn.get("role"), blocks(turn.get("parts"))
+    if role not in {"user", "model", "function"}:
+        yield Violation("role", where, f"unknown role {quote(role)}")
+    if before is None and role == "model":
+        yield Violation("first-user", where, "the first turn is not the user's")
+    if before is not None and (before.get("role") == "model") == (role == "model"):
+        yield Violation("alternation", where, f"two turns of the {role} in a row")
+    if not parts:
+        yield Violation("empty-content", where, "a turn without parts")
+    if any(part.get("text") == "" and not set(_SIGNATURE).intersection(part) for part in parts):
+        yield Violation("blank-text", where, "a text part without text")
+    wrong = "response" if role == "model" else "call"
+    if _names(turn, wrong):
+        yield Violation("role", where, f"a function {wrong} in a turn of the {role}")
+
+
+def _names(turn: Wire, what: str) -> list[str]:
+    """List the names of the function calls or responses of a turn, in either spelling."""
+    keys = (f"function{what.title()}", f"function_{what}")
+    parts = blocks(turn.get("parts"))
+    values = [part[key] for part in parts for key in keys if isinstance(part.get(key), Mapping)]
+    return [str(value.get("name", "")) for value in values]
+
+
+def _check_calls(turn: Wire, following: Wire | None, where: str) -> Iterator[Violation]:
+    """The turn after function calls has as many responses, of the same names."""
+    calls = _names(turn, "call")
+    responses = _names(following, "response") if following else []
+    if calls and sorted(calls) != sorted(responses):
+        yield Violation("unanswered-call", where, f"{len(calls)} calls, {len(responses)} responses in the next turn")
+    if "" in calls:
+        yield Violation("name", where, "a call without a name")
+
+
+GEMINI: Final = Format(
+    name=NAME,
+    read=read,
+    render=render,
+    is_own=is_own,
+    shape=shape,
+    check=check,
+    list_key="contents",
+    system_keys=("systemInstruction", "system_instruction"),
+    read_system=read_system,
+    render_system=render_system,
+)

@@ -1,0 +1,145 @@
+"""Messages as callers hand them in: objects of SDKs, dicts that hold such objects, and dicts of no certain format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol, TypeAlias
+
+from holdfast.errors import FormatError
+from holdfast.messages import PLAIN, Message, Opaque, Part, Role, Text, Thinking
+from holdfast.providers.anthropic import ANTHROPIC, read_usage
+from holdfast.providers.gemini import GEMINI
+from holdfast.providers.gemini import read_usage as read_gemini_usage
+from holdfast.providers.wire import Json, expect, expect_object, expect_role, limit_depth, number, read_content
+
+__all__ = ["Incoming", "normalise", "read_plain"]
+
+
+class _Dumpable(Protocol):
+    """An object of an SDK: Anthropic's `Message`, OpenAI's `ChatCompletionMessage`, `Response` or an item of it."""
+
+    def model_dump(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the object as plain data."""
+
+
+Incoming: TypeAlias = Message | Mapping[str, Any] | _Dumpable
+"""A message as a caller hands it in: canonical, any provider's dict, or what an SDK returned."""
+
+_LISTS: Final = ("content", "parts", "tool_calls")
+_SDK_FIELDS: Final = {
+    **dict.fromkeys(("parsed", "parsed_arguments", "parsed_output"), True),
+    "function": {"parsed_arguments"},
+}
+"""Fields that SDKs add to a reply for their caller; no provider accepts them."""
+
+
+def normalise(messages: Any) -> list[Message | Json]:
+    """Return messages as canonical messages and dicts: objects of SDKs become what one would send back.
+
+    Raises:
+        FormatError: It is no list, or something in it is no message; `where` is the path to it.
+    """
+    if isinstance(messages, Mapping):
+        raise FormatError("expected a list of messages, found an object: read_request reads bodies", where="messages")
+    if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
+        raise FormatError(f"expected a list of messages, found {type(messages).__name__}", where="messages")
+    listed: list[Any] = []
+    for item in messages:
+        if isinstance(item, dict):  # a reply's content is often put into a dict as it is
+            dumped = {key: _dump_blocks(item[key]) for key in _LISTS if key in item and _has_objects(item[key])}
+            listed.append({**item, **dumped} if dumped else item)
+        elif isinstance(item, Message | Mapping):
+            listed.append(item)
+        else:
+            listed += _from_sdk(item)
+    for index, item in enumerate(listed):
+        if (isinstance(item, dict) and "role" in item) or isinstance(item, Message):
+            continue
+        where = f"messages[{index}]"
+        if {"role", "type", "parts"}.isdisjoint(expect_object(item, where)):
+            raise FormatError("neither a role nor a type: this is not a message", where=where)
+    return listed
+
+
+# --- objects of SDKs ---------------------------------------------------------
+
+
+def _from_sdk(item: Any) -> Iterator[Any]:
+    """Return the messages of an object; a reply of several items becomes as many messages."""
+    if not callable(getattr(item, "model_dump", None)):
+        yield item  # the caller reports it
+    elif isinstance(output := getattr(item, "output", None), list) and hasattr(item, "parallel_tool_calls"):
+        yield from map(_dump, output)
+    elif choices := getattr(item, "choices", None):
+        yield _dump(choices[0].message)
+    elif candidates := getattr(item, "candidates", None):
+        data = _dump(item)
+        usage = read_gemini_usage(data.get("usageMetadata") or data.get("usage_metadata"))
+        model = data.get("modelVersion") or data.get("model_version")
+        yield replace(GEMINI.read(_dump(candidates[0].content), "messages"), usage=usage, model=model)
+    elif getattr(item, "type", None) == "message" and hasattr(item, "stop_reason"):
+        data = _dump(item)  # Anthropic takes back role and content alone
+        message = ANTHROPIC.read({"role": data.get("role"), "content": data.get("content")}, "messages")
+        usage = read_usage(data.get("usage"))
+        yield replace(message, usage=usage, model=data.get("model"), stop=data.get("stop_reason"))
+    else:
+        yield _dump(item)
+
+
+def _has_objects(blocks: Any) -> bool:
+    if isinstance(blocks, list):
+        for block in blocks:
+            if not isinstance(block, dict) and hasattr(block, "model_dump"):
+                return True
+    return False
+
+
+def _dump(item: Any) -> dict[str, Any]:
+    """Return an object as it is sent back: without null fields and without what the SDK adds for its caller."""
+    data: dict[str, Any] = item.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=_SDK_FIELDS)
+    lists = (key for key in _LISTS if _has_objects(getattr(item, key, None)))
+    return {**data, **{key: _dump_blocks(getattr(item, key)) for key in lists}}
+
+
+def _dump_blocks(blocks: Iterable[Any]) -> list[Any]:
+    return [_dump(block) if hasattr(block, "model_dump") else block for block in blocks]
+
+
+# --- messages without marks --------------------------------------------------
+
+_PLAIN_ROLES: Final[dict[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+MIN_MILLISECONDS: Final = 10**11
+"""A smaller number is no Unix time in milliseconds of this century."""
+
+
+def read_plain(data: Json, where: str) -> Message:
+    """Read a message without marks of a provider. Blocks other than text and thinking are carried as they are.
+
+    It is sent as it came in every format in which it is valid.
+    """
+    time = number(data.get("timestamp")) or 0
+    message = Message(
+        role=expect_role(data, _PLAIN_ROLES, where, format=PLAIN),
+        parts=read_content(data.get("content"), _read_plain_block, f"{where}.content", format=PLAIN),
+        timestamp=time if time > MIN_MILLISECONDS else None,
+    )
+    return message.read_from(data, format=PLAIN)
+
+
+def _read_plain_block(block: Any, where: str) -> Part:
+    data = expect_object(block, where)
+    kind = expect(data, "type", str, where)
+    part: Part
+    if kind == "text":
+        part = Text(text=expect(data, "text", str, where))
+    elif kind == "thinking" and isinstance(data.get("thinking"), str):
+        part = Thinking(text=data["thinking"])
+    else:
+        part = Opaque(kind=kind, data=limit_depth(data, where))
+    return part.read_from(data, format=PLAIN)

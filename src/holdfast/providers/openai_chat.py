@@ -1,0 +1,494 @@
+"""OpenAI Chat Completions: calls beside the content, one tool message for each result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.messages import (
+    Image,
+    Message,
+    Opaque,
+    Part,
+    ResultContent,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
+from holdfast.providers.shaping import (
+    Log,
+    assign_ids,
+    change_messages,
+    change_parts,
+    fit_name,
+    group_sides,
+    has_no_place,
+    is_blank,
+    is_thinking,
+    join_messages,
+    replace_pictures,
+)
+from holdfast.providers.wire import (
+    Format,
+    Json,
+    blocks_of,
+    decode_arguments,
+    encode_arguments,
+    expect,
+    expect_object,
+    expect_role,
+    image_from_url,
+    image_url,
+    kind_of,
+    limit_depth,
+    number,
+    read_content,
+    rebuild,
+    text_arguments,
+    wire_of,
+)
+
+__all__ = ["OPENAI_CHAT", "read_usage"]
+
+NAME: Final = "openai_chat"
+ROLES: Final[dict[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+MAX_NAME_CHARS: Final = 64
+_THINKING_KEYS: Final = ("reasoning_content", "reasoning")
+_IMAGE_BELOW: Final = "(see the image below)"
+
+
+# --- reading -----------------------------------------------------------------
+
+
+def read(data: Json, where: str) -> Message:
+    """Read one message of a Chat Completions request or response."""
+    role = expect_role(data, ROLES, where, format=NAME)
+    content = read_content(data.get("content"), _read_part, f"{where}.content", format=NAME)
+    parts: tuple[Part, ...] = (
+        (_read_result(data, content, where),)
+        if role == "tool"
+        else (*_read_thinking(data), *content, *_read_refusal(data), *_read_calls(data, where))
+    )
+    name = None if role == "tool" else expect(data, "name", str, where, default="") or None
+    message = Message(role=role, parts=parts, usage=read_usage(data.get("usage")), name=name)
+    return message.read_from(data, format=NAME)
+
+
+def _read_part(block: Any, where: str) -> ResultContent:
+    data = expect_object(block, where)
+    part_kind = expect(data, "type", str, where)
+    part: ResultContent
+    if part_kind in {"text", "refusal"}:
+        part = Text(text=expect(data, part_kind, str, where))
+    elif part_kind == "image_url":
+        source = expect_object(data.get("image_url"), f"{where}.image_url")
+        part = image_from_url(expect(source, "url", str, f"{where}.image_url"))
+    else:
+        part = Opaque(kind=part_kind, data=limit_depth(data, where))
+    return part.read_from(data, format=NAME)
+
+
+def _read_thinking(data: Json) -> tuple[Thinking, ...]:
+    texts = (data.get(key) for key in _THINKING_KEYS)
+    return tuple(Thinking(text=text) for text in texts if isinstance(text, str) and text)[:1]
+
+
+def _read_refusal(data: Json) -> tuple[Text, ...]:
+    """Read a refusal beside the content; its wire form without a type tells it from one in the content."""
+    text = data.get("refusal")
+    return (Text(text=text).read_from({"refusal": text}, format=NAME),) if isinstance(text, str) and text else ()
+
+
+def _read_calls(data: Json, where: str) -> tuple[ToolCall, ...]:
+    calls = [
+        _read_call(call, f"{where}.tool_calls[{index}]")
+        for index, call in enumerate(expect(data, "tool_calls", list, where, default=[]))
+    ]
+    legacy = data.get("function_call")
+    if isinstance(legacy, Mapping):
+        name = expect(legacy, "name", str, f"{where}.function_call", default="")
+        calls.append(_read_function(legacy, f"{where}.function_call", call_id=name).read_from(legacy, format=NAME))
+    return tuple(calls)
+
+
+def _read_call(entry: Any, where: str) -> ToolCall:
+    data = expect_object(entry, where)
+    call_id = expect(data, "id", str, where, default="")
+    if data.get("type") == "custom":
+        custom = expect_object(data.get("custom"), f"{where}.custom")
+        name, text = (expect(custom, key, str, f"{where}.custom", default="") for key in ("name", "input"))
+        return ToolCall(id=call_id, name=name, arguments=text).read_from(data, format=NAME)
+    function = expect_object(data.get("function"), f"{where}.function")
+    return _read_function(function, f"{where}.function", call_id=call_id).read_from(data, format=NAME)
+
+
+def _read_function(data: Json, where: str, *, call_id: str) -> ToolCall:
+    value = data.get("arguments")
+    if not isinstance(value, Mapping):  # some servers send the object itself
+        value = decode_arguments(expect(data, "arguments", str, where, default=""))
+    arguments = limit_depth(value, f"{where}.arguments")
+    return ToolCall(id=call_id, name=expect(data, "name", str, where, default=""), arguments=arguments)
+
+
+def _read_result(data: Json, content: tuple[ResultContent, ...], where: str) -> ToolResult:
+    name = expect(data, "name", str, where, default="")
+    call_id = expect(data, "tool_call_id", str, where, default=name)  # the old `function` role has only a name
+    return ToolResult(call_id=call_id, content=content, name=name or None).read_from(data, format=NAME)
+
+
+def read_usage(data: Any) -> Usage | None:
+    """Read a usage object of Chat Completions; cached tokens are part of its prompt tokens."""
+    if not isinstance(data, Mapping) or (sent := number(data.get("prompt_tokens"))) is None:
+        return None
+    details = data.get("prompt_tokens_details")
+    cached = number(details.get("cached_tokens")) if isinstance(details, Mapping) else None
+    cached = min(cached or 0, sent)
+    return Usage(input=sent - cached, output=number(data.get("completion_tokens")) or 0, cache_read=cached)
+
+
+# --- recognising -------------------------------------------------------------
+
+_OWN_PARTS: Final = frozenset({"image_url", "file"})
+
+
+def is_own(data: Json) -> bool:
+    """Whether a message has calls beside the content, or roles and content parts of Chat Completions."""
+    if isinstance(data.get("tool_calls"), list) or isinstance(data.get("function_call"), Mapping):
+        return True
+    if data.get("role") in ("tool", "function") and "type" not in data:
+        return True
+    return any(kind_of(part) in _OWN_PARTS for part in blocks_of(data) if "source" not in part)
+
+
+# --- rendering ---------------------------------------------------------------
+
+
+def render(messages: Sequence[Message]) -> list[Json]:
+    """Render messages: a tool message for each result, and after the last of them what tool messages cannot hold."""
+    rendered: list[Json] = []
+    pending: list[Json] = []
+    for message in messages:
+        if message.calls or not message.results:
+            rendered += [*pending, *_render_words(message)]
+            pending = _render_beside(message.results, ())
+        else:
+            pending += _render_beside(message.results, _parts_beside_results(message))
+        rendered += [_render_result(result) for result in message.results]
+    return rendered + pending
+
+
+def _parts_beside_results(message: Message) -> tuple[Part, ...]:
+    return tuple(part for part in message.parts if not isinstance(part, ToolResult))
+
+
+def _render_words(message: Message) -> list[Json]:
+    words = replace(message, parts=_parts_beside_results(message)) if message.results else message
+    wire = rebuild(words, _make_message, format=NAME)
+    return [] if wire is None else [wire]
+
+
+def _make_message(message: Message, old: Json) -> Json | None:
+    content = _make_content(message.parts, old)
+    if message.role == "assistant" or message.calls:
+        fields = {"content": content or None, **_make_refusal(message), **_make_calls(message.calls)}
+        # A message of nothing but thinking cannot be sent back.
+        return {"role": "assistant", **fields, **_make_thinking(message, old)} if any(fields.values()) else None
+    role = "user" if message.role == "tool" else message.role
+    role = old["role"] if ROLES.get(old.get("role", "")) == role else role
+    return {"role": role, "content": content} if content else None
+
+
+def _make_refusal(message: Message) -> Json:
+    text = "\n".join(part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part))
+    return {"refusal": text} if text else {}
+
+
+def _make_calls(calls: Sequence[ToolCall]) -> Json:
+    listed = [rebuild(call, _make_call, format=NAME) for call in calls if not _is_legacy(call)]
+    legacy = [rebuild(call, _make_call, format=NAME) for call in calls if _is_legacy(call)]
+    return {**({"tool_calls": listed} if listed else {}), **({"function_call": legacy[0]} if legacy else {})}
+
+
+def _make_thinking(message: Message, old: Json) -> Json:
+    """Render thinking only for a server that sent it, under the names that it used."""
+    text = "\n".join(part.text for part in message.parts if isinstance(part, Thinking))
+    return {key: text for key in _THINKING_KEYS if text and old.get(key)}
+
+
+def _is_refusal_field(part: Text) -> bool:
+    """Whether a text was read from the refusal beside the content."""
+    old = wire_of(part, NAME)
+    return "refusal" in old and "type" not in old
+
+
+def _is_legacy(part: Part) -> bool:
+    """Whether a call was read from the old `function_call` field, or a result from the old `function` role."""
+    old = wire_of(part, NAME)
+    if isinstance(part, ToolCall):
+        return bool(old) and "function" not in old and "custom" not in old
+    return isinstance(part, ToolResult) and old.get("role") == "function"
+
+
+def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
+    """Render content as one string where it is text alone and was no list, else as a list of parts."""
+    inside = [
+        part
+        for part in parts
+        if isinstance(part, ResultContent) and not (isinstance(part, Text) and _is_refusal_field(part))
+    ]
+    texts = [part.text for part in inside if isinstance(part, Text)]
+    is_list = isinstance(old.get("content"), list) or any(wire_of(part, NAME) for part in inside)
+    if len(texts) == len(inside) and not is_list:
+        return "\n".join(texts)
+    return [wire for part in inside if (wire := rebuild(part, _make_part, format=NAME)) is not None]
+
+
+def _make_part(part: ResultContent, old: Json) -> Json | None:
+    match part:
+        case Text():
+            key = "refusal" if "refusal" in old else "text"
+            return {"type": key, key: part.text} if part.text else None
+        case Image():
+            return {"type": "image_url", "image_url": {"url": image_url(part)}}
+        case Opaque():
+            return part.data if old else None
+
+
+def _make_call(call: ToolCall, old: Json) -> Json:
+    if "custom" in old:
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": text_arguments(call.arguments)}}
+    function = {"name": call.name, "arguments": encode_arguments(call.arguments)}
+    return function if _is_legacy(call) else {"id": call.id, "type": "function", "function": function}
+
+
+def _render_result(result: ToolResult) -> Json:
+    wire = rebuild(result, _make_result, format=NAME)
+    assert wire is not None  # every result can be rendered
+    return wire
+
+
+def _make_result(result: ToolResult, old: Json) -> Json:
+    if old.get("role") == "function":
+        return {"role": "function", "name": result.call_id, "content": _make_content(result.content, old)}
+    # A tool message may hold only text; images that were read from one stay there.
+    inside = tuple(block for block in result.content if old or not isinstance(block, Image))
+    content = _make_content(inside, old) or (_IMAGE_BELOW if len(inside) < len(result.content) else "")
+    return {"role": "tool", "tool_call_id": result.call_id, "content": content}
+
+
+def _render_beside(results: Sequence[ToolResult], words: Sequence[Part]) -> list[Json]:
+    """Render the images in results, and the words beside them, as a user message."""
+    foreign = (result for result in results if not wire_of(result, NAME))
+    images = [block for result in foreign for block in result.content if isinstance(block, Image)]
+    content = _make_content([*images, *words], {})
+    return [{"role": "user", "content": content}] if content else []
+
+
+# --- shape -------------------------------------------------------------------
+
+
+def shape(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Change messages so that Chat Completions accepts them."""
+    shaped = change_messages(messages, _drop_empty_calls, log, "empty-calls")
+    shaped = assign_ids(shaped, log, is_plain=False, is_unique=False)
+    shaped = _drop_unsendable(change_messages(shaped, _fit_message, log, "content"), log)
+    return [message for side in group_sides(_renew_legacy(shaped)) for message in _join_calls(side, log)]
+
+
+def _drop_empty_calls(message: Message) -> Message:
+    """Remove an empty list of calls."""
+    origin = message.origin
+    if origin is None or wire_of(message, NAME).get("tool_calls") != []:
+        return message
+    data = {key: value for key, value in origin.data.items() if key != "tool_calls"}
+    return replace(message, origin=origin._replace(data=data))
+
+
+def _fit_message(message: Message) -> Message:
+    # A thinking block has no place in the content: the message has to be rendered anew without it.
+    has_thinking = any(is_thinking(part) and wire_of(part, NAME) for part in message.parts)
+    if has_thinking or wire_of(message, NAME).get("content") == []:
+        message = replace(message, origin=None)
+    message = replace_pictures(change_parts(message, _fit_part))
+    if message.role != "assistant":
+        return message
+    # Of the blocks in its content, the assistant may have only text.
+    return change_parts(message, lambda part: None if isinstance(part, Opaque) and wire_of(part, NAME) else part)
+
+
+def _fit_part(part: Part) -> Part | None:
+    match part:
+        case Text():
+            return part if part.text or not wire_of(part, NAME) else None
+        case ToolCall():
+            return _fit_call(fit_name(part, MAX_NAME_CHARS))
+        case ToolResult():
+            return _fit_result(part)
+        case _:
+            return None if has_no_place(part, NAME) else part
+
+
+def _fit_call(call: ToolCall) -> ToolCall:
+    """Render a call anew whose arguments were not sent as text."""
+    old = wire_of(call, NAME)
+    inside, key = (old["custom"], "input") if old.get("type") == "custom" else (old.get("function", old), "arguments")
+    is_text = isinstance(inside, Mapping) and isinstance(inside.get(key), str)
+    return call if not old or is_text else replace(call, origin=None)
+
+
+def _fit_result(result: ToolResult) -> ToolResult:
+    old = wire_of(result, NAME)
+    if old and old.get("content") in (None, []):
+        return replace(result, origin=None)
+    content = tuple(block for block in result.content if _fit_part(block) is not None)
+    return result if len(content) == len(result.content) else replace(result, content=content)
+
+
+def _drop_unsendable(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Drop messages of nothing but thinking and blank text."""
+    left: list[Message] = []
+    for message in messages:
+        if any(not is_thinking(part) and not is_blank(part) for part in message.parts):
+            left.append(message)
+        elif wire_of(message, NAME):
+            log.note("empty-message", None, "dropped a message of which nothing can be sent")
+    return left
+
+
+def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
+    """Render `function_call` fields and `function` results anew, unless one answers the other."""
+    renewed = list(messages)
+    for index, message in enumerate(messages):
+        before = messages[index - 1] if index else None
+        following = messages[index + 1] if index + 1 < len(messages) else None
+        is_paired = _is_legacy_pair(message, following) or (before is not None and _is_legacy_pair(before, message))
+        if any(map(_is_legacy, message.parts)) and not is_paired:
+            renewed[index] = change_parts(message, lambda p: replace(p, origin=None) if _is_legacy(p) else p)
+    return renewed
+
+
+def _is_legacy_pair(message: Message, following: Message | None) -> bool:
+    """Whether one legacy call is answered by one legacy result."""
+    calls, results = message.calls, following.results if following else ()
+    if not len(calls) == len(results) == 1 or calls[0].name != results[0].call_id:
+        return False
+    return _is_legacy(calls[0]) and _is_legacy(results[0])
+
+
+def _join_calls(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Join the messages of one side from its first call on."""
+    first = next((index for index, message in enumerate(messages) if message.calls), len(messages))
+    if len(messages) - first <= 1:
+        return list(messages)
+    if any(wire_of(message, NAME) for message in messages[first:]):
+        log.note("joined", None, "joined the calls of one reply")
+    return [*messages[:first], join_messages(messages[first:])]
+
+
+# --- rules -------------------------------------------------------------------
+
+_LEGACY: Final = "function "
+"""The prefix that tells the name of a legacy function from the id of a call."""
+_FIELDS_WITHOUT_CONTENT: Final = ("tool_calls", "function_call", "refusal", "audio")
+
+
+def check(wire: Sequence[Wire]) -> list[Violation]:
+    """List the rules of Chat Completions that a message list breaks."""
+    found: list[Violation] = []
+    waiting: list[str] = []
+    calls_at = "the beginning"
+    for index, message in enumerate(wire):
+        where = f"messages[{index}]"
+        found += _check_message(message, where)
+        if message.get("role") in {"tool", "function"}:
+            found += _check_result(message, waiting, where)
+            continue
+        found += _check_answered(waiting, calls_at)
+        waiting = [call_id for _, call_id, _ in _calls(message)]
+        calls_at = where
+        found += _check_calls(message, where)
+    return [*found, *_check_answered(waiting, calls_at)]
+
+
+def _check_message(message: Wire, where: str) -> Iterator[Violation]:
+    role, content = message.get("role"), message.get("content")
+    if role not in ROLES:
+        yield Violation("role", where, f"unknown role {quote(role)}")
+    if message.get("tool_calls") == []:
+        yield Violation("empty-calls", where, "an empty list of calls")
+    if content is None:
+        if role != "assistant" or not any(message.get(key) for key in _FIELDS_WITHOUT_CONTENT):
+            yield Violation("empty-content", where, "no content")
+    elif isinstance(content, str):
+        if not content and role in {"system", "developer", "user"}:
+            yield Violation("empty-content", where, "blank content")
+    elif not blocks(content):
+        yield Violation("empty-content", where, "a content list without parts")
+    else:
+        yield from _check_parts(blocks(content), role, where)
+
+
+def _check_parts(content: Sequence[Wire], role: object, where: str) -> Iterator[Violation]:
+    for part in content:
+        if kind(part) == "text" and not part.get("text"):
+            yield Violation("blank-text", where, "a text part without text")
+        if role == "assistant" and kind(part) not in {"text", "refusal"}:
+            yield Violation("part-role", where, f"{quote(kind(part))} in a message of the assistant")
+
+
+def _calls(message: Wire) -> list[tuple[Wire, str, Wire]]:
+    """List the calls of a message, each with the id that its result must have, and its function."""
+    listed = blocks(message.get("tool_calls"))
+    functions = [call.get("custom") if kind(call) == "custom" else call.get("function") for call in listed]
+    calls = [
+        (call, str(call.get("id") or ""), function if isinstance(function, Mapping) else {})
+        for call, function in zip(listed, functions, strict=True)
+    ]
+    legacy = message.get("function_call")
+    return [*calls, (legacy, _LEGACY + str(legacy.get("name")), legacy)] if isinstance(legacy, Mapping) else calls
+
+
+def _check_calls(message: Wire, where: str) -> Iterator[Violation]:
+    calls = _calls(message)
+    if calls and message.get("role") != "assistant":
+        yield Violation("role", where, f"a tool call in a message of the {message.get('role')}")
+    for call, call_id, function in calls:
+        if not 1 <= len(call_id.removeprefix(_LEGACY)) <= MAX_ID_CHARS:
+            yield Violation("id", where, f"id {quote(call_id)}")
+        if not OPENAI_NAME.fullmatch(str(function.get("name", ""))):
+            yield Violation("name", where, f"name {quote(function.get('name'))}")
+        if not isinstance(function.get("input" if kind(call) == "custom" else "arguments"), str):
+            yield Violation("arguments", where, "arguments are not text")
+    ids = [call_id for _, call_id, _ in calls]
+    if len(set(ids)) != len(ids):
+        yield Violation("repeated-id", where, "two calls with one id")
+
+
+def _check_result(message: Wire, waiting: list[str], where: str) -> Iterator[Violation]:
+    """A result follows the message with its call, with only other results between them."""
+    is_legacy = message.get("role") == "function"
+    call_id = _LEGACY + str(message.get("name")) if is_legacy else str(message.get("tool_call_id"))
+    if call_id in waiting:
+        waiting.remove(call_id)
+    else:
+        yield Violation("orphan-result", where, f"no open call {quote(call_id)} right before")
+
+
+def _check_answered(waiting: Sequence[str], where: str) -> Iterator[Violation]:
+    if waiting:
+        yield Violation("unanswered-call", where, f"no result right after for {quote(waiting)}")
+
+
+OPENAI_CHAT: Final = Format(name=NAME, read=read, render=render, is_own=is_own, shape=shape, check=check)

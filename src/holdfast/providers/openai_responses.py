@@ -1,0 +1,503 @@
+"""OpenAI Responses: a flat list of items; each item is read as one message, so that it can be sent back untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
+
+from holdfast.errors import FormatError
+from holdfast.messages import (
+    Image,
+    Message,
+    Opaque,
+    Part,
+    RedactedThinking,
+    ResultContent,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
+from holdfast.providers.shaping import (
+    NO_OUTPUT,
+    Log,
+    assign_ids,
+    change_messages,
+    change_parts,
+    drop_empty,
+    fit_name,
+    has_client_fields,
+    has_no_place,
+    is_thinking,
+    replace_pictures,
+)
+from holdfast.providers.wire import (
+    Format,
+    Json,
+    blocks_of,
+    decode_arguments,
+    encode_arguments,
+    expect,
+    expect_object,
+    expect_role,
+    image_from_url,
+    image_url,
+    kind_of,
+    limit_depth,
+    object_arguments,
+    read_content,
+    rebuild,
+    text_arguments,
+    wire_of,
+)
+
+__all__ = ["OPENAI_RESPONSES", "check_reasoning", "link_reasoning"]
+
+NAME: Final = "openai_responses"
+ROLES: Final[dict[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+MAX_NAME_CHARS: Final = 64
+TEXT_FIELDS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
+"""The field of a call that holds text, by the type of the item."""
+OUTPUT_REQUIRED: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+ASSISTANT_PARTS: Final = frozenset({"output_text", "refusal"})
+_TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
+_IMAGES: Final = frozenset({"input_image", "computer_screenshot"})
+_NOT_ARGUMENTS: Final = frozenset({"type", "id", "call_id", "status", "action"})
+
+
+# --- reading -----------------------------------------------------------------
+
+
+def read(data: Json, where: str) -> Message:
+    """Read one input or output item."""
+    item_kind = expect(data, "type", str, where, default="message")
+    if item_kind == "message":
+        role = expect_role(data, ROLES, where, format=NAME)
+        message_id = expect(data, "id", str, where, default="") or None
+        content = _read_content(data.get("content"), f"{where}.content")
+        return Message(role=role, parts=content, id=message_id).read_from(data, format=NAME)
+    part = _read_item(data, item_kind, where).read_from(data, format=NAME)
+    role = "tool" if isinstance(part, ToolResult) else "assistant"
+    return Message(role=role, parts=(part,)).read_from(data, format=NAME)
+
+
+def _read_content(content: Any, where: str) -> tuple[ResultContent, ...]:
+    return read_content(content, _read_part, where, format=NAME, is_required=True)
+
+
+def _read_part(block: Any, where: str) -> ResultContent:
+    data = expect_object(block, where)
+    part_kind = expect(data, "type", str, where)
+    part: ResultContent
+    if part_kind in _TEXTS:
+        part = Text(text=expect(data, "text", str, where))
+    elif part_kind == "refusal":
+        part = Text(text=expect(data, "refusal", str, where))
+    elif part_kind in _IMAGES and isinstance(data.get("image_url"), str):
+        part = image_from_url(data["image_url"])
+    else:
+        part = Opaque(kind=part_kind, data=limit_depth(data, where))
+    return part.read_from(data, format=NAME)
+
+
+def _read_item(data: Json, item_kind: str, where: str) -> Part:
+    has_call_id = isinstance(data.get("call_id"), str)
+    if item_kind == "reasoning":
+        return _read_reasoning(data, where)
+    if item_kind.endswith("_call_output") or (item_kind.endswith("_output") and has_call_id):
+        return _read_result(data, item_kind, where)
+    if item_kind.endswith("_call") and has_call_id:
+        return _read_call(data, item_kind, where)
+    return Opaque(kind=item_kind, data=limit_depth(data, where))
+
+
+def _read_reasoning(data: Json, where: str) -> Part:
+    listed = [*expect(data, "summary", list, where, default=[]), *expect(data, "content", list, where, default=[])]
+    text = "\n\n".join(str(block.get("text", "")) for block in listed if isinstance(block, Mapping))
+    signature = expect(data, "encrypted_content", str, where, default="")
+    return Thinking(text=text, signature=signature or None) if text else RedactedThinking(data=signature)
+
+
+def _read_call(data: Json, item_kind: str, where: str) -> ToolCall:
+    arguments: Mapping[str, Any] | str
+    name = expect(data, "name", str, where, default="")
+    if item_kind == "function_call":
+        arguments = decode_arguments(expect(data, "arguments", str, where, default=""))
+    elif item_kind == "custom_tool_call":
+        arguments = expect(data, "input", str, where, default="")
+    else:  # local shell, computer and similar: the type of the item is the name of the tool
+        name, action = item_kind.removesuffix("_call"), data.get("action")
+        fields = {key: value for key, value in data.items() if key not in _NOT_ARGUMENTS}
+        arguments = action if isinstance(action, Mapping) else fields
+    return ToolCall(id=data["call_id"], name=name, arguments=limit_depth(arguments, where))
+
+
+def _read_result(data: Json, item_kind: str, where: str) -> ToolResult:
+    output = data.get("output")
+    content: tuple[ResultContent, ...] = ()
+    if isinstance(output, str | list):
+        content = _read_content(output, f"{where}.output")
+    elif isinstance(output, Mapping) and isinstance(output.get("type"), str):
+        content = (_read_part(output, f"{where}.output"),)
+    elif output is not None or not item_kind.endswith("_call_output"):  # an output of unknown form, or in other fields
+        content = (Opaque(kind=item_kind, data=limit_depth(data, where)).read_from(data, format=NAME),)
+    return ToolResult(call_id=expect(data, "call_id", str, where, default=str(data.get("id") or "")), content=content)
+
+
+def read_system(value: Any, where: str) -> tuple[Part, ...]:
+    """Read the instructions of a request."""
+    if not isinstance(value, str):
+        raise FormatError(f"expected a string, found {type(value).__name__}", where=where)
+    return (Text(text=value),)
+
+
+def link_reasoning(messages: Iterable[Message]) -> dict[str, str]:
+    """Map the id of each item to the id of the reasoning item that it came after.
+
+    The provider refuses an item that it knows without that reasoning.
+    """
+    links: dict[str, str] = {}
+    reasoning = ""
+    for message in messages:
+        old = wire_of(message, NAME)
+        item_id = old.get("id")
+        if message.role != "assistant":
+            reasoning = ""
+        elif not isinstance(item_id, str):
+            continue
+        elif kind_of(old) == "reasoning":
+            reasoning = item_id
+        elif reasoning:
+            links[item_id] = reasoning
+    return links
+
+
+# --- recognising -------------------------------------------------------------
+
+_OWN_PARTS: Final = frozenset({"input_text", "output_text", "input_image", "input_file"})
+_OWN_ITEMS: Final = frozenset({"reasoning", "item_reference", "compaction"})
+
+
+def is_own(data: Json) -> bool:
+    """Whether an item has a type or content parts that only Responses has."""
+    item_kind = kind_of(data)
+    if item_kind in _OWN_ITEMS or item_kind.endswith(("_call", "_call_output")):
+        return True
+    return any(kind_of(part) in _OWN_PARTS for part in blocks_of(data))
+
+
+# --- rendering ---------------------------------------------------------------
+
+
+def render(messages: Sequence[Message]) -> list[Json]:
+    """Render messages; each call, result and run of text becomes an item of its own."""
+    return [item for message in messages for item in _render_message(message)]
+
+
+def _render_message(message: Message) -> list[Json]:
+    wire = message.wire(NAME)
+    if wire is not None:
+        return [wire]
+    old = wire_of(message, NAME)
+    is_message = bool(old) and kind_of(old) in {"", "message"}
+    in_content = (Text, Image, Opaque) if is_message else (Text, Image)
+    origin = message.origin if is_message else None
+    items: list[Json | None] = []
+    for is_content, group in groupby(message.parts, key=lambda part: isinstance(part, in_content)):
+        parts = tuple(group)
+        if is_content:
+            items.append(rebuild(replace(message, parts=parts, origin=origin), _make_message, format=NAME))
+            origin = None  # one item is one message: what follows is new
+        else:
+            items += [rebuild(part, _make_item, format=NAME) for part in parts]
+    return [item for item in items if item is not None]
+
+
+def _make_message(message: Message, old: Json) -> Json | None:
+    content = _make_content(message.parts, old.get("content"), message.role)
+    role = "user" if message.role == "tool" else message.role
+    role = old["role"] if ROLES.get(old.get("role", "")) == role else role
+    return {"role": role, "content": content} if content else None
+
+
+def _make_content(parts: Sequence[Part], old: object, role: Role) -> str | list[Json]:
+    """Render content as one string where it was one, or where it is one plain text, else as a list of parts."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    is_single = len(parts) == 1 and not isinstance(old, list) and not wire_of(parts[0], NAME)
+    if len(texts) == len(parts) and (is_single or isinstance(old, str)):
+        return "\n".join(texts)
+    make = partial(_make_part, role=role)
+    rendered = (rebuild(part, make, format=NAME) for part in parts if isinstance(part, ResultContent))
+    return [part for part in rendered if part is not None]
+
+
+def _make_part(part: ResultContent, old: Json, *, role: Role) -> Json | None:
+    match part:
+        case Text() if "refusal" in old:
+            return {"type": "refusal", "refusal": part.text} if part.text else None
+        case Text():
+            part_kind = "output_text" if role == "assistant" else "input_text"
+            return {"type": part_kind, "text": part.text} if part.text else None
+        case Image():
+            return {"type": "input_image", "image_url": image_url(part)}
+        case Opaque():
+            return part.data if old else None
+
+
+def _make_item(part: Part, old: Json) -> Json | None:
+    match part:
+        case ToolCall():
+            return _make_call(part, old)
+        case ToolResult():
+            output = _make_output(part.content, old.get("output"))
+            return {"type": "function_call_output", "call_id": part.call_id, "output": output}
+        case Opaque():
+            return part.data if old else None
+        case _:
+            return None  # reasoning is kept whole or dropped; another provider's cannot be sent here
+
+
+def _make_call(call: ToolCall, old: Json) -> Json:
+    if old.get("type") == "custom_tool_call":
+        return {"call_id": call.id, "name": call.name, "input": text_arguments(call.arguments)}
+    if old.get("type", "function_call") == "function_call":
+        fields = {"call_id": call.id, "name": call.name, "arguments": encode_arguments(call.arguments)}
+        return {"type": "function_call", **fields}
+    action = object_arguments(call.arguments)
+    return {"call_id": call.id, **({"action": action} if isinstance(old.get("action"), Mapping) else action)}
+
+
+def _make_output(content: Sequence[Part], old: object) -> object:
+    if all(isinstance(block, Text) and not wire_of(block, NAME) for block in content) and not isinstance(old, list):
+        return "\n".join(block.text for block in content if isinstance(block, Text))
+    rendered = _make_content(content, old if isinstance(old, list) else [], "tool")
+    return rendered[0] if isinstance(old, Mapping) and rendered else rendered or ""
+
+
+def render_system(messages: Sequence[Message]) -> str:
+    """Render the instructions of a request."""
+    return "\n\n".join(message.text for message in messages)
+
+
+# --- shape -------------------------------------------------------------------
+
+
+def shape(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Change messages so that Responses accepts them."""
+    shaped = assign_ids(messages, log, is_plain=False, is_unique=True)
+    shaped = drop_empty(change_messages(shaped, _fit_message, log, "content"), log)
+    return _drop_last_reasoning(_renew_items(shaped, log), log)
+
+
+def _fit_message(message: Message) -> Message:
+    message = replace(message, origin=None) if has_client_fields(message) else message
+    return replace_pictures(change_parts(message, partial(_fit_part, role=message.role)))
+
+
+def _fit_part(part: Part, *, role: Role) -> Part | None:
+    old = wire_of(part, NAME)
+    match part:
+        case Text():
+            allowed = ASSISTANT_PARTS if role == "assistant" else {"input_text"}
+            new = part if kind_of(old) in {"", *allowed} else replace(part, origin=None)
+            return new if part.text else None
+        case ToolCall():
+            key = TEXT_FIELDS.get(kind_of(old))
+            is_text = key is None or isinstance(old.get(key), str)
+            return fit_name(part if is_text else replace(part, origin=None), MAX_NAME_CHARS)
+        case ToolResult():
+            return _fit_result(part)
+        case Thinking() | RedactedThinking():
+            return part if isinstance(old.get("summary"), list) else None
+        case _:
+            return None if has_no_place(part, NAME) else part
+
+
+def _fit_result(result: ToolResult) -> ToolResult:
+    old = wire_of(result, NAME)
+    if not result.content and kind_of(old) in OUTPUT_REQUIRED and old.get("output") is None:
+        return replace(result, content=(Text(text=NO_OUTPUT),))
+    content = tuple(block for block in result.content if not has_no_place(block, NAME))
+    return result if len(content) == len(result.content) else replace(result, content=content)
+
+
+def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Send items as new that the provider would refuse under their ids.
+
+    The provider knows an item by its id. An id may be there once, and only after the reasoning that it came after.
+    """
+    seen: set[str] = set()
+    renewed: list[Message] = []
+    for index, message in enumerate(messages):
+        ids = {str(old["id"]) for value in (message, *message.parts) if _has_item_id(old := wire_of(value, NAME))}
+        if not seen.isdisjoint(ids):
+            log.note("repeated-item", index, "sent an item that was there before without its id")
+        elif not seen.issuperset(log.reasoning[item] for item in ids if item in log.reasoning):
+            log.note("reasoning-missing", index, "sent an item whose reasoning is missing without its id")
+        else:
+            renewed.append(message)
+            seen |= ids
+            continue
+        parts = tuple(replace(part, origin=None) for part in message.parts if not is_thinking(part))
+        renewed += [replace(message, parts=parts, origin=None)] if parts else []
+        seen |= ids
+    return renewed
+
+
+def _has_item_id(old: Json) -> bool:
+    """Whether an item has an id of its own; the output of a local shell has that of its call."""
+    return bool(old.get("id")) and (not kind_of(old).endswith("_output") or "call_id" in old)
+
+
+def _drop_last_reasoning(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Drop reasoning that no item of the assistant follows."""
+    left: list[Message] = []
+    is_followed = False
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        parts = message.parts
+        while parts and not is_followed and is_thinking(parts[-1]):
+            parts = parts[:-1]
+        if len(parts) != len(message.parts):
+            log.note("reasoning-alone", index, "dropped reasoning that nothing follows")
+            message = replace(message, parts=parts)
+        if parts:
+            left.append(message)
+            is_followed = message.role == "assistant"
+    return left[::-1]
+
+
+# --- rules -------------------------------------------------------------------
+
+
+def check(wire: Sequence[Wire]) -> list[Violation]:
+    """List the rules of Responses that an item list breaks."""
+    found: list[Violation] = []
+    for index, item in enumerate(wire):
+        where = f"input[{index}]"
+        if _is_message(item):
+            found += _check_message(item, where)
+        elif kind(item) == "reasoning":
+            found += _check_reasoning_item(item, wire[index + 1] if index + 1 < len(wire) else None, where)
+        elif _is_call(item):
+            found += _check_call(item, where)
+        elif kind(item) in OUTPUT_REQUIRED and item.get("output") is None:
+            found.append(Violation("empty-content", where, "a result without output"))
+    return [*found, *_check_pairs(wire), *_check_unique(wire)]
+
+
+def check_reasoning(wire: Sequence[Wire], links: Mapping[str, str]) -> list[Violation]:
+    """List the items that are there without the reasoning that they came after, by the links of `link_reasoning`."""
+    found: list[Violation] = []
+    seen: set[str] = set()
+    for index, item in enumerate(wire):
+        item_id = str(item.get("id") or "")
+        if item_id in links and links[item_id] not in seen:
+            what = f"{quote(item_id)} without its reasoning {quote(links[item_id])}"
+            found.append(Violation("reasoning-missing", f"input[{index}]", what))
+        seen.add(item_id)
+    return found
+
+
+def _is_message(item: Wire) -> bool:
+    return kind(item) in {"", "message"}
+
+
+def _is_call(item: Wire) -> bool:
+    return kind(item).endswith("_call") and isinstance(item.get("call_id"), str)
+
+
+def _is_output(item: Wire) -> bool:
+    return kind(item).endswith("_output")
+
+
+def _check_message(item: Wire, where: str) -> Iterator[Violation]:
+    role, content = item.get("role"), item.get("content")
+    if role not in ROLES:
+        yield Violation("role", where, f"unknown role {quote(role)}")
+    if not content or (not isinstance(content, str) and not blocks(content)):
+        yield Violation("empty-content", where, "no content")
+    for part in blocks(content):
+        if kind(part).endswith("_text") and not part.get("text"):
+            yield Violation("blank-text", where, "a text part without text")
+        if (role == "assistant") != (kind(part) in ASSISTANT_PARTS):
+            yield Violation("part-role", where, f"{quote(kind(part))} in a message of the {role}")
+
+
+def _check_reasoning_item(item: Wire, following: Wire | None, where: str) -> Iterator[Violation]:
+    """An item of the assistant follows right after reasoning."""
+    if not isinstance(item.get("summary"), list):
+        yield Violation("reasoning", where, "reasoning without its summary list")
+    is_followed = following is not None and not _is_output(following)
+    if is_followed and following is not None and _is_message(following):
+        is_followed = following.get("role") == "assistant"
+    if not is_followed:
+        yield Violation("reasoning-alone", where, "no item of the assistant follows the reasoning")
+
+
+def _check_call(item: Wire, where: str) -> Iterator[Violation]:
+    if not 1 <= len(item["call_id"]) <= MAX_ID_CHARS:
+        yield Violation("id", where, f"call_id {quote(item['call_id'])}")
+    if kind(item) in TEXT_FIELDS:
+        if not OPENAI_NAME.fullmatch(str(item.get("name", ""))):
+            yield Violation("name", where, f"name {quote(item.get('name'))}")
+        if not isinstance(item.get(TEXT_FIELDS[kind(item)]), str):
+            yield Violation("arguments", where, "arguments are not text")
+
+
+def _check_pairs(wire: Sequence[Wire]) -> Iterator[Violation]:
+    """Every call has one result, later; every result has a call."""
+    calls: dict[str, int] = {}
+    answered: set[str] = set()
+    for index, item in enumerate(wire):
+        where = f"input[{index}]"
+        # The output of a local shell names its call by `id`.
+        call_id = str(item.get("call_id") or (item.get("id") if _is_output(item) else "") or "")
+        if _is_call(item):
+            if call_id in calls:
+                yield Violation("repeated-id", where, f"a second call {quote(call_id)}")
+            calls[call_id] = index
+        elif _is_output(item):
+            if call_id not in calls:
+                yield Violation("orphan-result", where, f"no call {quote(call_id)} before")
+            elif call_id in answered:
+                yield Violation("repeated-result", where, f"a second result of {quote(call_id)}")
+            answered.add(call_id)
+    for call_id in calls.keys() - answered:
+        yield Violation("unanswered-call", f"input[{calls[call_id]}]", f"no result of {quote(call_id)}")
+
+
+def _check_unique(wire: Sequence[Wire]) -> Iterator[Violation]:
+    """The id of an item is there once; the output of a local shell has that of its call."""
+    seen: set[str] = set()
+    for index, item in enumerate(wire):
+        item_id = item.get("id")
+        if not isinstance(item_id, str) or not item_id or (_is_output(item) and "call_id" not in item):
+            continue
+        if item_id in seen:
+            yield Violation("repeated-item", f"input[{index}]", f"a second item {quote(item_id)}")
+        seen.add(item_id)
+
+
+OPENAI_RESPONSES: Final = Format(
+    name=NAME,
+    read=read,
+    render=render,
+    is_own=is_own,
+    shape=shape,
+    check=check,
+    list_key="input",
+    system_keys=("instructions",),
+    read_system=read_system,
+    render_system=render_system,
+)

@@ -1,0 +1,387 @@
+"""pi and OpenClaw: the messages inside their session files, in every spelling that real files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.errors import FormatError
+from holdfast.messages import (
+    Image,
+    Message,
+    Opaque,
+    Part,
+    RedactedThinking,
+    ResultContent,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from holdfast.providers.rules import Violation, Wire, blocks, kind, quote
+from holdfast.providers.shaping import Log, change_messages
+from holdfast.providers.wire import (
+    Format,
+    Json,
+    blocks_of,
+    decode_arguments,
+    expect,
+    expect_object,
+    is_sealed_elsewhere,
+    kind_of,
+    limit_depth,
+    number,
+    object_arguments,
+    read_content,
+    rebuild,
+    spelling,
+    wire_of,
+)
+
+__all__ = ["BRANCH_SUMMARY", "COMPACTION_SUMMARY", "PI"]
+
+NAME: Final = "pi"
+CALL_TYPES: Final = ("toolCall", "toolUse", "tool_use", "functionCall")
+RESULT_ROLES: Final = ("toolResult", "tool", "tool_result")
+_ROLES: Final[dict[str, Role]] = {
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "custom": "user",
+    "hookMessage": "user",
+}
+
+# One field, several names: the first is the one that we write where the file had none.
+CALL_IDS: Final = ("id", "call_id")
+RESULT_IDS: Final = ("toolCallId", "toolUseId", "tool_use_id", "call_id")
+_ARGUMENTS: Final = ("arguments", "input", "args", "params")
+_RESULT_NAMES: Final = ("toolName", "name")
+_IS_ERROR: Final = ("isError", "is_error")
+_SIGNATURE: Final = ("thinkingSignature", "signature")
+
+COMPACTION_SUMMARY: Final = (
+    "The conversation history before this point was compacted into the following summary:\n\n<summary>\n",
+    "\n</summary>",
+)
+BRANCH_SUMMARY: Final = (
+    "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n",
+    "</summary>",
+)
+_COMPOSED_ROLES: Final = frozenset({"bashExecution", "branchSummary", "compactionSummary"})
+"""Roles whose text is composed from fields."""
+_COMPOSED_FIELDS: Final = frozenset({"role", "command", "output", "fullOutputPath", "summary"})
+
+
+# --- reading -----------------------------------------------------------------
+
+
+def read(data: Json, where: str) -> Message:
+    """Read one message of a session entry."""
+    role, parts = _read_parts(expect(data, "role", str, where), data, where)
+    api = data.get("api")
+    if isinstance(api, str) and not api.startswith(("anthropic", "bedrock")):
+        parts = tuple(map(_without_signature, parts))  # only Anthropic's signatures can be sent on
+    message = Message(
+        role=role,
+        parts=parts,
+        timestamp=number(data.get("timestamp")),
+        usage=_read_usage(data.get("usage")),
+        model=expect(data, "model", str, where, default="") or None,
+        stop=expect(data, "stopReason", str, where, default="") or None,
+    )
+    return message.read_from(data, format=NAME)
+
+
+def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ...]]:
+    if name in _ROLES:
+        return _ROLES[name], _read_content(data.get("content"), f"{where}.content")
+    if name in RESULT_ROLES:
+        return "tool", (_read_result(data, where).read_from(data, format=NAME),)
+    if name == "tool_call":
+        return "assistant", (_read_call(data, where).read_from(data, format=NAME),)
+    if name == "bashExecution":
+        return "user", () if data.get("excludeFromContext") else (Text(text=_describe_command(data)),)
+    if name in _COMPOSED_ROLES:
+        before, after = BRANCH_SUMMARY if name == "branchSummary" else COMPACTION_SUMMARY
+        return "user", (Text(text=before + expect(data, "summary", str, where, default="") + after),)
+    known = ", ".join([*_ROLES, *RESULT_ROLES, "tool_call", *sorted(_COMPOSED_ROLES)])
+    raise FormatError(f"role {name[:40]!r} is not one of {known}", where=f"{where}.role", format=NAME)
+
+
+def _without_signature(part: Part) -> Part:
+    if not isinstance(part, Thinking) or part.signature is None or part.origin is None:
+        return part
+    return replace(part, signature=None).read_from(part.origin.data, format=NAME)
+
+
+def _read_content(content: Any, where: str) -> tuple[Part, ...]:
+    return read_content(content, _read_block, where, format=NAME)
+
+
+def _read_block(block: Any, where: str) -> Part:
+    data = expect_object(block, where)
+    block_kind = expect(data, "type", str, where)
+    part: Part
+    if block_kind == "text":
+        part = Text(text=expect(data, "text", str, where, default=""))
+    elif block_kind == "thinking":
+        part = _read_thinking(data, where)
+    elif block_kind == "image":
+        part = _read_image(data, where)
+    elif block_kind in CALL_TYPES:
+        part = _read_call(data, where)
+    elif block_kind == "opaque":  # how an opaque part of another format is carried
+        inner = expect(data, "kind", str, where, default="opaque")
+        part = Opaque(kind=inner, data=limit_depth(data.get("data"), where))
+    else:
+        part = Opaque(kind=block_kind, data=limit_depth(data, where))
+    return part.read_from(data, format=NAME)
+
+
+def _read_thinking(data: Json, where: str) -> Part:
+    signature = expect(data, spelling(data, _SIGNATURE), str, where, default="")
+    if data.get("redacted"):
+        return RedactedThinking(data=signature)
+    return Thinking(text=expect(data, "thinking", str, where, default=""), signature=signature or None)
+
+
+def _read_call(data: Json, where: str) -> Part:
+    key = spelling(data, _ARGUMENTS)
+    value = data.get(key)
+    arguments = decode_arguments(value) if isinstance(value, str) else expect(data, key, dict, where, default={})
+    call_id, name = (expect(data, key, str, where, default="") for key in (spelling(data, CALL_IDS), "name"))
+    return ToolCall(id=call_id, name=name, arguments=limit_depth(arguments, f"{where}.{key}"))
+
+
+def _read_image(data: Json, where: str) -> Part:
+    if isinstance(data.get("source"), Mapping):  # Anthropic's spelling
+        source, where, media_key = data["source"], f"{where}.source", "media_type"
+    else:
+        source, media_key = data, "mimeType"
+    media_type, inline, url = (expect(source, key, str, where, default="") for key in (media_key, "data", "url"))
+    return Image(media_type=media_type or None, data=inline or None, url=url or None)
+
+
+def _read_result(data: Json, where: str) -> ToolResult:
+    parts = _read_content(data.get("content"), f"{where}.content")
+    return ToolResult(
+        call_id=expect(data, spelling(data, RESULT_IDS), str, where, default=""),
+        content=tuple(_as_result_content(part) for part in parts),
+        is_error=expect(data, spelling(data, _IS_ERROR), bool, where, default=False),
+        name=expect(data, spelling(data, _RESULT_NAMES), str, where, default="") or None,
+    )
+
+
+def _as_result_content(part: Part) -> ResultContent:
+    """Return a block as a result may hold it: blocks other than text and images are carried as they are."""
+    if isinstance(part, Text | Image | Opaque):
+        return part
+    data = wire_of(part, NAME)
+    return Opaque(kind=kind_of(data), data=data).read_from(data, format=NAME)
+
+
+def _describe_command(data: Json) -> str:
+    """Describe a command that the user ran to the model."""
+    output = str(data.get("output") or "")
+    text = f"Ran `{data.get('command', '')}`\n" + (f"```\n{output}\n```" if output else "(no output)")
+    code = data.get("exitCode")
+    if data.get("cancelled"):
+        text += "\n\n(command cancelled)"
+    elif code not in (None, 0):
+        text += f"\n\nCommand exited with code {code}"
+    if data.get("truncated") and data.get("fullOutputPath"):
+        text += f"\n\n[Output truncated. Full output: {data['fullOutputPath']}]"
+    return text
+
+
+def _read_usage(data: Any) -> Usage | None:
+    if not isinstance(data, Mapping):
+        return None
+    keys = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
+    counts = [number(data.get(key)) or 0 for key in keys]
+    return Usage(input=counts[0], output=counts[1], cache_read=counts[2], cache_write=counts[3], total=counts[4])
+
+
+# --- recognising -------------------------------------------------------------
+
+_OWN_ROLES: Final = ("toolResult", "tool_call", "tool_result", "custom", "hookMessage", *sorted(_COMPOSED_ROLES))
+_OWN_KEYS: Final = frozenset({"thinkingSignature", "mimeType", "thoughtSignature", "textSignature"})
+_OWN_CALLS: Final = frozenset({"toolCall", "toolUse", "functionCall"})
+
+
+def is_own(data: Json) -> bool:
+    """Whether a message has the roles, the spellings of calls and results, or the keys of pi."""
+    role = data.get("role")
+    if role in _OWN_ROLES or "stopReason" in data:
+        return True
+    if role in RESULT_ROLES and any(key in data for key in RESULT_IDS):
+        return True
+    return any(kind_of(block) in _OWN_CALLS or not _OWN_KEYS.isdisjoint(block) for block in blocks_of(data))
+
+
+# --- rendering ---------------------------------------------------------------
+
+
+def render(messages: Sequence[Message]) -> list[Json]:
+    """Render messages; a message with several results becomes one toolResult for each."""
+    return [wire for message in messages for wire in _render_message(message)]
+
+
+def _render_message(message: Message) -> list[Json]:
+    wire = message.wire(NAME)
+    if wire is not None:
+        return [wire]
+    results = [_render_result(result, message) for result in message.results]
+    if not results:
+        had_result = wire_of(message, NAME).get("role") in RESULT_ROLES  # an edit removed it
+        return [_render_words(replace(message, origin=None) if had_result else message)]
+    others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
+    words = [_render_words(replace(message, parts=others, origin=None))] if others else []
+    return [*words, *results] if message.calls else [*results, *words]
+
+
+def _render_words(message: Message) -> Json:
+    old = wire_of(message, NAME)
+    if old.get("role") == "tool_call" and len(message.calls) == len(message.parts) == 1:
+        return _render_block(message.calls[0])
+    if old.get("role") in _COMPOSED_ROLES:  # the fields do not match an edited text: they go
+        rest = {key: value for key, value in old.items() if key not in _COMPOSED_FIELDS}
+        return {"role": "user", **rest, "content": [_render_block(part) for part in message.parts]}
+    wire = rebuild(message, _make_message, format=NAME)
+    assert wire is not None  # every message can be rendered
+    return wire
+
+
+def _make_message(message: Message, old: Json) -> Json:
+    role = "user" if message.role == "tool" else message.role
+    details = {"model": message.model, "stopReason": message.stop, "timestamp": message.timestamp}
+    known = {} if old else {key: value for key, value in details.items() if value is not None}
+    return {"role": role, "content": _make_content(message.parts, old), **known}
+
+
+def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    if isinstance(old.get("content"), str) and len(texts) == len(parts):
+        return "\n".join(texts)
+    return [_render_block(part) for part in parts]
+
+
+def _render_result(result: ToolResult, message: Message) -> Json:
+    wire = rebuild(result, _make_result, format=NAME)
+    assert wire is not None  # every result can be rendered
+    return wire if wire_of(result, NAME) or message.timestamp is None else {**wire, "timestamp": message.timestamp}
+
+
+def _make_result(result: ToolResult, old: Json) -> Json:
+    name = {spelling(old, _RESULT_NAMES): result.name} if result.name is not None else {}
+    return {
+        "role": "toolResult",
+        spelling(old, RESULT_IDS): result.call_id,
+        **name,
+        "content": _make_content(result.content, old),
+        spelling(old, _IS_ERROR): result.is_error,
+    }
+
+
+def _render_block(part: Part) -> Json:
+    wire = rebuild(part, _make_block, format=NAME)
+    assert wire is not None  # what pi does not know is carried
+    return wire
+
+
+def _make_block(part: Part, old: Json) -> Json:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text}
+        case Thinking() | RedactedThinking():
+            return _make_thinking(part, old)
+        case ToolCall():
+            call_id, arguments = spelling(old, CALL_IDS), spelling(old, _ARGUMENTS)
+            fields = {call_id: part.id, "name": part.name, arguments: object_arguments(part.arguments)}
+            return {"type": "toolCall", **fields}
+        case Image():
+            return _make_image(part, old)
+        case Opaque():
+            carried = {"type": "opaque", "kind": part.kind, "data": part.data}
+            return carried if kind_of(old) in {"", "opaque"} else part.data
+        case ToolResult():
+            raise AssertionError("a result is a message, never a block")
+
+
+def _make_thinking(part: Thinking | RedactedThinking, old: Json) -> Json:
+    key = spelling(old, _SIGNATURE)
+    if isinstance(part, Thinking):
+        signed = {} if part.signature is None or is_sealed_elsewhere(part) else {key: part.signature}
+        return {"type": "thinking", "thinking": part.text, **signed}
+    if is_sealed_elsewhere(part):  # it would be read as redacted thinking of Anthropic
+        return {"type": "opaque", "kind": "reasoning", "data": part.data}
+    return {"type": "thinking", "thinking": "", key: part.data, "redacted": True}
+
+
+def _make_image(part: Image, old: Json) -> Json:
+    if isinstance(old.get("source"), Mapping):
+        known = {"media_type": part.media_type, "data": part.data, "url": part.url}
+        return {"type": "image", "source": {key: value for key, value in known.items() if value is not None}}
+    if part.data is None:  # pi has no place for a reference
+        return {"type": "text", "text": f"[image: {part.url or 'none'}]"}
+    return {"type": "image", "data": part.data, "mimeType": part.media_type or "image/png"}
+
+
+# --- shape -------------------------------------------------------------------
+
+
+def shape(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Return messages that are paired already. pi sends them on to any provider and follows its rules itself."""
+
+    def change(message: Message) -> Message:
+        return replace(message, origin=None) if wire_of(message, NAME).get("role") == "developer" else message
+
+    return change_messages(messages, change, log, "role")
+
+
+# --- rules -------------------------------------------------------------------
+
+
+def check(wire: Sequence[Wire]) -> list[Violation]:
+    """List the rules that a message list breaks: every call has one result before the next reply."""
+    found: list[Violation] = []
+    waiting: set[str] = set()
+    was_reply = False
+    for index, message in enumerate(wire):
+        where = f"messages[{index}]"
+        role = message.get("role")
+        if not isinstance(role, str):
+            found.append(Violation("role", where, f"unknown role {quote(role)}"))
+        is_reply = role in ("assistant", "tool_call")
+        if is_reply and not was_reply:
+            found += _check_answered(waiting, where)
+            waiting = set()
+        was_reply = is_reply
+        waiting.update(_call_ids(message))
+        if role in RESULT_ROLES:
+            call_id = _first_of(message, RESULT_IDS)
+            if call_id not in waiting:
+                found.append(Violation("orphan-result", where, f"no open call {quote(call_id)} before"))
+            waiting.discard(call_id)
+    return [*found, *_check_answered(waiting, "the end")]
+
+
+def _call_ids(message: Wire) -> list[str]:
+    if message.get("role") == "tool_call":
+        return [_first_of(message, CALL_IDS)]
+    return [_first_of(block, CALL_IDS) for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
+
+
+def _first_of(data: Wire, names: Sequence[str]) -> str:
+    return next((str(data[name]) for name in names if data.get(name) is not None), "")
+
+
+def _check_answered(waiting: set[str], where: str) -> Iterator[Violation]:
+    if waiting:
+        yield Violation("unanswered-call", where, f"no result for {quote(sorted(waiting))}")
+
+
+PI: Final = Format(name=NAME, read=read, render=render, is_own=is_own, shape=shape, check=check)

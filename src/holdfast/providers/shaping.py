@@ -1,0 +1,273 @@
+"""What the `shape` functions of all providers share. None of them changes a message that is accepted as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, takewhile
+from operator import is_
+from typing import Final
+
+from holdfast.messages import (
+    PLAIN,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from holdfast.providers.rules import MAX_ID_CHARS
+from holdfast.providers.wire import wire_of
+from holdfast.text import digest
+
+__all__ = [
+    "CONTINUED",
+    "NO_OUTPUT",
+    "SHOWN_BELOW",
+    "Log",
+    "Repair",
+    "assign_ids",
+    "change_messages",
+    "change_parts",
+    "drop_empty",
+    "fit_name",
+    "group_sides",
+    "has_client_fields",
+    "has_no_place",
+    "is_blank",
+    "is_empty",
+    "is_thinking",
+    "join_messages",
+    "move_system_prompt",
+    "replace_pictures",
+    "start_with_user",
+]
+
+CONTINUED: Final = "[Earlier messages are not shown.]"
+"""The first user message where a provider requires one and the conversation has none."""
+PICTURE: Final = "(image)"
+"""The text that replaces a picture in a message of the assistant."""
+NO_OUTPUT: Final = "(no output)"
+"""The text of a tool result that must not be empty."""
+SHOWN_BELOW: Final = "(shown below)"
+"""The text of a tool result whose pictures follow it."""
+
+_PLAIN_FIELDS: Final = frozenset({"role", "content"})
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_DIGEST_CHARS: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One change that made a window valid.
+
+    Attributes:
+        rule: What was wrong, as a short name.
+        where: The index of the message; None where the change is about several.
+        what: What was changed.
+    """
+
+    rule: str
+    where: int | None = None
+    what: str
+
+    def __str__(self) -> str:
+        return f"{'' if self.where is None else f'message {self.where}: '}{self.what} ({self.rule})"
+
+
+@dataclass(slots=True)
+class Log:
+    """The repairs of one window.
+
+    Attributes:
+        format: The format that the window is shaped for.
+        reasoning: The reasoning item that each item of the conversation came after, by their ids.
+        repairs: The changes.
+    """
+
+    format: str
+    reasoning: Mapping[str, str] = field(default_factory=dict)
+    repairs: list[Repair] = field(default_factory=list)
+
+    def note(self, rule: str, where: int | None, what: str) -> None:
+        """Add a repair."""
+        self.repairs.append(Repair(rule=rule, where=where, what=what))
+
+
+# --- parts and messages ------------------------------------------------------
+
+
+def is_blank(part: Part) -> bool:
+    """Whether a part is a text of nothing but white space."""
+    return isinstance(part, Text) and (not part.text or part.text.isspace())
+
+
+def is_empty(message: Message) -> bool:
+    """Whether a message holds nothing but blank text."""
+    return all(map(is_blank, message.parts))
+
+
+def is_thinking(part: Part) -> bool:
+    """Whether a part is thinking, readable or not."""
+    return isinstance(part, Thinking | RedactedThinking)
+
+
+def has_client_fields(message: Message) -> bool:
+    """Whether a message without marks of a provider has fields beside role and content, which may be refused."""
+    origin = message.origin
+    return origin is not None and origin.format == PLAIN and not _PLAIN_FIELDS.issuperset(origin.data)
+
+
+def has_no_place(part: Part, format: str) -> bool:
+    """Whether a format cannot express a part: another provider's own block, or an image without data and URL."""
+    match part:
+        case Opaque():
+            return not wire_of(part, format)
+        case Image():
+            return part.data is None and part.url is None and not wire_of(part, format)
+        case _:
+            return False
+
+
+def change_parts(message: Message, change: Callable[[Part], Part | None]) -> Message:
+    """Change each part of a message, or drop it where the change is None; return the message itself if none changed."""
+    parts = tuple(new for part in message.parts if (new := change(part)) is not None)
+    if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
+        return message
+    # Where the parts are equal, only their spelling changed: the wire form of the message holds the old one.
+    return replace(message, parts=parts, origin=None if parts == message.parts else message.origin)
+
+
+def change_messages(
+    messages: Iterable[Message], change: Callable[[Message], Message], log: Log, rule: str
+) -> list[Message]:
+    """Change each message. A change is logged where the message came in this format, or where content is lost."""
+    changed: list[Message] = []
+    for index, message in enumerate(messages):
+        new = change(message)
+        if new is not message and (wire_of(message, log.format) or len(_content(new)) < len(_content(message))):
+            left = {part.kind for part in _content(new) if isinstance(part, Opaque)}
+            lost = sorted({part.kind for part in _content(message) if isinstance(part, Opaque)} - left)
+            what = f"left out {', '.join(lost)}, for which it has no place" if lost else "changed what it would refuse"
+            log.note(rule, index, f"{what} ({log.format})")
+        changed.append(new)
+    return changed
+
+
+def _content(message: Message) -> list[Part]:
+    """List all parts, those in results too, without thinking: another provider's thinking is no loss."""
+    inside = [block for result in message.results for block in result.content]
+    return [*(part for part in message.parts if not is_thinking(part)), *inside]
+
+
+def replace_pictures(message: Message) -> Message:
+    """Replace pictures in a message of the assistant, which may hold none, by a short text."""
+
+    def change(part: Part) -> Part:
+        is_picture = isinstance(part, Image) or (isinstance(part, Opaque) and part.kind == "image")
+        return Text(text=PICTURE) if is_picture else part
+
+    return change_parts(message, change) if message.role == "assistant" else message
+
+
+def drop_empty(messages: Iterable[Message], log: Log) -> list[Message]:
+    """Drop messages that hold nothing but blank text."""
+    left: list[Message] = []
+    for index, message in enumerate(messages):
+        if not is_empty(message):
+            left.append(message)
+        elif wire_of(message, log.format):
+            log.note("empty-message", index, "dropped a message of which nothing was left")
+    return left
+
+
+# --- order -------------------------------------------------------------------
+
+
+def group_sides(messages: Sequence[Message]) -> list[list[Message]]:
+    """Group neighbours of one side: the assistant, or everybody else."""
+    groups = [[messages[0]]] if messages else []
+    for before, message in pairwise(messages):
+        if (before.role == "assistant") == (message.role == "assistant"):
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return groups
+
+
+def join_messages(messages: Sequence[Message]) -> Message:
+    """Join several messages into one, results first."""
+    parts = tuple(part for message in messages for part in message.parts)
+    results = tuple(part for part in parts if isinstance(part, ToolResult))
+    others = tuple(part for part in parts if not isinstance(part, ToolResult))
+    role = "tool" if results else messages[0].role
+    return replace(messages[0], role=role, parts=(*results, *others), origin=None)
+
+
+def move_system_prompt(messages: Sequence[Message], log: Log) -> list[Message]:
+    """Move system messages at the front of the list out of it: they are the system prompt."""
+    moved = list(messages)
+    for index, message in enumerate(takewhile(lambda m: m.role == "system", messages)):
+        if message.origin is not None and message.origin.format == log.format:
+            log.note("system-place", index, "moved the system prompt out of the list")
+            moved[index] = replace(message, origin=None)
+    return moved
+
+
+def start_with_user(messages: list[Message], log: Log) -> list[Message]:
+    """Insert a first user message where the assistant would be first."""
+    if not messages or messages[0].role != "assistant":
+        return messages
+    log.note("first-user", 0, "inserted a first message of the user")
+    return [Message(role="user", parts=(Text(text=CONTINUED),)), *messages]
+
+
+# --- ids and names -----------------------------------------------------------
+
+
+def fit_name(call: ToolCall, max_chars: int) -> ToolCall:
+    """Give a call a name that providers accept."""
+    name = _NOT_IN_NAMES.sub("_", call.name)[:max_chars]
+    return call if name == call.name else replace(call, name=name)
+
+
+def assign_ids(messages: Iterable[Message], log: Log, *, is_plain: bool, is_unique: bool) -> list[Message]:
+    """Give calls whose ids would be refused new ones, and their results the same.
+
+    A new id depends only on what came before it, so that a conversation that grows keeps its ids.
+
+    Args:
+        messages: The conversation.
+        log: Takes the repairs.
+        is_plain: Whether ids may hold only letters, digits, `_` and `-`.
+        is_unique: Whether an id may be used only once in the conversation.
+    """
+    used: set[str] = set()
+    current: dict[str, str] = {}
+
+    def change(part: Part) -> Part:
+        if isinstance(part, ToolCall):
+            new, count = _fit_id(part.id, is_plain=is_plain), 1
+            while is_unique and new in used:
+                count += 1
+                new = _fit_id(f"{part.id}_{count}", is_plain=is_plain)
+            used.add(new)
+            current[part.id] = new
+            return part if new == part.id else replace(part, id=new)
+        if isinstance(part, ToolResult) and current.get(part.call_id, part.call_id) != part.call_id:
+            return replace(part, call_id=current[part.call_id])
+        return part
+
+    return change_messages(messages, lambda message: change_parts(message, change), log, "id")
+
+
+def _fit_id(call_id: str, *, is_plain: bool) -> str:
+    fitted = _NOT_IN_NAMES.sub("_", call_id) if is_plain else call_id
+    if fitted == call_id and len(call_id) <= MAX_ID_CHARS:
+        return call_id
+    return f"{fitted[: MAX_ID_CHARS - _DIGEST_CHARS - 1]}_{digest(call_id)[:_DIGEST_CHARS]}"

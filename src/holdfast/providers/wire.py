@@ -1,0 +1,287 @@
+"""What all formats share: reading foreign JSON with clear errors, and rendering edited messages."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+
+from holdfast.errors import FormatError
+from holdfast.messages import PLAIN, Image, Message, Part, RedactedThinking, Role, Text, Thinking, same
+
+if TYPE_CHECKING:
+    from holdfast.providers.rules import Violation
+    from holdfast.providers.shaping import Log
+
+__all__ = [
+    "Format",
+    "Json",
+    "blocks_of",
+    "decode_arguments",
+    "encode_arguments",
+    "expect",
+    "expect_object",
+    "expect_role",
+    "image_from_url",
+    "image_url",
+    "is_sealed_elsewhere",
+    "kind_of",
+    "leading_system",
+    "limit_depth",
+    "number",
+    "object_arguments",
+    "read_content",
+    "rebuild",
+    "spelling",
+    "text_arguments",
+    "wire_of",
+]
+
+Json: TypeAlias = Mapping[str, Any]
+"""A JSON object."""
+
+T = TypeVar("T")
+P = TypeVar("P", bound=Part)
+V = TypeVar("V", bound=Message | Part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """The wire form of one provider.
+
+    Attributes:
+        name: The name that callers use.
+        read: Read one wire object as a message. The second argument is its path, for errors.
+        render: Render messages as wire objects. A message that was read from this format and not edited is returned
+            as it came.
+        is_own: Whether a wire object has something that only this format has.
+        shape: Change messages whose calls and results are paired so that the provider accepts them.
+        check: List the rules that a message list breaks. It shares no function with `shape` and `render`, so that it
+            finds their mistakes.
+        list_key: The field of a request body that holds the messages.
+        system_keys: The fields of a request body that may hold the system prompt; the first is the one we write.
+        read_system: Read the system prompt from such a field.
+        render_system: Render system messages as the value of such a field.
+    """
+
+    name: str
+    read: Callable[[Json, str], Message]
+    render: Callable[[Sequence[Message]], list[Json]]
+    is_own: Callable[[Json], bool]
+    shape: Callable[[Sequence[Message], Log], list[Message]]
+    check: Callable[[Sequence[Json]], list[Violation]]
+    list_key: str = "messages"
+    system_keys: tuple[str, ...] = ()
+    read_system: Callable[[Any, str], tuple[Part, ...]] | None = None
+    render_system: Callable[[Sequence[Message]], Any] | None = None
+
+
+# --- reading -----------------------------------------------------------------
+
+_TYPE_NAMES: Final[dict[type, str]] = {str: "a string", dict: "an object", list: "a list", bool: "true or false"}
+MAX_DEPTH: Final = 200
+
+
+def expect(data: Json, key: str, kind: type[T], where: str, *, default: T | None = None) -> T:
+    """Return the field `key` of the given type; `default` where it is missing or null.
+
+    Raises:
+        FormatError: It has another type, or is missing without a default; `where` is the path to it.
+    """
+    value = data.get(key)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, kind):
+        found = "missing" if key not in data else type(value).__name__
+        raise FormatError(f"expected {_TYPE_NAMES.get(kind, kind.__name__)}, found {found}", where=f"{where}.{key}")
+    return value
+
+
+def expect_object(value: Any, where: str) -> Json:
+    """Return `value` if it is a JSON object.
+
+    Raises:
+        FormatError: It is not.
+    """
+    if not isinstance(value, Mapping):
+        raise FormatError(f"expected an object, found {type(value).__name__}", where=where)
+    return value
+
+
+def expect_role(data: Json, roles: Mapping[str, Role], where: str, *, format: str, default: str | None = None) -> Role:
+    """Return the canonical role of a wire object.
+
+    Raises:
+        FormatError: The format has no such role.
+    """
+    name = expect(data, "role", str, where, default=default)
+    if name not in roles:
+        raise FormatError(f"role {name[:40]!r} is not one of {', '.join(roles)}", where=f"{where}.role", format=format)
+    return roles[name]
+
+
+def read_content(
+    content: Any, read_block: Callable[[Any, str], P], where: str, *, format: str, is_required: bool = False
+) -> tuple[P | Text, ...]:
+    """Read the content of a message: nothing, one text, or a list of blocks.
+
+    Raises:
+        FormatError: It is something else, or missing where it is required.
+    """
+    if isinstance(content, str):
+        return (Text(text=content),)
+    if isinstance(content, list):
+        return tuple(read_block(block, f"{where}[{index}]") for index, block in enumerate(content))
+    if content is None and not is_required:
+        return ()
+    found = "missing" if content is None else type(content).__name__
+    raise FormatError(f"expected text or a list of blocks, found {found}", where=where, format=format)
+
+
+def limit_depth(value: T, where: str) -> T:
+    """Return `value` if it is not nested too deeply to be written again.
+
+    Raises:
+        FormatError: It is nested more than 200 levels deep.
+    """
+    level: list[Any] = [value] if isinstance(value, Mapping | list) else []
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return value
+        containers = (item.values() if isinstance(item, Mapping) else item for item in level)
+        level = [item for items in containers for item in items if isinstance(item, Mapping | list)]
+    raise FormatError(f"nested more than {MAX_DEPTH} levels deep", where=where)
+
+
+def number(value: Any) -> int | None:
+    """Return `value` as a whole number; None where it is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return int(value)
+
+
+def blocks_of(data: Json) -> Iterator[Json]:
+    """Iterate over the objects in the content of a message."""
+    content = data.get("content")
+    return (block for block in content if isinstance(block, Mapping)) if isinstance(content, list) else iter(())
+
+
+def kind_of(data: Json) -> str:
+    """Return the `type` of a wire object; empty where it has none."""
+    kind = data.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def spelling(data: Json, names: Sequence[str]) -> str:
+    """Return which of several names of a field an object uses; the first where it uses none."""
+    for name in names:
+        if data.get(name) is not None:
+            return name
+    return names[0]
+
+
+def decode_arguments(text: str) -> Mapping[str, Any] | str:
+    """Decode arguments that were sent as JSON text; text that is no JSON object is returned as it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def image_from_url(url: str) -> Image:
+    """Read an image given by URL; a base64 data URL becomes inline data."""
+    head, comma, data = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return Image(media_type=head[len("data:") : -len(";base64")] or None, data=data)
+    return Image(url=url)
+
+
+# --- rendering ---------------------------------------------------------------
+
+_ABSENT: Final = object()
+
+
+def wire_of(value: Message | Part, format: str) -> Json:
+    """Return the wire form that a value was read from, edited or not; empty where it came from another format."""
+    origin = value.origin
+    return origin.data if origin is not None and origin.is_of(format) else {}
+
+
+def rebuild(value: V, make: Callable[[V, Json], Json | None], *, format: str) -> Json | None:
+    """Return the wire form of a message or part: the original where nothing was edited, else a new one.
+
+    `make` gets the value and its old wire form, for the spelling, and returns None where the format cannot express the
+    value. An edited value is rendered twice, as it was read and as it is now: only the difference is laid over the old
+    form, so that an edit changes nothing else.
+    """
+    wire = value.wire(format)
+    if wire is not None:
+        return wire
+    old = wire_of(value, format)
+    now = make(value, old)
+    if now is None or not old:
+        return now
+    return _apply_difference(old, make(cast("V", value.as_read()), old) or {}, now)
+
+
+def _apply_difference(old: Json, then: Json, now: Json) -> dict[str, Any]:
+    """Return `old` with what changed between two renderings, in nested objects as well; other keys keep their place."""
+    changed: dict[str, object] = dict.fromkeys(then.keys() - now.keys(), _ABSENT)
+    for key, value in now.items():
+        if key not in then:
+            changed[key] = value
+        elif not same(then[key], value):
+            is_nested = all(isinstance(side.get(key), Mapping) for side in (old, then, now))
+            changed[key] = _apply_difference(old[key], then[key], value) if is_nested else value
+    merged = {key: changed.get(key, value) for key, value in old.items()}
+    merged.update((key, value) for key, value in changed.items() if key not in old)
+    return {key: value for key, value in merged.items() if value is not _ABSENT}
+
+
+def encode_arguments(arguments: Mapping[str, Any] | str) -> str:
+    """Encode arguments as the JSON text that OpenAI's formats carry."""
+    return text_arguments(arguments) or "{}"
+
+
+def text_arguments(arguments: Mapping[str, Any] | str) -> str:
+    """Return arguments as the text that a custom tool takes."""
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+
+
+def object_arguments(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """Return arguments as the object that Anthropic, Gemini and pi carry; plain text goes under the key `_raw`."""
+    if isinstance(arguments, str):
+        return {"_raw": arguments} if arguments else {}
+    return arguments
+
+
+def image_url(image: Image) -> str:
+    """Return an image as one URL."""
+    return image.url if image.url is not None else f"data:{image.media_type or 'image/png'};base64,{image.data or ''}"
+
+
+def is_sealed_elsewhere(part: Thinking | RedactedThinking) -> bool:
+    """Whether the signature of thinking is another provider's than Anthropic's, which Anthropic would refuse."""
+    return part.origin is not None and part.origin.format not in {"anthropic", "pi"}
+
+
+_SYSTEM_BESIDE: Final = frozenset({"anthropic", "openai_responses", "gemini"})
+"""Formats whose requests have a field of their own for the system prompt."""
+
+
+def leading_system(messages: Sequence[Message], format: str) -> int:
+    """Count the messages at the front that go into the system field of a request, not into its list."""
+    if format not in _SYSTEM_BESIDE:
+        return 0
+    for index, message in enumerate(messages):
+        is_plain = message.origin is not None and message.origin.format == PLAIN
+        # A list of this format may begin with a system message that was read from one; Anthropic's plain ones may not.
+        is_listed = bool(wire_of(message, format)) and not (is_plain and format == "anthropic")
+        if message.role != "system" or is_listed:
+            return index
+    return len(messages)

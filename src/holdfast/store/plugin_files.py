@@ -1,0 +1,420 @@
+"""The files of the memory-context plugin: lines of `segments.jsonl` and `knowledge.jsonl`, and `vectors.bin`.
+
+What the plugin knows is where the plugin looks for it; what only we know is under `holdfast`, which it ignores.
+
+`vectors.bin` is VMEM version 1:
+
+    header   magic "VMEM" · version · dimension · count            four unsigned 32-bit numbers, little-endian
+    entry    length of the id (16 bits) · id (UTF-8) · vector (dimension x float32)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.errors import InputError
+from holdfast.messages import Message, Text
+from holdfast.store.base import FactRow, FactType, MessageRow, Scope
+from holdfast.store.codec import from_json, text_bytes, to_json
+from holdfast.transcripts import journal
+
+__all__ = [
+    "OWN",
+    "Entity",
+    "Unusable",
+    "Vectors",
+    "append_lines",
+    "content_key",
+    "content_of",
+    "decode_vectors",
+    "encode_line",
+    "encode_vectors",
+    "entities",
+    "fact_digest",
+    "fact_line",
+    "findable_of",
+    "message_of",
+    "read_fact",
+    "read_vectors",
+    "remove_vectors",
+    "scope_from_json",
+    "scope_of",
+    "scope_to_json",
+    "segment_line",
+    "segment_problem",
+    "tokens",
+    "topics",
+    "write_vectors",
+]
+
+OWN: Final = "holdfast"
+_ROLES: Final = frozenset({"user", "assistant"})
+_TYPES: Final = frozenset(get_args(FactType))
+_FACT_EXTRAS: Final = ("subject", "slot", "evidence", "quote", "pinned")
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Why a line stands for nothing."""
+
+    reason: str
+
+
+def tokens(text: str) -> int:
+    """How many tokens the plugin reckons a text has. It counts UTF-16 units, three to a token."""
+    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return max(1, math.ceil(units / 3))
+
+
+def encode_line(data: Mapping[str, Any]) -> str:
+    """Return an object as one line. Halves of surrogate pairs are written as escapes, which every reader knows."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":")) + "\n"
+    return text
+
+
+def append_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Append lines in one write, durable when this returns, on a line of their own where the last one has no end."""
+    with journal.storage(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size:
+                os.lseek(descriptor, size - 1, os.SEEK_SET)
+            start = b"\n" if size and os.read(descriptor, 1) != b"\n" else b""
+            journal.append(descriptor, start + b"".join(lines), durable=True)
+        finally:
+            os.close(descriptor)
+
+
+# --- scopes ------------------------------------------------------------------
+
+
+def scope_to_json(scope: Scope) -> list[str]:
+    """A scope as it is kept."""
+    return [scope.tenant, scope.project, scope.agent, scope.session]
+
+
+def scope_of(data: Mapping[str, Any], session: str) -> Scope:
+    """The scope of a line; one that is not ours belongs to its session alone."""
+    own = data.get(OWN)
+    if not isinstance(own, dict) or "scope" not in own:
+        return Scope(session=session)
+    return scope_from_json(own["scope"])
+
+
+def scope_from_json(data: Sequence[str]) -> Scope:
+    """The scope that `scope_to_json` wrote."""
+    tenant, project, agent, session = data
+    return Scope(tenant=tenant, project=project, agent=agent, session=session)
+
+
+# --- segments ------------------------------------------------------------------
+
+
+def content_of(row: MessageRow) -> str:
+    """What of a message the plugin would keep: the words of a user or an assistant; nothing of noise."""
+    if row.message.role not in _ROLES or not row.scope.session or not row.passages:
+        return ""
+    if row.message.calls or row.message.results:
+        return row.message.text
+    return "".join(passage.text for passage in row.passages)
+
+
+def segment_line(row: MessageRow, content: str, *, name: str, now: int, own: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as a line of `segments.jsonl`."""
+    time = row.message.timestamp
+    named = [asdict(entity) for entity in entities(content)]
+    line: dict[str, Any] = {
+        "id": name,
+        "sessionId": row.scope.session,
+        "timestamp": now if time is None else time,
+        "role": row.message.role,
+        "content": content,
+        "tokens": tokens(content),
+        "metadata": {"topics": topics(content), "entities": named},
+    }
+    found = "".join(passage.text for passage in row.passages)
+    plain = _plain(line) == row.message and row.message.origin is None
+    more = ({} if plain else {"body": to_json(row.message)}) | ({} if found == content else {"text": found})
+    return line | {OWN: {**own, **more}}
+
+
+def findable_of(data: Mapping[str, Any]) -> str:
+    """What can be found of a segment: its text, and what was called with it."""
+    own = data.get(OWN)
+    return str(own["text"] if isinstance(own, dict) and "text" in own else data["content"])
+
+
+def segment_problem(data: Mapping[str, Any]) -> str | None:
+    """Why a line of `segments.jsonl` is no segment; None where it is one."""
+    time = data.get("timestamp")
+    for wrong, reason in (
+        (not data.get("id") or not isinstance(data["id"], str), "no id"),
+        (not data.get("sessionId") or not isinstance(data["sessionId"], str), "no session"),
+        (data.get("role") not in _ROLES, "not said by a user or an assistant"),
+        (not isinstance(data.get("content"), str), "no text"),
+        (isinstance(time, bool) or not isinstance(time, int | float) or time != time, "no time"),  # noqa: PLR0124 - NaN
+    ):
+        if wrong:
+            return reason
+    return None
+
+
+def message_of(data: Mapping[str, Any]) -> Message:
+    """The message that a line of `segments.jsonl` stands for."""
+    own = data.get(OWN)
+    if isinstance(own, dict) and "body" in own:
+        return from_json(own["body"])
+    return _plain(data)
+
+
+def _plain(data: Mapping[str, Any]) -> Message:
+    return Message(role=data["role"], parts=(Text(text=data["content"]),), timestamp=_whole(data["timestamp"]))
+
+
+# --- facts ---------------------------------------------------------------------
+
+
+def fact_line(row: FactRow, *, own: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A version of a fact as a line of `knowledge.jsonl`; `own` is None for one that belongs to the whole folder."""
+    line: dict[str, Any] = {"id": row.id, "type": row.type, "content": row.content}
+    if row.context:
+        line["context"] = row.context
+    line["timestamp"] = row.time
+    if row.superseded_by is not None:
+        line["supersededBy"] = row.superseded_by
+    if row.deleted:
+        line["_deleted"] = True
+    extras = {key: value for key in _FACT_EXTRAS if (value := getattr(row, key))}
+    kept = {**(own or {}), **extras}
+    return line | {OWN: kept} if kept else line
+
+
+def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | Unusable:
+    """The version of a fact that a line stands for; one that is only deleted keeps what it said before."""
+    name = data.get("id")
+    if not isinstance(name, str) or not name:
+        return Unusable("no id")
+    deleted = data.get("_deleted") is True
+    if deleted and before is not None and "content" not in data:
+        data = {"type": before.type, "content": before.content, **data}
+    if data.get("type") not in _TYPES or not isinstance(data.get("content"), str):
+        return Unusable("not a fact of a known type")
+    after = data.get("supersededBy")
+    return FactRow(
+        scope=scope_of(data, ""),
+        id=name,
+        type=cast("FactType", data["type"]),
+        content=data["content"],
+        context=str(data.get("context") or ""),
+        time=_whole(data.get("timestamp")),
+        superseded_by=after if isinstance(after, str) else None,
+        deleted=deleted,
+        **_extras(data.get(OWN)),
+    )
+
+
+def _whole(number: object) -> int:
+    return int(number) if isinstance(number, int | float) and math.isfinite(number) else 0
+
+
+def _extras(own: object) -> dict[str, Any]:
+    if not isinstance(own, dict):
+        return {}
+    return {key: tuple(value) if key == "evidence" else value for key, value in own.items() if key in _FACT_EXTRAS}
+
+
+def fact_digest(name: str) -> str:
+    """What is remembered of a forgotten fact."""
+    return hashlib.sha256(b"fact:" + text_bytes(name)).hexdigest()[:32]
+
+
+def content_key(scope: Scope, role: str, content: str) -> tuple[Scope, str, str]:
+    """What the plugin tells segments apart by: session, role and a digest of the text."""
+    return scope, role, hashlib.sha256(text_bytes(content)).hexdigest()[:16]
+
+
+# --- topics and entities ---------------------------------------------------------
+
+_KEYWORDS: Final = {
+    "programming": "code coding function bug debug compile refactor typescript javascript python java rust golang git"
+    " 代码 编程 函数 调试 编译 重构",
+    "api": "api endpoint rest graphql webhook http request response 接口 请求 响应",
+    "database": "database sql postgres postgresql mysql sqlite mongodb redis schema migration 数据库 查询 索引 表结构",
+    "ai": "ai llm gpt claude gemini model embedding prompt agent 模型 人工智能 大模型 向量 提示词",
+    "finance": "stock price invest investment revenue budget invoice payment 股票 价格 投资 基金 收入 预算 支付",
+    "project": "project milestone deadline roadmap sprint release task 项目 里程碑 截止 任务 发布 迭代",
+    "schedule": "meeting calendar schedule appointment reminder tomorrow 会议 日程 安排 预约 提醒 明天",
+    "travel": "travel flight hotel trip ticket visa 旅行 航班 酒店 机票 签证 出差",
+    "health": "health doctor hospital medicine exercise sleep 健康 医生 医院 药 运动 睡眠",
+    "email": "email mail inbox gmail outlook 邮件 邮箱 收件箱",
+    "chat": "chat message slack telegram discord wechat feishu 聊天 消息 微信 飞书 群",
+    "settings": "setting settings config configuration preference option 设置 配置 偏好 选项",
+}
+_ENGLISH: Final = {
+    name: frozenset(word for word in words.split() if word.isascii()) for name, words in _KEYWORDS.items()
+}
+_CHINESE: Final = {
+    name: tuple(word for word in words.split() if not word.isascii()) for name, words in _KEYWORDS.items()
+}
+_WORD: Final = re.compile(r"[^\W_]+")
+_HAN: Final = "\u4e00-\u9fff"
+_FIRST: Final = {
+    "url": re.compile(r"https?://[^\s<>\"'`，。）]{1,2000}"),
+    "email": re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"),
+}
+_THEN: Final = {
+    "stock": re.compile(r"(?<!\d)\d{6}(?!\d)|\$[A-Z]{1,5}\b"),
+    "amount": re.compile(
+        r"[¥￥$]\s?\d[\d,]{0,20}(?:\.\d{1,4})?[万亿]?|\d[\d,]{0,20}(?:\.\d{1,4})?\s?(?:万元|亿元|元|万|亿)"
+    ),
+    "date": re.compile(
+        r"(?<!\d)\d{4}-\d{1,2}-\d{1,2}(?!\d)|(?:\d{4}年)?\d{1,2}月\d{1,2}[日号]|今天|明天|后天|昨天|前天|[上下本]周[一二三四五六日天]?|[上下本]个?月"
+    ),
+    "person": re.compile(rf"(?:@|找|问|跟|给|和|让|请|叫)([{_HAN}]{{2,4}})"),
+    "project": re.compile(
+        r"(?<![\w/.])[\w.-]{1,64}(?:/[\w.-]{1,64}){1,8}|\b[A-Z][a-z0-9]{1,40}(?:[A-Z][a-z0-9]{0,40}){1,8}\b"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Something that a text names: what kind of thing, its name, and where it stands."""
+
+    type: str
+    value: str
+    offset: int
+
+
+def topics(text: str) -> list[str]:
+    """What a text is about, of twelve topics: an English keyword counts as a whole word, a Chinese one anywhere."""
+    words = set(_WORD.findall(text.lower()))
+    return [
+        name
+        for name, english in _ENGLISH.items()
+        if not english.isdisjoint(words) or any(word in text for word in _CHINESE[name])
+    ]
+
+
+def entities(text: str) -> list[Entity]:
+    """What a text names, each once, kind by kind. An address is taken whole before anything in it can be."""
+    found: dict[tuple[str, str], Entity] = {}
+    rest = text
+    for kind, pattern in _FIRST.items():
+        for entity in _all(kind, pattern, rest):
+            found.setdefault((kind, entity.value), entity)
+        rest = pattern.sub(lambda match: " " * len(match.group()), rest)
+    for kind, pattern in _THEN.items():
+        for entity in _all(kind, pattern, rest):
+            found.setdefault((kind, entity.value), entity)
+    return list(found.values())
+
+
+def _all(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Entity]:
+    group = pattern.groups
+    for match in pattern.finditer(text):
+        yield Entity(kind, match.group(group), match.start(group))
+
+
+# --- vectors.bin -------------------------------------------------------------------
+
+VECTORS_MAGIC: Final = 0x4D454D56
+VECTORS_VERSION: Final = 1
+_HEADER: Final = struct.Struct("<4I")
+_LENGTH: Final = struct.Struct("<H")
+_MAX_ID_BYTES: Final = 0xFFFF
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What a vector file holds.
+
+    Attributes:
+        dimension: The length of each vector.
+        rows: Vectors by id; of one that stands there twice, the last.
+        missing: How many entries the header promises that are not there, or not whole.
+    """
+
+    dimension: int
+    rows: dict[str, Floats]
+    missing: int = 0
+
+
+def read_vectors(path: Path) -> Vectors | None:
+    """What a file holds; None where there is no such file, or it is none of this format and version."""
+    with journal.storage(path):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+    return decode_vectors(data)
+
+
+def decode_vectors(data: bytes) -> Vectors | None:
+    """The vectors in these bytes; None where they are something else. A tail that is cut off ends the reading."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, version, dimension, count = _HEADER.unpack_from(data)
+    if (magic, version) != (VECTORS_MAGIC, VECTORS_VERSION):
+        return None
+    rows: dict[str, Floats] = {}
+    place, done = _HEADER.size, 0
+    while done < count and place + _LENGTH.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, place)
+        start = place + _LENGTH.size + length
+        if start + 4 * dimension > len(data):
+            break
+        name = data[place + _LENGTH.size : start].decode("utf-8", "replace")
+        rows[name] = np.frombuffer(data, "<f4", dimension, offset=start).astype(np.float32)
+        place, done = start + 4 * dimension, done + 1
+    return Vectors(dimension, rows, missing=count - done)
+
+
+def encode_vectors(rows: Mapping[str, Sequence[float] | Floats], *, dimension: int) -> Iterator[bytes]:
+    """A file of these vectors, piece by piece. A vector that is too short is filled up with zeros.
+
+    Raises:
+        InputError: A vector or an id is too long for the format.
+    """
+    yield _HEADER.pack(VECTORS_MAGIC, VECTORS_VERSION, dimension, len(rows))
+    for name, row in rows.items():
+        raw = name.encode("utf-8", "replace")
+        if len(raw) > _MAX_ID_BYTES or len(row) > dimension:
+            raise InputError(f"{name[:80]!r} does not fit into a vector file of dimension {dimension}")
+        whole = np.zeros(dimension, "<f4")
+        whole[: len(row)] = row
+        yield _LENGTH.pack(len(raw)) + raw + whole.tobytes()
+
+
+def write_vectors(path: Path, rows: Mapping[str, Sequence[float] | Floats], *, dimension: int) -> None:
+    """Put these vectors in the place of the file: whoever reads sees the old or the new ones, also after a crash."""
+    journal.replace(path, list(encode_vectors(rows, dimension=dimension)))
+
+
+def remove_vectors(path: Path, names: set[str]) -> None:
+    """Remove the vectors of segments, and of their windows, from a file."""
+    vectors = read_vectors(path)
+    if vectors is None:
+        return
+    kept = {name: row for name, row in vectors.rows.items() if name.split("#")[0] not in names}
+    if len(kept) < len(vectors.rows):
+        write_vectors(path, kept, dimension=vectors.dimension)

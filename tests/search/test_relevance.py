@@ -1,0 +1,73 @@
+"""Whether a question has anything to do with the memory."""
+
+import pytest
+
+from holdfast.search.relevance import MIN_COSINE, MIN_WINDOW_SHARE, combined_relevance, relevance, word_relevance
+from signals import Said, signals
+
+TALK = [Said("we deploy to Frankfurt"), Said("the cat sleeps"), Said("lunch was good")]
+
+
+def test_words_are_judged_by_what_stands_together() -> None:
+    """Without vectors the relevance is the part of the question that one window holds, of the part that is enough."""
+    assert relevance(signals(TALK, "deploy to Frankfurt")) == pytest.approx(1 / MIN_WINDOW_SHARE)
+    assert relevance(signals(TALK, "quantum chromodynamics")) == 0
+    assert relevance(signals(TALK, "deploy quantum chromodynamics")) < 1
+
+
+def test_one_word_of_several_may_be_chance() -> None:
+    """A rare word alone opens no block where the question has more; a question of one word needs no second."""
+    assert word_relevance(signals(TALK, "Frankfurt sausage")) < 1
+    assert word_relevance(signals(TALK, "Frankfurt")) > 1
+
+
+def test_of_a_long_question_less_is_enough() -> None:
+    """Of a message of many words no window holds as large a part as of a short question."""
+    question = "deploy Frankfurt " + " ".join(f"word{n}" for n in range(6))
+    short, long = (signals(TALK, question, length=length) for length in (8.0, 64.0))
+    assert word_relevance(long) == pytest.approx(2 * word_relevance(short))
+
+
+def test_vectors_count_as_far_as_words_go_with_them() -> None:
+    """What is alike counts half without a word in common, and whole with all of them."""
+    assert combined_relevance(signals(TALK, "quantum", cosine=[0.4, 0.4, 0.4])) == pytest.approx(0.2 / MIN_COSINE)
+    known = signals(TALK, "deploy Frankfurt", cosine=[0.4, 0.4, 0.4])
+    assert combined_relevance(known) == pytest.approx(0.4 / MIN_COSINE)
+    assert combined_relevance(signals(TALK, "deploy Frankfurt")) == 0
+
+
+def test_one_passage_is_enough() -> None:
+    """In a small memory one window that is like the question, and has its words, is not outweighed by the others."""
+    alone = signals(TALK, "deploy Frankfurt", cosine=[0.5, 0.0, -0.2])
+    assert combined_relevance(alone) == pytest.approx(0.5 / MIN_COSINE)
+    assert relevance(signals(TALK, "quantum", cosine=[0.5, 0.0, -0.2])) < 1
+
+
+@pytest.mark.parametrize("question", ["deploy Frankfurt", "deploy quantum", "cat lunch", "quantum"])
+def test_vectors_take_nothing_away_from_the_words(question: str) -> None:
+    """However unlike the vectors are, the relevance is at least what it is by words alone."""
+    alone = relevance(signals(TALK, question))
+    for cosine in ([-0.5, 0.0, 0.0], [0.9, 0.9, 0.9]):
+        known = signals(TALK, question, cosine=cosine)
+        assert word_relevance(known) == alone <= relevance(known)
+
+
+def test_where_vectors_know_nothing_words_decide() -> None:
+    """A question in a script that the model does not know is like everything, and has a block by its words alone."""
+    off = signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9], vector_weight=0.0)
+    assert relevance(off) == 0
+    on = signals([*TALK, Said("東京の天気は晴れ")], "東京の天気", cosine=[0, 0, 0, 0], vector_weight=0.0)
+    assert relevance(on) > 1
+    mixed = signals(TALK, "quantum", cosine=[0.4, 0.4, 0.4], vector_weight=0.5)
+    assert relevance(mixed) == pytest.approx(0.1 / MIN_COSINE)
+
+
+def test_what_may_not_be_seen_says_nothing() -> None:
+    """Hidden passages do not make a question relevant."""
+    known = signals(TALK, "deploy to Frankfurt", hidden=[0], cosine=[0.9, 0, 0])
+    assert relevance(known) == 0
+
+
+def test_an_empty_memory_is_not_relevant() -> None:
+    """Where there is nothing, nothing is relevant."""
+    assert relevance(signals([], "anything", cosine=[])) == 0
