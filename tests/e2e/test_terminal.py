@@ -213,7 +213,8 @@ def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dic
     assert messages(tmp_path)[-1] == words
     with Engine.open(tmp_path / "memory", settings=Settings(embedding=Embedding(provider="none"))) as engine:
         (session,) = {file.stem for file in store.parent.glob("*.jsonl")}
-        assert words in [hit.text for hit in engine.session(session).search("harbour code")]
+        (project,) = {scope.project for scope in engine.sessions() if scope.session == session}
+        assert words in [hit.text for hit in engine.session(session, project=project).search("harbour code")]
     roomy = {"HOLDFAST_SESSION__RESET__MODE": "never"}
     with Terminal(tmp_path, "--model", "echo", environ=roomy) as terminal:
         terminal.say("/memory search harbour code", until="7741")

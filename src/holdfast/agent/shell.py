@@ -68,19 +68,7 @@ def run_program(
     stop = cancel or Event()
     if stop.is_set():
         raise CommandError(f"`{shown}` was cancelled")
-    try:
-        process = subprocess.Popen(  # noqa: S603 - the user's own command, and no shell
-            list(command),
-            cwd=cwd,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
+    process = _start_program(command, cwd, environ, has_stdin=stdin is not None)
     with process:
         try:
             output, errors = _communicate(process, stdin, seconds=seconds, cancel=stop)
@@ -94,6 +82,24 @@ def run_program(
         reason = _last_line(errors) or _last_line(output) or "no output"
         raise CommandError(f"`{shown}` failed with status {process.returncode}: {reason}")
     return output.decode("utf-8", "replace")
+
+
+def _start_program(
+    command: Sequence[str], cwd: Path, environ: Mapping[str, str], *, has_stdin: bool
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(  # noqa: S603 - the user's own command, and no shell
+            list(command),
+            cwd=cwd,
+            env=dict(environ),
+            stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
 
 
 def _communicate(
