@@ -148,7 +148,7 @@ def test_an_import_reports_recalled_text(tmp_path: Path) -> None:
     file = tmp_path / "said.json"
     file.write_text(json.dumps({"messages": said}), encoding="utf-8")
     options = [str(file), "--no-vectors", "--home", str(tmp_path / "memory")]
-    assert "Recalled text was removed from 1 messages." in CliRunner().invoke(import_, options).stdout
+    assert "Recalled text was removed from 1 message." in CliRunner().invoke(import_, options).stdout
     assert json.loads(CliRunner().invoke(import_, [*options, "--json"]).stdout)["stripped"] == 1
     with opened(tmp_path / "memory") as engine:
         assert {hit.text for hit in engine.session("s").search("port 6543") if "6543" in hit.text} == {TAUGHT}

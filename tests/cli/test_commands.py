@@ -207,7 +207,7 @@ class TestContext:
         file.write_text(json.dumps([{"role": "user", "content": "Hi"}, *orphans, {"role": "user", "content": "Go on"}]))
         lines = [line for line in run("context", file, home=tmp_path).stdout.splitlines() if "repaired" in line]
         assert len(lines) == 1
-        assert lines[0].endswith("'c0', which is not there (orphan-result), and 4 more like it")
+        assert lines[0].endswith("'c0', which is missing (orphan-result), and 4 more like it")
 
 
 class TestTokens:
@@ -323,12 +323,17 @@ class TestSessions:
         file.parent.mkdir(parents=True)
         file.write_text("".join(lines[:6]))
         own = {"HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory"), "PATH": os.environ["PATH"]}
-        command = [sys.executable, "-u", "-m", "holdfast", "import", "--watch", "--every", "0.2", "--no-vectors"]
+        # A program that is started in the background ignores Ctrl-C; this one must not, however the tests are started.
+        start = (
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "from holdfast.cli import main; main()"
+        )
+        command = [sys.executable, "-u", "-c", start, "import", "--watch", "--every", "0.2", "--no-vectors"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own, cwd=tmp_path) as process:
             assert process.stdout is not None
-            assert "of 1 sessions" in process.stdout.readline()
+            assert "of 1 session," in process.stdout.readline()
             file.write_text("".join(lines[:9]))
-            assert "new messages of 1 sessions" in process.stdout.readline()
+            assert "new messages of 1 session" in process.stdout.readline()
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
         (one,) = data("sessions", home=tmp_path)["sessions"]

@@ -206,7 +206,7 @@ class TestUpkeep:
     def test_imports_say_what_they_did(self, call: Callable[..., Result], tmp_path: Path) -> None:
         """Messages and sessions are counted, what cannot be read is told, and nothing to import is a wrong call."""
         (tmp_path / "half.jsonl").write_text('{"type":"session","version":3,"id":"x","timestamp":"?"}\n{"ty', "utf-8")
-        assert call("import", EXAMPLE).stdout == "18 messages of 1 sessions, 18 of them new.\n"
+        assert call("import", EXAMPLE).stdout == "18 messages of 1 session, 18 of them new.\n"
         assert call("import").exit_code == 2
 
     def test_doctor_looks_at_folders_and_mends_files(
@@ -234,8 +234,8 @@ class TestNothingInSilence:
         for name in ("notes.txt", "picture.png", "空.jsonl", "other.json"):
             (folder / name).write_text('{"a": 1}\n' if name != "空.jsonl" else "", "utf-8")
         told = call("import", folder)
-        assert told.stdout == "18 messages of 1 sessions, 18 of them new.\n"
-        assert "4 files are not sessions of a known agent:" in told.stderr
+        assert told.stdout == "18 messages of 1 session, 18 of them new.\n"
+        assert "4 files without a session of a known agent:" in told.stderr
         assert {Path(path).name for path in data("import", folder)["skipped"]} == {
             *("notes.txt", "picture.png", "空.jsonl", "other.json")
         }
@@ -245,7 +245,7 @@ class TestNothingInSilence:
         file = tmp_path / "s.jsonl"
         file.write_text('{"type":"session","version":3,"id":"x","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}\n')
         done = call("import", file)
-        assert "0 messages of 1 sessions" in done.stdout
+        assert "0 messages of 1 session" in done.stdout
         assert "s.jsonl: no message in 1 records (pi)" in done.stderr
 
 

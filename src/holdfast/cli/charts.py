@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text as Styled
 
 from holdfast.cli.console import SafeConsole
-from holdfast.cli.output import human_tokens
+from holdfast.cli.output import human_tokens, plural
 from holdfast.report import Category, ContextReport
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "grid_to_json",
     "make_cells",
     "make_point",
-    "plural",
 ]
 
 _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
@@ -138,11 +137,6 @@ def draw_sparkline(values: Sequence[float], *, top: float, width: int) -> str:
     step = max(1, -(-len(values) // width))
     peaks = [max(values[start : start + step]) for start in range(0, len(values), step)]
     return "".join(_EIGHTHS[max(1, min(8, round(8 * peak / max(top, 1))))] for peak in peaks)
-
-
-def plural(count: int, what: str) -> str:
-    """Format a count with its noun: `1 cut`, `2 cuts`."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 # --- a window as a grid ------------------------------------------------------------

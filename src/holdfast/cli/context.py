@@ -12,10 +12,10 @@ import click
 from rich.console import Console
 from rich.text import Text as Styled
 
-from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells, plural
+from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, printable
+from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, plural, printable
 from holdfast.cli.replay import Replay, replay_file, replay_options
 from holdfast.engine import Engine
 from holdfast.errors import InputError

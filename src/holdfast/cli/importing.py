@@ -14,7 +14,7 @@ import click
 
 from holdfast import transcripts
 from holdfast.cli.opening import no_transcript, open_memory, opens_memory
-from holdfast.cli.output import as_json, echo, emit_json
+from holdfast.cli.output import as_json, echo, emit_json, plural
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import folder, transfer
 from holdfast.memory.memory import Memory
@@ -32,6 +32,7 @@ class _Result:
     new: int = 0
     embedded: int = 0
     stripped: int = 0
+    rows: int = 0
     problems: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
@@ -101,10 +102,14 @@ def _print_result(result: _Result) -> None:
     if result.skipped:
         more = f" and {len(result.skipped) - _MAX_LISTED:,} more" if len(result.skipped) > _MAX_LISTED else ""
         names = ", ".join(result.skipped[:_MAX_LISTED])
-        echo(f"{len(result.skipped):,} files are not sessions of a known agent: {names}{more}", err=True)
-    echo(f"{result.messages:,} messages of {result.sessions:,} sessions, {result.new:,} of them new.")
+        echo(f"{plural(len(result.skipped), 'file')} without a session of a known agent: {names}{more}", err=True)
+    if result.rows:
+        echo(f"{plural(result.rows, 'row')} of exports, {plural(result.new, 'new message')}.")
+    if result.sessions or not result.rows:
+        sessions = plural(result.sessions, "session")
+        echo(f"{plural(result.messages, 'message')} of {sessions}, {result.new:,} of them new.")
     if result.stripped:
-        echo(f"Recalled text was removed from {result.stripped:,} messages.")
+        echo(f"Recalled text was removed from {plural(result.stripped, 'message')}.")
 
 
 def _watch(
@@ -117,7 +122,7 @@ def _watch(
         added = _Result(seen=result.seen)
         _import_all(memory, paths, whose, added, vectors=vectors)
         if added.new:
-            echo(f"{added.new:,} new messages of {added.sessions:,} sessions.")
+            echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
         result.messages, result.new = result.messages + added.new, result.new + added.new
 
 
@@ -139,7 +144,7 @@ def _import_all(
     refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:
-            result.messages += transfer.load_jsonl(memory.store, path)
+            result.rows += transfer.load_jsonl(memory.store, path)
         stored = memory.store.sessions()
         for ref in refs:
             _import_session(memory, ref, whose, result, stored)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.opening import open_memory, opens_memory, owner_of, owners, scope_of, session_scope
-from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_bytes, human_time, printable
+from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_bytes, human_time, plural, printable
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
 from holdfast.store.base import FactRow, Scope, Select
@@ -114,7 +114,7 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
     elif result.block:
         echo(result.block)
     else:
-        echo(f"No block: {result.reason} (relevance {result.relevance:.2f} of 1).", err=True)
+        echo(f"No block: {result.reason} (relevance {result.relevance:.2f}, a block needs 1).", err=True)
 
 
 @click.command()
@@ -160,7 +160,7 @@ def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) 
     for row in rows:
         echo(_format_fact(row))
     if not rows:
-        echo('No facts. Add one: holdfast remember "…"', err=True)
+        echo(f"No fact matches: {query}" if query else 'No facts. Add one: holdfast remember "…"', err=True)
 
 
 def _format_fact(row: FactRow) -> str:
@@ -209,6 +209,8 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
             more = " and delete the damaged copies of the store" if copies else ""
             _confirm(f"Forget {plan.what}{more} for good?")
         number = sum(_forget_in(memory, scope, plan) for scope in plan.scopes)
+    if not number:
+        raise InputError(f"nothing was forgotten: {plan.what} not found")
     if as_json:
         emit_json({"forgotten": number})
     else:
@@ -232,7 +234,9 @@ def _plan_ids(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _P
     numbers, fact_ids = _parse_ids(ids, list(facts))
     scopes = owners(memory, project=whose["project"], agent=whose["agent"])
     return _Plan(
-        what=f"{len(numbers)} messages and {len(fact_ids)} facts",
+        what=" and ".join(
+            plural(count, name) for count, name in ((len(numbers), "message"), (len(fact_ids), "fact")) if count
+        ),
         scopes=[replace(owner, session=whose["session"] or "") for owner in scopes],
         facts=[facts[id_] for id_ in fact_ids],
         ids={"ids": numbers, "fact_ids": fact_ids},
@@ -251,7 +255,8 @@ def _confirm(question: str) -> None:
 
     if sys.stdin.isatty():
         drop_input(sys.stdin.fileno())
-    click.confirm(printable(question, one_line=True), abort=True, err=True)
+    if not click.confirm(printable(question, one_line=True), err=True):
+        raise InputError("nothing was forgotten: you answered no")
 
 
 def _forget_in(memory: Memory, scope: Scope, plan: _Plan) -> int:

@@ -23,6 +23,7 @@ __all__ = [
     "human_bytes",
     "human_time",
     "human_tokens",
+    "plural",
     "printable",
 ]
 
@@ -89,3 +90,8 @@ def human_bytes(size: float) -> str:
 def human_time(milliseconds: int | None) -> str:
     """Format a time in UTC, to the minute; empty if it is unknown."""
     return minute(milliseconds)
+
+
+def plural(count: int, what: str) -> str:
+    """Format a count with its noun: `1 cut`, `2 cuts`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -17,10 +17,10 @@ from rich.text import Text as Styled
 
 from holdfast import settings as configuration
 from holdfast import transcripts
-from holdfast.cli.charts import MAX_WIDTH, LivePlot, Point, draw_chart, make_point, plural
+from holdfast.cli.charts import MAX_WIDTH, LivePlot, Point, draw_chart, make_point
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import no_transcript
-from holdfast.cli.output import as_json, emit_json, human_tokens, printable
+from holdfast.cli.output import as_json, emit_json, human_tokens, plural, printable
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError, WindowTooSmallError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +36,8 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
 
 def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None:
     with open_memory(home) as memory:
-        rows = [
-            _describe_stored(memory, scope, count) for scope, count in islice(memory.store.sessions().items(), limit)
-        ]
+        rows = [_describe_stored(memory, scope, count) for scope, count in memory.store.sessions().items()]
+        rows = sorted(rows, key=lambda row: row["time"] or 0, reverse=True)[:limit]
     if as_json:
         emit_json({"sessions": rows})
     elif not rows:

@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.text import Text as Styled
 
-from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart, plural
+from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, opens_memory, owner_of, session_scope
-from holdfast.cli.output import as_json, emit_json, human_tokens, printable
+from holdfast.cli.output import as_json, emit_json, human_tokens, plural, printable
 from holdfast.cli.replay import replay_file
 from holdfast.engine import Engine
 from holdfast.errors import InputError
