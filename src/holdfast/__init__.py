@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from holdfast.aio import AsyncEngine, AsyncSession
     from holdfast.compact import Compaction
+    from holdfast.compaction.plan import CompactionPlan
+    from holdfast.context.edits import Edit
     from holdfast.engine import Engine
     from holdfast.errors import (
         CompactionError,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
         InputError,
         InvalidWindowError,
         MissingExtraError,
+        ModelCancelledError,
         ModelError,
         SettingsError,
         StorageError,
@@ -33,10 +36,10 @@ if TYPE_CHECKING:
         WindowError,
         WindowTooSmallError,
     )
-    from holdfast.events import Hooks
+    from holdfast.events import Compacted, Compacting, Hooks, SummaryRequest, SummaryResult
     from holdfast.memory.archive import Ingested
-    from holdfast.memory.memory import Memory, Stats
-    from holdfast.memory.query import RecallQuery
+    from holdfast.memory.facts import FactHit
+    from holdfast.memory.memory import Stats
     from holdfast.memory.recall import Hit, Recall
     from holdfast.messages import (
         Image,
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     )
     from holdfast.models.base import Model
     from holdfast.redact import redact
-    from holdfast.report import ContextReport
+    from holdfast.report import Category, Change, ContextReport
     from holdfast.session import Session
     from holdfast.settings import Settings
     from holdfast.store.base import FactRow, MessageRow, Scope, Store
@@ -64,12 +67,19 @@ __version__ = "0.2.0"
 __all__ = [
     "AsyncEngine",
     "AsyncSession",
+    "Category",
+    "Change",
+    "Compacted",
+    "Compacting",
     "Compaction",
     "CompactionError",
+    "CompactionPlan",
     "ConflictError",
     "ContextReport",
+    "Edit",
     "EmbeddingError",
     "Engine",
+    "FactHit",
     "FactRow",
     "FormatError",
     "Hit",
@@ -79,15 +89,14 @@ __all__ = [
     "Ingested",
     "InputError",
     "InvalidWindowError",
-    "Memory",
     "Message",
     "MessageRow",
     "MissingExtraError",
     "Model",
+    "ModelCancelledError",
     "ModelError",
     "Opaque",
     "Recall",
-    "RecallQuery",
     "RedactedThinking",
     "Scope",
     "Session",
@@ -96,6 +105,8 @@ __all__ = [
     "Stats",
     "StorageError",
     "Store",
+    "SummaryRequest",
+    "SummaryResult",
     "Text",
     "Thinking",
     "ToolCall",
@@ -115,19 +126,21 @@ __all__ = [
 _HOMES: Final = {
     "holdfast.aio": ("AsyncEngine", "AsyncSession"),
     "holdfast.compact": ("Compaction",),
+    "holdfast.compaction.plan": ("CompactionPlan",),
+    "holdfast.context.edits": ("Edit",),
     "holdfast.engine": ("Engine",),
     "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "holdfast.events": ("Hooks",),
+    "holdfast.events": ("Compacted", "Compacting", "Hooks", "SummaryRequest", "SummaryResult"),
+    "holdfast.memory.facts": ("FactHit",),
     "holdfast.memory.archive": ("Ingested",),
-    "holdfast.memory.memory": ("Memory", "Stats"),
-    "holdfast.memory.query": ("RecallQuery",),
+    "holdfast.memory.memory": ("Stats",),
     "holdfast.memory.recall": ("Hit", "Recall"),
     "holdfast.messages": (
         *("Image", "Message", "Opaque", "RedactedThinking", "Text", "Thinking", "ToolCall", "ToolResult", "Usage"),
     ),
     "holdfast.models.base": ("Model",),
     "holdfast.redact": ("redact",),
-    "holdfast.report": ("ContextReport",),
+    "holdfast.report": ("Category", "Change", "ContextReport"),
     "holdfast.session": ("Session",),
     "holdfast.settings": ("Settings",),
     "holdfast.store.base": ("FactRow", "MessageRow", "Scope", "Store"),
