@@ -130,11 +130,11 @@ said, limit = json.load(open(sys.argv[2])), int(sys.argv[3])
 quiet = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=60_000))
 with Engine.open(Path(sys.argv[1]), settings=quiet, background=False) as engine:
     for stop in range(2, len(said) + 1, 2):
-        window = engine.assemble(said[:stop], session="s", limit=limit)
+        window = engine.session("s").assemble(said[:stop], limit=limit)
         newest = said[stop - 1]
         if newest["role"] == "user":
             assert window.render()[-1]["content"].startswith(newest["content"]), stop
-    print(json.dumps(engine.assemble(said, session="s", limit=limit).render()))
+    print(json.dumps(engine.session("s").assemble(said, limit=limit).render()))
 """
 
 

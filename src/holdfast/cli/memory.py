@@ -209,7 +209,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
             more = " and delete the damaged copies of the store" if copies else ""
             _confirm(f"Forget {plan.what}{more} for good?")
         number = sum(_forget_in(memory, scope, plan) for scope in plan.scopes)
-    if not number:
+    if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
     if as_json:
         emit_json({"forgotten": number})
