@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test fuzz check bench docs build fix clean
+.PHONY: demo test retest fuzz check bench docs build fix clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +17,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+# The tests that failed in the last run, once more and one at a time: a busy machine must not decide.
+retest: $(STAMP)
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 # Random examples. A run that failed is repeated with the seed that it printed: make fuzz SEED=123
 SEED ?= $(shell $(PYTHON) -c "import secrets; print(secrets.randbelow(2**32))")
