@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from holdfast.cli.charts import LivePlot, Point, draw_chart, draw_sparkline, make_point
+from holdfast.cli.charts import LivePlot, Point, draw_chart, make_point
 from holdfast.report import Change, ContextReport
 
 
@@ -54,11 +54,6 @@ class TestChart:
             session="s", turn=1, total_tokens=7, raw_max_tokens=9, percentage=1.0, categories=(), changes=edits
         )
         assert make_point(report) == Point(tokens=7, cut=True, recalled=True)
-
-
-def test_a_sparkline_shows_the_highest_of_each_stretch() -> None:
-    """One character for each."""
-    assert draw_sparkline([0, 4, 8, 8], top=8, width=2) == "▄█"
 
 
 class TestLive:

@@ -65,7 +65,7 @@ def test_an_answer_that_had_not_left_is_said_to_be_there() -> None:
         question="?", answer="a", in_window=True, found=True, passage="a", block_tokens=3, milliseconds=1.0
     )
     module._print_answer(Console(file=out), answer)
-    assert "still in the window too" in out.getvalue()
+    assert "still in the window" in out.getvalue()
 
 
 def test_the_session_is_saved(tmp_path: Path) -> None:

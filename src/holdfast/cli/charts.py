@@ -25,7 +25,6 @@ __all__ = [
     "draw_chart",
     "draw_grid",
     "draw_legend",
-    "draw_sparkline",
     "grid_to_json",
     "make_cells",
     "make_point",
@@ -130,13 +129,6 @@ def _draw_footer(columns: Sequence[_Column], turns: int) -> Iterator[Styled]:
     count = plural(turns, "request")
     edge = max(len(legend) + 2 + len(count), _MARGIN + len(columns))
     yield legend.append(f"{count:>{edge - len(legend)}}", style=_DIM)
-
-
-def draw_sparkline(values: Sequence[float], *, top: float, width: int) -> str:
-    """Draw values in one line, the highest of each group."""
-    step = max(1, -(-len(values) // width))
-    peaks = [max(values[start : start + step]) for start in range(0, len(values), step)]
-    return "".join(_EIGHTHS[max(1, min(8, round(8 * peak / max(top, 1))))] for peak in peaks)
 
 
 # --- a window as a grid ------------------------------------------------------------

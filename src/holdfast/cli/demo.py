@@ -177,8 +177,8 @@ def _print_answer(screen: Console, answer: _Answer) -> None:
         screen.print(title)
         screen.print(Padding(Styled(f"not in the block: {answer.answer}", style="bold red"), (0, 0, 1, 2)))
         return
-    where = "still in the window too" if answer.in_window else "had left"
-    screen.print(title.append(f"  {where}, back in {answer.milliseconds:.0f} ms", style="dim"))
+    where = "still in the window" if answer.in_window else "not in the window"
+    screen.print(title.append(f"  {where}, recalled in {answer.milliseconds:.0f} ms", style="dim"))
     passage = Styled(printable(answer.passage))
     passage.highlight_regex(r"^\[[^\]]*\]", style="dim")
     passage.highlight_words([answer.answer], style="bold black on green")
