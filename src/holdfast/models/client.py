@@ -91,21 +91,11 @@ class ProviderModel:
         sdk: Sdk,
     ) -> None:
         self._model = model
-        self._name = name
-        self._provider = provider
+        self.name = name
+        self.provider = provider
         self._context_tokens = context_tokens
         self._extra = dict(extra or {})
         self._sdk = sdk
-
-    @property
-    def name(self) -> str:
-        """The name that users type."""
-        return self._name
-
-    @property
-    def provider(self) -> str:
-        """The wire format whose rules its windows must follow."""
-        return self._provider
 
     @property
     def context_tokens(self) -> int:

@@ -125,9 +125,9 @@ class Scripted:
         context_tokens: int = 200_000,
     ) -> None:
         self._steps = _iterate_steps(steps)
-        self._name = name
-        self._provider = provider
-        self._context_tokens = context_tokens
+        self.name = name
+        self.provider = provider
+        self.context_tokens = context_tokens
         self._lock = Lock()
         self.prompts: list[Prompt] = []
 
@@ -140,21 +140,6 @@ class Scripted:
         """
         steps = _read_script(Path(path))
         return cls(steps, name=f"scripted:{path}", provider=provider, context_tokens=context_tokens)
-
-    @property
-    def name(self) -> str:
-        """The name that users type."""
-        return self._name
-
-    @property
-    def provider(self) -> str:
-        """The wire format whose rules its windows must follow."""
-        return self._provider
-
-    @property
-    def context_tokens(self) -> int:
-        """The size of the context window in tokens."""
-        return self._context_tokens
 
     def ask(
         self,
@@ -241,23 +226,9 @@ class Echo:
     """
 
     def __init__(self, *, provider: str = "anthropic", context_tokens: int = 200_000) -> None:
-        self._provider = provider
-        self._context_tokens = context_tokens
-
-    @property
-    def name(self) -> str:
-        """The name that users type."""
-        return "echo"
-
-    @property
-    def provider(self) -> str:
-        """The wire format whose rules its windows must follow."""
-        return self._provider
-
-    @property
-    def context_tokens(self) -> int:
-        """The size of the context window in tokens."""
-        return self._context_tokens
+        self.name = "echo"
+        self.provider = provider
+        self.context_tokens = context_tokens
 
     def ask(
         self,
