@@ -7,7 +7,7 @@ says how to get it back from the archive, which holds all of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -147,18 +147,13 @@ class _Pruner:
         names = {call.id: call.name for item in items for call in item.message.calls}
         is_allowed = _make_filter(self.pruning.tools)
         found: list[_Candidate] = []
-        for item in (items[index] for index in within):
-            if item.pinned or not item.id or item.message.role != "tool":
-                continue
-            for part, result in enumerate(item.message.parts):
-                if not isinstance(result, ToolResult) or any(isinstance(block, Opaque) for block in result.content):
-                    continue
-                before = pruned.get((item.id, part))
-                is_cleared = before is not None and not before.keep
-                if not is_cleared and is_allowed(result.name or names.get(result.call_id, "")):
-                    is_alone = len(item.message.parts) == 1
-                    cost = item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
-                    found.append(_Candidate(item, part, result, cost, before is not None))
+        for item, part, result in _results(items[index] for index in within):
+            before = pruned.get((item.id, part))
+            is_cleared = before is not None and not before.keep
+            if not is_cleared and is_allowed(result.name or names.get(result.call_id, "")):
+                is_alone = len(item.message.parts) == 1
+                cost = item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
+                found.append(_Candidate(item, part, result, cost, before is not None))
         return found
 
     def soften(self, one: _Candidate) -> _Step | None:
@@ -189,6 +184,16 @@ class _Pruner:
         after = shorten(one.item.message, change).parts[one.part]
         saved = one.tokens - count_part(after, count=self.count)
         return _Step(one, change, saved) if saved > 0 else None
+
+
+def _results(items: Iterable[Item]) -> Iterator[tuple[Item, int, ToolResult]]:
+    """Yield the results that may shrink at all, with their message and place in it."""
+    for item in items:
+        if item.pinned or not item.id or item.message.role != "tool":
+            continue
+        for part, result in enumerate(item.message.parts):
+            if isinstance(result, ToolResult) and not any(isinstance(block, Opaque) for block in result.content):
+                yield item, part, result
 
 
 def _make_filter(tools: ToolFilter) -> Callable[[str], bool]:
