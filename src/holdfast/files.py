@@ -1,4 +1,4 @@
-"""Opening files that others wrote."""
+"""Open files that others wrote, and write files that only their owner may read."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import IO, Final
 
-__all__ = ["open_regular"]
+__all__ = ["open_regular", "write_private"]
 
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -25,3 +25,12 @@ def open_regular(path: Path) -> IO[bytes]:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise OSError(errno.EINVAL, "a pipe or a device, not a regular file: save what it gives to a file", str(path))
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file at once, readable by its owner alone."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    part.replace(path)

@@ -1,0 +1,58 @@
+"""`holdfast serve` and `holdfast rpc`: memory for other programs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import click
+
+from holdfast.cli.opening import load_settings, store_of
+from holdfast.cli.output import echo
+from holdfast.engine import Engine
+from holdfast.errors import MissingExtraError
+
+__all__ = ["rpc", "serve"]
+
+_HOME = click.option(
+    "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
+)
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=None, help="The port on 127.0.0.1; default 8790, 0 any.")
+@click.option(
+    "--upstream",
+    "upstreams",
+    multiple=True,
+    metavar="[VENDOR=]URL",
+    help="Where model requests go: for all, or for anthropic= or openai= alone; default the vendors' own addresses.",
+)
+@click.option("--shadow", is_flag=True, help="Send every request as it came; only record what would have been done.")
+@click.option("--idle", type=click.FloatRange(min=1), default=None, help="Stop after this many seconds without use.")
+@_HOME
+def serve(*, port: int | None, upstreams: tuple[str, ...], shadow: bool, idle: float | None, home: Path | None) -> None:
+    """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
+    for module in ("starlette", "uvicorn", "httpx2"):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtraError("holdfast serve", extra="server")
+    from holdfast.server.process import DEFAULT_PORT, run  # noqa: PLC0415 - an extra
+    from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
+
+    settings = load_settings()
+    folder = store_of(home).parent
+    number = DEFAULT_PORT if port is None else port
+    with Engine.open(home, settings=settings) as engine:
+        echo(f"holdfast serves {folder} on http://127.0.0.1:{number or '(any port)'}; Ctrl-C stops it.", err=True)
+        run(engine, home=folder, port=number, upstreams=Upstreams.parse(upstreams), shadow=shadow, idle=idle)
+
+
+@click.command()
+@_HOME
+def rpc(*, home: Path | None) -> None:
+    """Answer calls, one JSON object a line, from standard input on standard output."""
+    from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
+
+    with Engine.open(home, settings=load_settings(warn=lambda _: None)) as engine:
+        Rpc(engine).serve(sys.stdin.buffer, sys.stdout.buffer)

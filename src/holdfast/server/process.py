@@ -1,0 +1,149 @@
+"""Run the server, and find or start the one of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.errors import HoldfastError
+from holdfast.files import write_private
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+    from holdfast.server.proxy import Upstreams
+
+__all__ = ["DEFAULT_PORT", "Server", "find", "find_or_start", "run"]
+
+DEFAULT_PORT: Final = 8790
+START_SECONDS: Final = 10.0
+"""How long a server may take to start."""
+IDLE_SECONDS: Final = 1_800.0
+"""How long a server that was started on demand waits for another request before it stops."""
+_FILE: Final = "server.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running server, as its file describes it."""
+
+    port: int
+    pid: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def call(self, method: str, *, timeout: float = 30.0, **params: Any) -> Any:
+        """Call a method and return its result.
+
+        Raises:
+            HoldfastError: The server does not answer, or answers with an error.
+        """
+        data = json.dumps({"id": 1, "method": method, "params": params}).encode()
+        headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/holdfast/rpc", data=data, headers=headers)  # noqa: S310 - loopback
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=timeout) as reply:
+                answer = json.load(reply)
+        except (OSError, ValueError) as error:
+            raise HoldfastError(f"the server at {self.url} does not answer: {error}") from error
+        if "error" in answer:
+            raise HoldfastError(answer["error"]["message"])
+        return answer["result"]
+
+
+def find(home: Path) -> Server | None:
+    """Return the server that runs for a memory; None where there is none."""
+    try:
+        server = Server(**json.loads((home / _FILE).read_text()))
+        server.call("ping", timeout=2.0)
+    except (OSError, ValueError, TypeError, HoldfastError):
+        return None
+    return server
+
+
+def find_or_start(home: Path) -> Server:
+    """Return the server of a memory; where none runs, one is started that stops when idle.
+
+    Raises:
+        HoldfastError: It did not start in time.
+    """
+    if (server := find(home)) is not None:
+        return server
+    command = [
+        sys.executable,
+        "-m",
+        "holdfast",
+        "serve",
+        "--home",
+        str(home),
+        "--port",
+        "0",
+        "--idle",
+        str(IDLE_SECONDS),
+    ]
+    with (home / "server.log").open("ab") as output:
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)  # noqa: S603
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if (server := find(home)) is not None:
+            return server
+        time.sleep(0.05)
+    raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
+
+
+def run(
+    engine: Engine, *, home: Path, port: int, upstreams: Upstreams, shadow: bool = False, idle: float | None = None
+) -> None:
+    """Serve until stopped, or until nothing was asked for `idle` seconds."""
+    import uvicorn  # noqa: PLC0415 - an extra, and slow to import
+
+    from holdfast.server.app import Activity, create_app  # noqa: PLC0415 - as above
+
+    activity = Activity()
+    token = secrets.token_urlsafe(32)
+    app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity)
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", port))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", server_header=False))
+    described = Server(port=bound.getsockname()[1], pid=os.getpid(), token=token)
+    file = home / _FILE
+
+    async def serve() -> None:
+        task = asyncio.create_task(server.serve(sockets=[bound]))
+        while not server.started and not task.done():
+            await asyncio.wait({task}, timeout=0.01)
+        write_private(file, json.dumps(asdict(described)).encode())
+        while not task.done():
+            await asyncio.wait({task}, timeout=1.0)
+            if idle is not None and activity.idle_seconds > idle:
+                server.should_exit = True
+        await task
+
+    try:
+        asyncio.run(serve())
+    finally:
+        if _is_own(file, described):
+            file.unlink(missing_ok=True)
+
+
+def _is_own(file: Path, described: Server) -> bool:
+    try:
+        return bool(json.loads(file.read_text())["token"] == described.token)
+    except (OSError, ValueError, LookupError):
+        return False

@@ -1,0 +1,316 @@
+"""The proxy: model requests of any client, with the window assembled and the reply archived on the way.
+
+A request whose window needs no edit is sent as it came, byte for byte, and so is every reply. Memory trouble never
+blocks a request: it passes unchanged, and a header of the reply says why.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx2 as httpx
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from holdfast.aio import AsyncEngine, AsyncSession
+from holdfast.errors import CompactionError, HoldfastError, InputError
+from holdfast.messages import Message
+from holdfast.providers import read_request
+from holdfast.providers.models import context_tokens
+from holdfast.providers.overflow import is_overflow, numbers
+from holdfast.server.conversations import Conversations, host_session
+from holdfast.server.replies import ReplyCollector
+from holdfast.window import Window
+
+__all__ = ["Proxy", "Upstreams"]
+
+log = logging.getLogger("holdfast.server")
+
+ROUTES: Final[Mapping[str, str]] = {
+    "/v1/messages": "anthropic",
+    "/v1/chat/completions": "openai_chat",
+    "/v1/responses": "openai_responses",
+}
+"""The format of each path whose requests are assembled. Everything else passes."""
+REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+MAX_ERROR_BYTES: Final = 2**20
+"""Bytes of a provider's error that are read to recognise an overflow."""
+LARGE_WINDOW: Final = ("context-1m", 1_000_000)
+"""The mark in `anthropic-beta` that asks for a larger window, and its tokens."""
+_HOP_HEADERS: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade host "
+    b"content-length accept-encoding".split()
+)
+_TIMEOUT: Final = httpx.Timeout(600.0, connect=30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstreams:
+    """Where requests go."""
+
+    anthropic: str = "https://api.anthropic.com"
+    openai: str = "https://api.openai.com"
+
+    @classmethod
+    def parse(cls, values: Sequence[str]) -> Upstreams:
+        """Read the values of `--upstream`: `URL` for all vendors, or `VENDOR=URL` for one.
+
+        Raises:
+            InputError: A value is neither.
+        """
+        given: dict[str, str] = {}
+        for value in values:
+            vendor, is_named, url = value.rpartition("=")
+            if not is_named or "://" in vendor:  # a URL may contain =
+                vendor, url = "", value
+            if not url.startswith(("http://", "https://")) or vendor not in {"", "anthropic", "openai"}:
+                raise InputError(f"--upstream {value}: give URL, anthropic=URL or openai=URL")
+            given |= dict.fromkeys([vendor] if vendor else ["anthropic", "openai"], url)
+        return cls(**given)
+
+    def url(self, request: Request) -> str:
+        """Return the address for a request: that of the vendor by its path and headers."""
+        is_anthropic = request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
+        base = (self.anthropic if is_anthropic else self.openai).rstrip("/")
+        path = request.url.path
+        if base.endswith("/v1") and path.startswith("/v1/"):
+            path = path.removeprefix("/v1")
+        return f"{base}{path}" + (f"?{request.url.query}" if request.url.query else "")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Exchange:
+    """One request on its way: what is sent, and what is known about it."""
+
+    format: str
+    body: dict[str, Any]
+    content: bytes
+    session: AsyncSession | None = None
+    messages: list[Message] = field(default_factory=list)
+    window: Window | None = None
+    limit: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def headers(self) -> dict[str, str]:
+        """The headers about it that are added to the reply."""
+        found: dict[str, str] = {}
+        if self.session is not None:
+            found["x-holdfast-session"] = _header(self.session.id)
+        if self.window is not None:
+            found["x-holdfast-tokens"] = str(self.window.report.total_tokens)
+            found["x-holdfast-edits"] = ",".join(change.kind for change in self.window.report.changes)
+            self.warnings += self.window.report.warnings
+        if self.warnings:
+            found["x-holdfast-warning"] = _header("; ".join(self.warnings))
+        return found
+
+
+class Proxy:
+    """Passes requests on to the providers; model requests are assembled on their way.
+
+    Args:
+        engine: The memory.
+        upstreams: Where requests go.
+        shadow: Whether requests are sent as they came; reports then say what would have been done.
+        client: The HTTP client.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *,
+        upstreams: Upstreams,
+        shadow: bool = False,
+        client: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._engine = engine
+        self._upstreams = upstreams
+        self._shadow = shadow
+        self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=httpx.Limits())
+        self._conversations = Conversations()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def handle(self, request: Request) -> Response:
+        """Answer a request."""
+        format = ROUTES.get(request.url.path)
+        try:
+            if request.method == "POST" and format:
+                return await self._answer(request, await self._prepare(request, format))
+            sent = await self._send(request, request.stream() if _has_body(request) else None)
+            return _relay(sent)
+        except httpx.HTTPError as error:
+            log.warning("upstream: %s", error)
+            message = f"holdfast: {self._upstreams.url(request)} did not answer: {str(error) or type(error).__name__}"
+            return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status_code=502)
+
+    # --- requests --------------------------------------------------------------------
+
+    async def _prepare(self, request: Request, format: str) -> _Exchange:
+        """Read a model request and assemble its window; where that fails, the request passes as it came."""
+        content = await request.body()
+        exchange = _Exchange(format=format, body={}, content=content)
+        try:
+            body = json.loads(content)
+            exchange.messages = read_request(body, format=format)
+            exchange.body = body
+            exchange.session = await self._find_session(request, exchange)
+            if exchange.session is not None:
+                exchange.limit = self._engine.settings.agent.context_tokens or _limit(request.headers, body)
+                await self._assemble(exchange)
+        except (HoldfastError, ValueError) as error:
+            exchange.warnings.append(f"the request passed unchanged: {error}")
+        except Exception as error:  # a fault of ours must not stop the agent
+            log.exception("a request passed unchanged")
+            exchange.warnings.append(f"the request passed unchanged: {type(error).__name__}")
+        return exchange
+
+    async def _find_session(self, request: Request, exchange: _Exchange) -> AsyncSession | None:
+        """Return the session of a request; None for a request that a host makes beside its conversation."""
+        name = host_session(request.headers, exchange.body)
+        has_one_message = sum(message.role != "system" for message in exchange.messages) == 1
+        if name and has_one_message and not exchange.body.get("tools"):
+            return None  # a title, a topic, a probe
+        project = request.headers.get("x-holdfast-project", "")
+        agent = request.headers.get("x-holdfast-agent", "main")
+        if not name:
+            stored = await self._engine.sessions() if has_one_message else {}
+            names = {scope.session for scope in stored}
+            name = self._conversations.find(exchange.messages, stored=lambda: names)
+        return self._engine.session(name, project=project, agent=agent) if name else None
+
+    async def _assemble(self, exchange: _Exchange) -> None:
+        """Assemble the window; the content changes only where the window does."""
+        assert exchange.session is not None
+        body = exchange.body
+        replies = (body.get(key) for key in REPLY_FIELDS)
+        reply = next((value for value in replies if isinstance(value, int)), None)
+        window = exchange.window = await exchange.session.assemble(
+            exchange.messages,
+            limit=exchange.limit,
+            reserve=reply if reply and reply <= exchange.limit // 2 else None,
+            model=str(body.get("model") or ""),
+            provider=exchange.format,
+            tools=[tool for tool in body.get("tools") or () if isinstance(tool, dict)],
+        )
+        fields = window.request(exchange.format)
+        given = [message for message in exchange.messages if message.role == "system"]
+        if [message for message in window.messages if message.role == "system"] == given:
+            fields = {key: value for key, value in fields.items() if key not in {"system", "instructions"}}
+        changed = {key: value for key, value in fields.items() if body.get(key) != value}
+        if changed and not self._shadow:
+            exchange.content = json.dumps({**body, **changed}, ensure_ascii=False, separators=(",", ":")).encode()
+
+    # --- replies ---------------------------------------------------------------------
+
+    async def _answer(self, request: Request, exchange: _Exchange) -> Response:
+        """Send a model request, once more after a compaction where it does not fit, and archive the reply."""
+        sent = await self._send(request, exchange.content)
+        if sent.status_code in {400, 413, 422, 500} and exchange.session is not None and not self._shadow:
+            error = await sent.aread()
+            text = error[:MAX_ERROR_BYTES].decode(errors="replace")
+            if is_overflow(text, status=sent.status_code) and await self._compact(exchange, text):
+                sent = await self._send(request, exchange.content)
+            else:
+                return Response(error, status_code=sent.status_code, headers=_reply_headers(sent, exchange))
+        session = exchange.session
+        if session is None or not sent.is_success:
+            return _relay(sent, exchange)
+        is_stream = sent.headers.get("content-type", "").startswith("text/event-stream")
+        collector = ReplyCollector(exchange.format, is_stream=is_stream)
+
+        async def relay() -> AsyncIterator[bytes]:
+            """Pass the bytes on. The last ones wait until the reply is durable."""
+            is_archived = False
+            try:
+                async for chunk in sent.aiter_raw():
+                    collector.feed(chunk)
+                    if collector.is_complete and not is_archived:
+                        is_archived = True
+                        await self._archive(session, collector, exchange)
+                    yield chunk
+                if not is_archived:
+                    await self._archive(session, collector, exchange)
+            finally:
+                await sent.aclose()
+
+        if is_stream:
+            return StreamingResponse(relay(), status_code=200, headers=_reply_headers(sent, exchange))
+        chunks = [chunk async for chunk in relay()]
+        return Response(b"".join(chunks), status_code=200, headers=_reply_headers(sent, exchange))
+
+    async def _compact(self, exchange: _Exchange, error: str) -> bool:
+        """Compact the session and assemble a smaller window; whether there is one."""
+        assert exchange.session is not None
+        exchange.limit = numbers(error).limit or int(exchange.limit * 0.8)
+        try:
+            await exchange.session.compact(exchange.messages, limit=exchange.limit)
+        except CompactionError as failure:
+            exchange.warnings.append(f"compaction: {failure}")
+        except HoldfastError as failure:
+            exchange.warnings.append(f"compaction: {failure}")
+            return False
+        try:
+            await self._assemble(exchange)
+        except HoldfastError as failure:
+            exchange.warnings.append(str(failure))
+            return False
+        return True
+
+    async def _archive(self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange) -> None:
+        messages = collector.messages()
+        if not messages:
+            return
+        try:
+            await session.append(messages, format=exchange.format)
+        except Exception:  # the reply has come: the agent gets it in any case
+            log.exception("a reply was not archived")
+
+    async def _send(self, request: Request, content: bytes | AsyncIterator[bytes] | None) -> httpx.Response:
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _HOP_HEADERS]
+        headers += [(b"accept-encoding", b"identity")]
+        built = self._client.build_request(
+            request.method, self._upstreams.url(request), headers=headers, content=content
+        )
+        return await self._client.send(built, stream=True)
+
+
+def _relay(sent: httpx.Response, exchange: _Exchange | None = None) -> Response:
+    """Pass a reply on as it comes."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        try:
+            async for chunk in sent.aiter_raw():
+                yield chunk
+        finally:
+            await sent.aclose()
+
+    return StreamingResponse(chunks(), status_code=sent.status_code, headers=_reply_headers(sent, exchange))
+
+
+def _reply_headers(sent: httpx.Response, exchange: _Exchange | None = None) -> dict[str, str]:
+    own = {} if exchange is None else exchange.headers()
+    passed = {name: value for name, value in sent.headers.items() if name.lower().encode() not in _HOP_HEADERS}
+    return {**passed, **own}
+
+
+def _has_body(request: Request) -> bool:
+    return "content-length" in request.headers or "transfer-encoding" in request.headers
+
+
+def _limit(headers: Mapping[str, str], body: Mapping[str, Any]) -> int:
+    """Return the window of the model that a request names."""
+    mark, tokens = LARGE_WINDOW
+    known = context_tokens(str(body.get("model") or ""))
+    return max(known, tokens) if mark in headers.get("anthropic-beta", "") else known
+
+
+def _header(text: str) -> str:
+    """Make text safe for a header."""
+    return " ".join(text.encode("ascii", "replace").decode().split())[:500]

@@ -1,0 +1,240 @@
+"""Calls for plugins: one JSON object for each call and each answer, over standard input and output or HTTP.
+
+{"id": 1, "method": "recall", "params": {"session": "s1", "query": "which port?"}}
+{"id": 1, "result": {"block": "…", …}}
+{"id": 2, "error": {"type": "InputError", "message": "…"}}
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from threading import Lock
+from typing import IO, Any, Final
+
+import msgspec
+
+from holdfast import __version__, providers
+from holdfast.engine import Engine
+from holdfast.errors import HoldfastError, InputError
+from holdfast.session import Session
+from holdfast.store.base import FactType, MessageRow
+
+__all__ = ["METHODS", "Rpc"]
+
+log = logging.getLogger("holdfast.server")
+
+Method = Callable[..., Any]
+METHODS: Final[dict[str, Method]] = {}
+"""Every call by its name: a function whose first argument is the engine or a session, with typed keywords."""
+_SCOPE: Final = (("session", str), ("project", str, ""), ("agent", str, "main"), ("tenant", str, "local"))
+MAX_THREADS: Final = 8
+"""Calls that run at the same time. Calls about one session wait for each other."""
+
+
+def _method(function: Method) -> Method:
+    METHODS[function.__name__] = function
+    return function
+
+
+@_method
+def ping(_: Engine) -> dict[str, Any]:
+    """Say which version answers."""
+    return {"version": __version__, "pid": os.getpid()}
+
+
+@_method
+def sessions(engine: Engine) -> list[dict[str, Any]]:
+    """List the stored sessions."""
+    return [{**asdict(scope), "messages": count} for scope, count in engine.sessions().items()]
+
+
+@_method
+def assemble(
+    session: Session,
+    *,
+    messages: list[dict[str, Any]],
+    format: str | None = None,
+    limit: int | None = None,
+    reserve: int | None = None,
+    model: str | None = None,
+    provider: str | None = None,
+    tools: list[dict[str, Any]] | None = None,
+    overhead: int = 0,
+) -> dict[str, Any]:
+    """Make the window of the next request."""
+    window = session.assemble(
+        messages,
+        format=format,
+        limit=limit,
+        reserve=reserve,
+        model=model,
+        provider=provider,
+        tools=tools or (),
+        overhead=overhead,
+    )
+    return {**window.request(), "tokens": window.tokens, "format": window.provider, "report": window.report.to_json()}
+
+
+@_method
+def append(session: Session, *, messages: list[dict[str, Any]], format: str | None = None) -> dict[str, Any]:
+    """Archive messages that follow those of the session."""
+    numbers = session.append(messages, format=format)
+    return {"ids": list(numbers), "stripped": list(numbers.stripped)}
+
+
+@_method
+def recall(session: Session, *, query: str, cap: int | None = None) -> dict[str, Any]:
+    """Make the block that is recalled for a question."""
+    found = session.recall(query, cap=cap)
+    facts = [{"id": hit.fact.id, "type": hit.fact.type, "content": hit.fact.content} for hit in found.facts]
+    return {
+        "block": found.block,
+        "tokens": found.tokens,
+        "reason": found.reason,
+        "facts": facts,
+        "hits": [asdict(hit) for hit in found.hits],
+    }
+
+
+@_method
+def compact(
+    session: Session,
+    *,
+    messages: list[dict[str, Any]] | None = None,
+    format: str | None = None,
+    limit: int | None = None,
+    instructions: str | None = None,
+    force: bool = True,
+) -> dict[str, Any]:
+    """Replace the older history by a summary."""
+    return session.compact(messages, format=format, limit=limit, instructions=instructions, force=force).to_json()
+
+
+@_method
+def search(session: Session, *, query: str, limit: int = 10, across: bool = True) -> list[dict[str, Any]]:
+    """Find the passages that match a question."""
+    return [asdict(hit) for hit in session.search(query, limit=limit, across=across)]
+
+
+@_method
+def get(session: Session, *, ids: list[int], around: int = 0) -> list[dict[str, Any]]:
+    """Get archived messages by number."""
+    return [_message(row) for row in session.get(ids, around=around)]
+
+
+@_method
+def remember(session: Session, *, content: str, type: FactType = "decision") -> dict[str, Any]:  # noqa: A002
+    """Store a fact."""
+    return asdict(session.remember(content, type=type))
+
+
+@_method
+def facts(session: Session, *, across: bool = True) -> list[dict[str, Any]]:
+    """List the current facts."""
+    return [asdict(row) for row in session.facts(across=across)]
+
+
+@_method
+def forget(session: Session, *, ids: list[int] | None = None, facts: list[str] | None = None) -> dict[str, int]:
+    """Forget messages and facts for good; a whole session only where neither is named."""
+    count = session.forget_facts(facts) if facts else 0
+    if ids is not None or facts is None:
+        count += session.forget(ids)
+    return {"forgotten": count}
+
+
+@_method
+def report(session: Session) -> dict[str, Any] | None:
+    """Return the report about the last request of a session."""
+    reports = session.timeline()
+    return reports[-1].to_json() if reports else None
+
+
+def _message(row: MessageRow) -> dict[str, Any]:
+    message = row.message
+    shown = providers.render([message], "pi")
+    return {"id": row.id, "session": row.scope.session, "role": message.role, "text": message.text, "message": shown}
+
+
+def _struct(function: Method) -> type[msgspec.Struct]:
+    """Make the type of a method's parameters out of its signature."""
+    hints = inspect.get_annotations(function, eval_str=True)
+    first, *others = inspect.signature(function).parameters.values()
+    fields: list[Any] = list(_SCOPE) if hints[first.name] is Session else []
+    for one in others:
+        hint = hints[one.name]
+        fields.append((one.name, hint) if one.default is one.empty else (one.name, hint, one.default))
+    return msgspec.defstruct(f"{function.__name__}_params", fields, forbid_unknown_fields=True, kw_only=True)
+
+
+_PARAMS: Final = {name: _struct(function) for name, function in METHODS.items()}
+_NAMES: Final = frozenset(field[0] for field in _SCOPE)
+
+
+class Rpc:
+    """Answers calls with an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def call(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Call a method by its name.
+
+        Raises:
+            InputError: There is no such method, or its parameters are wrong.
+        """
+        if method not in METHODS:
+            raise InputError(f"method {method!r} is not one of {', '.join(METHODS)}")
+        try:
+            read = msgspec.convert(params, _PARAMS[method])
+        except msgspec.ValidationError as error:
+            raise InputError(f"{method}: {error}") from error
+        values = msgspec.structs.asdict(read)
+        scope = {name: values.pop(name) for name in _NAMES & values.keys()}
+        if not scope:
+            return METHODS[method](self._engine, **values)
+        return METHODS[method](self._engine.session(scope.pop("session"), **scope), **values)
+
+    def answer(self, line: str | bytes) -> bytes:
+        """Answer a call given as JSON; errors are answers too."""
+        number: Any = None
+        try:
+            call = json.loads(line)
+            number, method = (call.get("id"), call.get("method")) if isinstance(call, dict) else (None, call)
+            params = call.get("params") or {} if isinstance(call, dict) else {}
+            return _encode({"id": number, "result": self.call(str(method), params)})
+        except (HoldfastError, ValueError) as error:
+            return _encode({"id": number, "error": {"type": type(error).__name__, "message": str(error)}})
+        except Exception as error:  # one call must not end the process
+            log.exception("a call failed")
+            return _encode({"id": number, "error": {"type": type(error).__name__, "message": f"internal: {error}"}})
+
+    def serve(self, lines: IO[bytes], output: IO[bytes]) -> None:
+        """Answer the calls on a stream until it ends. Answers come as they are ready, each with the id of its call."""
+        lock = Lock()
+
+        def run(line: bytes) -> None:
+            answer = self.answer(line)
+            with lock:
+                output.write(answer)
+                output.flush()
+
+        with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
+            for line in lines:
+                if line.strip():
+                    pool.submit(run, line)
+
+
+def _encode(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has no form for as something it has."""
+    return list(value) if isinstance(value, Sequence | set | frozenset) else str(value)

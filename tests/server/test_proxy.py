@@ -1,0 +1,216 @@
+"""The proxy, as the providers' own SDKs use it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from anthropic import Anthropic, AnthropicError, APIStatusError
+from anthropic.types import ToolParam
+from openai import OpenAI
+
+from holdfast import Engine, providers
+from holdfast.messages import ToolCall
+from holdfast.models.scripted import Said
+from holdfast.settings import Agent, Settings
+from holdfast.store.base import Select
+from scripted_provider import Cut, Raw, overflow
+
+from .conftest import Start
+
+MODEL = "claude-x"
+SMALL = Settings(agent=Agent(context_tokens=20_000))
+LS: ToolParam = {"name": "ls", "description": "List a folder.", "input_schema": {"type": "object", "properties": {}}}
+
+
+def anthropic(url: str, session: str = "s1") -> Anthropic:
+    """Open a client that names its session as Claude Code does."""
+    return Anthropic(base_url=url, api_key="key", max_retries=0, default_headers={"x-claude-code-session-id": session})
+
+
+def openai(url: str, session: str = "s1") -> OpenAI:
+    """Open a client that names its session as Codex does."""
+    return OpenAI(base_url=f"{url}/v1", api_key="key", max_retries=0, default_headers={"session-id": session})
+
+
+def texts(engine: Engine, session: str = "s1") -> list[str]:
+    """The archived messages of a session, as text."""
+    select = Select(kind="message", scope=engine.session(session).scope)
+    return [row.message.text for row in engine.memory.store.fetch(select)]
+
+
+class TestAnthropic:
+    def test_a_streamed_reply_is_passed_on_and_archived(self, start: Start) -> None:
+        with start(["The port is 5433."]) as server:
+            with anthropic(server.url).messages.stream(
+                model=MODEL, max_tokens=100, messages=[{"role": "user", "content": "Which port?"}], tools=[LS]
+            ) as stream:
+                assert stream.get_final_text() == "The port is 5433."
+            assert texts(server.engine) == ["Which port?", "The port is 5433."]
+
+    def test_a_request_without_edits_is_sent_byte_for_byte(self, start: Start) -> None:
+        body = b'{"model":"claude-x", "max_tokens":9,"x_new":{"a":[1]},"messages":[{"role":"user","content":"hi"}]}'
+        with start(["Hello."]) as server:
+            reply = httpx.post(f"{server.url}/v1/messages", content=body, headers={"x-api-key": "key"})
+            assert reply.json()["content"][0]["text"] == "Hello."
+            assert server.provider.bodies == [json.loads(body)]
+            assert server.provider.requests[0].headers["x-api-key"] == "key"
+
+    def test_a_long_tool_loop_keeps_its_window_and_loses_nothing(self, start: Start) -> None:
+        """Every request is valid and under the limit, and the archive has everything."""
+        numbers = itertools.count(1)
+
+        def answer(_: dict[str, Any]) -> Said:
+            number = next(numbers)
+            return Said(text=f"step {number}", calls=(ToolCall(id=f"call_{number}", name="ls", arguments={}),))
+
+        with start(answer, settings=SMALL) as server:
+            client = anthropic(server.url)
+            history: list[Any] = [{"role": "user", "content": "The magic number is 7421. List everything."}]
+            for turn in range(40):
+                reply = client.messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
+                history.append({"role": "assistant", "content": reply.content})
+                results = [
+                    {"type": "tool_result", "tool_use_id": block.id, "content": f"{turn} " + "file name " * 2_000}
+                    for block in reply.content
+                    if block.type == "tool_use"
+                ]
+                history.append({"role": "user", "content": results})
+            for body in server.provider.bodies:
+                assert not providers.check(body["messages"], "anthropic")
+            sizes = [len(json.dumps(body)) for body in server.provider.bodies]
+            assert max(sizes) < 100_000
+            assert len(json.dumps(history, default=str)) > 780_000
+            archived = "".join(texts(server.engine))
+            assert "7421" in archived
+            assert "step 40" in archived
+
+    def test_an_overflow_is_compacted_and_tried_once_more(self, start: Start) -> None:
+        script = [overflow(requested=9_000, limit=8_000), "Done."]
+        history: list[Any] = [
+            {"role": "user" if number % 2 == 0 else "assistant", "content": f"{number} " + "word " * 300}
+            for number in range(31)
+        ]
+        with start(script) as server:
+            reply = anthropic(server.url).messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
+            assert [block.text for block in reply.content if block.type == "text"] == ["Done."]
+            first, second = server.provider.bodies
+            assert len(json.dumps(second)) < 0.8 * len(json.dumps(first))
+
+    def test_errors_of_the_provider_pass(self, start: Start) -> None:
+        with start(
+            [Raw(429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}})]
+        ) as server:
+            with pytest.raises(APIStatusError) as caught:
+                anthropic(server.url).messages.create(
+                    model=MODEL, max_tokens=10, messages=[{"role": "user", "content": "hi"}], tools=[LS]
+                )
+            assert caught.value.status_code == 429
+
+    def test_a_reply_that_is_cut_off_is_not_archived(self, start: Start) -> None:
+        with start([Cut(Said(text="half of it"), after=3)]) as server:
+            asked = anthropic(server.url).messages.stream(
+                model=MODEL, max_tokens=100, messages=[{"role": "user", "content": "Go."}], tools=[LS]
+            )
+            with pytest.raises((httpx.HTTPError, AnthropicError)), asked as stream:
+                stream.get_final_text()
+            assert texts(server.engine) == ["Go."]
+
+    def test_recall_reaches_the_request(self, start: Start) -> None:
+        with start(["Noted.", "5433."]) as server:
+            server.engine.session("s1").append(
+                [{"role": "user", "content": "The replica of the billing database listens on port 5433."}]
+            )
+            client = anthropic(server.url)
+            client.messages.create(
+                model=MODEL,
+                max_tokens=100,
+                messages=[{"role": "user", "content": "Which port does the billing replica listen on?"}],
+                tools=[LS],
+            )
+            assert "5433" in json.dumps(server.provider.bodies[0]["messages"])
+
+
+class TestOpenAI:
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_chat_completions(self, start: Start, *, stream: bool) -> None:
+        call = ToolCall(id="c1", name="ls", arguments={"path": "/srv"})
+        with start([Said(text="Looking.", calls=(call,))]) as server:
+            reply: Any = openai(server.url).chat.completions.create(
+                model="gpt-5",
+                messages=[{"role": "user", "content": "What is in /srv?"}],
+                tools=[{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}],
+                stream=stream,
+            )
+            if stream:
+                assert "".join(chunk.choices[0].delta.content or "" for chunk in reply if chunk.choices) == "Looking."
+            rows = server.engine.session("s1").get([1, 2])
+            assert [row.message.role for row in rows] == ["user", "assistant"]
+            assert [call.name for call in rows[1].message.calls] == ["ls"]
+            assert rows[1].message.calls[0].arguments == {"path": "/srv"}
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_responses(self, start: Start, *, stream: bool) -> None:
+        with start(["It is sunny."]) as server:
+            reply: Any = openai(server.url).responses.create(
+                model="gpt-5", input="Weather?", instructions="Be brief.", stream=stream, tools=[{"type": "web_search"}]
+            )
+            if stream:
+                kinds = [event.type for event in reply]
+                assert kinds[-1] == "response.completed"
+            assert texts(server.engine)[-2:] == ["Weather?", "It is sunny."]
+
+
+class TestSessions:
+    def test_a_client_without_a_session_goes_on_by_its_history(self, start: Start) -> None:
+        with start(["One.", "Two.", "Three."]) as server:
+            client = OpenAI(base_url=f"{server.url}/v1", api_key="key", max_retries=0)
+            history: list[Any] = [{"role": "user", "content": "hello"}]
+            first = client.chat.completions.with_raw_response.create(model="m", messages=history)
+            history += [{"role": "assistant", "content": "One."}, {"role": "user", "content": "more"}]
+            second = client.chat.completions.with_raw_response.create(model="m", messages=history)
+            other = client.chat.completions.with_raw_response.create(model="m", messages=history[:1])
+            names = [reply.headers["x-holdfast-session"] for reply in (first, second, other)]
+            assert names[0] == names[1] != names[2]
+
+    def test_a_title_request_of_a_host_passes_unmanaged(self, start: Start) -> None:
+        with start(["A title"]) as server:
+            anthropic(server.url).messages.create(
+                model=MODEL, max_tokens=10, messages=[{"role": "user", "content": "Write a title for: hello"}]
+            )
+            assert not server.engine.sessions()
+
+
+class TestSafety:
+    def test_a_web_page_is_refused(self, start: Start) -> None:
+        with start([]) as server:
+            reply = httpx.post(f"{server.url}/v1/messages", json={}, headers={"origin": "https://example.com"})
+            assert reply.status_code == 403
+            assert httpx.get(f"{server.url}/v1/models", headers={"host": "evil.example"}).status_code == 403
+
+    def test_calls_need_the_token(self, start: Start) -> None:
+        with start([]) as server:
+            call = {"id": 1, "method": "ping"}
+            assert httpx.post(f"{server.url}/holdfast/rpc", json=call).status_code == 401
+            reply = httpx.post(f"{server.url}/holdfast/rpc", json=call, headers={"authorization": "Bearer the-token"})
+            assert reply.json()["result"]["version"]
+
+    def test_what_cannot_be_read_passes_unchanged(self, start: Start) -> None:
+        with start([Raw(400, {"error": {"message": "bad"}})]) as server:
+            reply = httpx.post(f"{server.url}/v1/messages", json={"messages": 5})
+            assert reply.status_code == 400
+            assert "passed unchanged" in reply.headers["x-holdfast-warning"]
+            assert server.provider.bodies == [{"messages": 5}]
+
+    def test_shadow_changes_nothing_and_records_what_it_would_do(self, start: Start) -> None:
+        history: list[Any] = [{"role": "user", "content": "The replica listens on port 5433. " + "word " * 100}]
+        for number in range(60):
+            history += [{"role": "assistant", "content": f"{number} " + "text " * 2_000}]
+            history += [{"role": "user", "content": f"{number} and then?"}]
+        with start(["Fine."], shadow=True, settings=SMALL) as server:
+            anthropic(server.url).messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
+            assert server.provider.bodies[0]["messages"] == history
+            assert server.engine.session("s1").timeline()[0].changes
