@@ -238,11 +238,13 @@ class Session:
 
     # --- memory --------------------------------------------------------------------
 
-    def recall(self, query: str, *, cap: int | None = None) -> Recall:
-        """Make the block that would be recalled for a question, of at most `cap` tokens."""
-        return self._memory.recall(
-            build_query(self.engine.settings, (query,), scope=self.scope, now=self._memory.clock(), cap=cap)
-        )
+    def recall(self, query: str, *, cap: int | None = None, across: bool | None = None) -> Recall:
+        """Make the block that would be recalled for a question, of at most `cap` tokens.
+
+        `across` includes passages of the agent's other sessions; by default as `archive.cross_session` says.
+        """
+        settings, now = self.engine.settings, self._memory.clock()
+        return self._memory.recall(build_query(settings, (query,), scope=self.scope, now=now, cap=cap, across=across))
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
         """Find the passages that match a question, best first; `across` includes the agent's other sessions."""

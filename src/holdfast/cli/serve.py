@@ -1,4 +1,4 @@
-"""`holdfast serve` and `holdfast rpc`: memory for other programs."""
+"""`holdfast serve`, `holdfast rpc` and `holdfast mcp`: memory for other programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.cli.output import echo
 from holdfast.engine import Engine
 from holdfast.errors import MissingExtraError
 
-__all__ = ["rpc", "serve"]
+__all__ = ["mcp", "rpc", "serve"]
 
 _HOME = click.option(
     "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
@@ -34,9 +34,7 @@ _HOME = click.option(
 @_HOME
 def serve(*, port: int | None, upstreams: tuple[str, ...], shadow: bool, idle: float | None, home: Path | None) -> None:
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
-    for module in ("starlette", "uvicorn", "httpx2"):
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtraError("holdfast serve", extra="server")
+    _require("holdfast serve", "starlette", "uvicorn", "httpx2", extra="server")
     from holdfast.server.process import DEFAULT_PORT, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
@@ -56,3 +54,28 @@ def rpc(*, home: Path | None) -> None:
 
     with Engine.open(home, settings=load_settings(warn=lambda _: None)) as engine:
         Rpc(engine).serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+@click.command()
+@click.option("--session", default="mcp", show_default=True, help="The session that new facts belong to.")
+@click.option("--project", default=None, help="The project; default the current folder.")
+@click.option("--agent", default="main", show_default=True, help="The agent.")
+@click.option("--http", "port", type=click.IntRange(1, 65535), help="Serve streamable HTTP on this port of 127.0.0.1.")
+@_HOME
+def mcp(*, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
+    """Give memory to an MCP client as tools, over standard input and output or HTTP."""
+    _require("holdfast mcp", "mcp", extra="mcp")
+    from holdfast.mcp import create_server  # noqa: PLC0415 - an extra
+
+    project = str(Path.cwd()) if project is None else project
+    with Engine.open(home, settings=load_settings(warn=lambda _: None)) as engine:
+        server = create_server(engine, session=session, project=project, agent=agent)
+        if port is None:
+            server.run("stdio")
+        else:
+            server.run("streamable-http", host="127.0.0.1", port=port)
+
+
+def _require(feature: str, *modules: str, extra: str) -> None:
+    if any(importlib.util.find_spec(module) is None for module in modules):
+        raise MissingExtraError(feature, extra=extra)

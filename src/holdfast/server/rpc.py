@@ -89,9 +89,9 @@ def append(session: Session, *, messages: list[dict[str, Any]], format: str | No
 
 
 @_method
-def recall(session: Session, *, query: str, cap: int | None = None) -> dict[str, Any]:
+def recall(session: Session, *, query: str, cap: int | None = None, across: bool | None = None) -> dict[str, Any]:
     """Make the block that is recalled for a question."""
-    found = session.recall(query, cap=cap)
+    found = session.recall(query, cap=cap, across=across)
     facts = [{"id": hit.fact.id, "type": hit.fact.type, "content": hit.fact.content} for hit in found.facts]
     return {
         "block": found.block,

@@ -1,0 +1,78 @@
+"""The MCP server, as the official client uses it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from holdfast import Engine
+from holdfast.settings import Settings
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A memory with one conversation of the project `shop`."""
+    with Engine.open(tmp_path / "memory", settings=Settings(), background=False) as engine:
+        session = engine.session("s1", project="shop")
+        session.append(
+            [
+                {"role": "user", "content": "The billing replica listens on port 5433."},
+                {"role": "assistant", "content": "I will use 5433 for the billing replica."},
+            ]
+        )
+        engine.session("s2", project="other").append([{"role": "user", "content": "The other replica is on 9999."}])
+    return tmp_path / "memory"
+
+
+def test_the_tools_over_standard_input_and_output(home: Path) -> None:
+    """Search finds the project's words alone, facts are stored and found, forgotten messages are gone."""
+
+    async def use() -> None:
+        arguments = ["-m", "holdfast", "mcp", "--home", str(home), "--project", "shop"]
+        parameters = StdioServerParameters(command=sys.executable, args=arguments)
+        async with stdio_client(parameters) as streams, ClientSession(*streams) as client:
+            await client.initialize()
+
+            async def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+                result = await client.call_tool(tool, arguments)
+                assert result.structured_content is not None, result.content
+                return dict(result.structured_content)
+
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert set(tools) == {
+                "archive_get",
+                "memory_forget",
+                "memory_get",
+                "memory_recall",
+                "memory_search",
+                "memory_store",
+                "memory_timeline",
+            }
+            hints = tools["memory_forget"].annotations
+            assert hints is not None
+            assert hints.destructive_hint
+            question = {"query": "which port has the replica?"}
+            found = await call("memory_search", question)
+            numbers = [one["message"] for one in found["excerpts"]]
+            assert any("5433" in one["text"] for one in found["excerpts"])
+            assert not any("9999" in one["text"] for one in found["excerpts"])
+            stored = await call("memory_store", {"content": "Deploys happen on Tuesdays."})
+            assert (await call("memory_get", {"fact": stored["id"][:8]}))["content"] == "Deploys happen on Tuesdays."
+            assert "5433" in str(await call("archive_get", {"numbers": numbers}))
+            assert "5433" in (await call("memory_recall", {"question": question["query"]}))["block"]
+            assert await call("memory_timeline", {"session": "s1"}) == {"requests": []}
+            resource = await client.read_resource("holdfast://sessions")
+            assert "s1" in str(resource)
+            assert "s2" not in str(resource)
+            prompt = await client.get_prompt("what_did_we_decide", {"about": "ports"})
+            assert "memory_search" in str(prompt)
+            assert (await call("memory_forget", {"messages": numbers}))["rows"] >= len(numbers)
+            assert not (await call("memory_search", question))["excerpts"]
+
+    anyio.run(use)
