@@ -10,8 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -53,16 +51,19 @@ class Server:
             HoldfastError: The server does not answer, or answers with an error.
         """
         data = json.dumps({"id": 1, "method": method, "params": params}).encode()
-        headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
-        request = urllib.request.Request(f"{self.url}/holdfast/rpc", data=data, headers=headers)  # noqa: S310 - loopback
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        head = (
+            f"POST /holdfast/rpc HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {self.token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
         try:
-            with opener.open(request, timeout=timeout) as reply:
-                answer = json.load(reply)
+            with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
+                connection.sendall(head.encode() + data)
+                received = b"".join(iter(lambda: connection.recv(65_536), b""))
+            answer = json.loads(received.partition(b"\r\n\r\n")[2])
         except (OSError, ValueError) as error:
             raise HoldfastError(f"the server at {self.url} does not answer: {error}") from error
         if "error" in answer:
-            raise HoldfastError(answer["error"]["message"])
+            raise HoldfastError(f"{method}: {answer['error']}")
         return answer["result"]
 
 

@@ -1,0 +1,1 @@
+"""Files that are installed into other programs."""
