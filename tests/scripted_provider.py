@@ -28,6 +28,7 @@ says so.
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -159,7 +160,8 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
             pass
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers.get("content-length", "0"))))
+            data = self.rfile.read(int(self.headers.get("content-length", "0")))
+            body = json.loads(gzip.decompress(data) if self.headers.get("content-encoding") == "gzip" else data)
             step = provider.next_step(Request(self.path, dict(self.headers), body))
             self.close_connection = True
             with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has hung up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from typing import Any
@@ -185,6 +186,14 @@ class TestSessions:
 
 
 class TestSafety:
+    def test_a_compressed_request_is_read_and_passed_on_as_it_came(self, start: Start) -> None:
+        body = gzip.compress(json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode())
+        with start(lambda _: "Hello.") as server:
+            headers = {"content-encoding": "gzip", "content-type": "application/json"}
+            reply = httpx.post(f"{server.url}/v1/chat/completions", content=body, headers=headers)
+            assert "x-holdfast-warning" not in reply.headers
+            assert server.provider.requests[0].headers["content-encoding"] == "gzip"
+
     def test_a_web_page_is_refused(self, start: Start) -> None:
         with start([]) as server:
             reply = httpx.post(f"{server.url}/v1/messages", json={}, headers={"origin": "https://example.com"})

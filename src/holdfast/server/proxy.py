@@ -6,6 +6,7 @@ blocks a request: it passes unchanged, and a header of the reply says why.
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -93,6 +94,7 @@ class _Exchange:
     messages: list[Message] = field(default_factory=list)
     window: Window | None = None
     limit: int = 0
+    is_changed: bool = False
     warnings: list[str] = field(default_factory=list)
 
     def headers(self) -> dict[str, str]:
@@ -157,14 +159,14 @@ class Proxy:
         content = await request.body()
         exchange = _Exchange(format=format, body={}, content=content)
         try:
-            body = json.loads(content)
+            body = json.loads(_decode(content, request.headers.get("content-encoding", "")))
             exchange.messages = read_request(body, format=format)
             exchange.body = body
             exchange.session = await self._find_session(request, exchange)
             if exchange.session is not None:
                 exchange.limit = self._engine.settings.agent.context_tokens or _limit(request.headers, body)
                 await self._assemble(exchange)
-        except (HoldfastError, ValueError) as error:
+        except (HoldfastError, OSError, ValueError) as error:
             exchange.warnings.append(f"the request passed unchanged: {error}")
         except Exception as error:  # a fault of ours must not stop the agent
             log.exception("a request passed unchanged")
@@ -205,18 +207,19 @@ class Proxy:
             fields = {key: value for key, value in fields.items() if key not in {"system", "instructions"}}
         changed = {key: value for key, value in fields.items() if body.get(key) != value}
         if changed and not self._shadow:
+            exchange.is_changed = True
             exchange.content = json.dumps({**body, **changed}, ensure_ascii=False, separators=(",", ":")).encode()
 
     # --- replies ---------------------------------------------------------------------
 
     async def _answer(self, request: Request, exchange: _Exchange) -> Response:
         """Send a model request, once more after a compaction where it does not fit, and archive the reply."""
-        sent = await self._send(request, exchange.content)
+        sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
         if sent.status_code in {400, 413, 422, 500} and exchange.session is not None and not self._shadow:
             error = await sent.aread()
             text = error[:MAX_ERROR_BYTES].decode(errors="replace")
             if is_overflow(text, status=sent.status_code) and await self._compact(exchange, text):
-                sent = await self._send(request, exchange.content)
+                sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
             else:
                 return Response(error, status_code=sent.status_code, headers=_reply_headers(sent, exchange))
         session = exchange.session
@@ -272,8 +275,11 @@ class Proxy:
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
 
-    async def _send(self, request: Request, content: bytes | AsyncIterator[bytes] | None) -> httpx.Response:
-        headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _HOP_HEADERS]
+    async def _send(
+        self, request: Request, content: bytes | AsyncIterator[bytes] | None, *, is_changed: bool = False
+    ) -> httpx.Response:
+        dropped = _HOP_HEADERS | ({b"content-encoding"} if is_changed else frozenset())
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() not in dropped]
         headers += [(b"accept-encoding", b"identity")]
         built = self._client.build_request(
             request.method, self._upstreams.url(request), headers=headers, content=content
@@ -298,6 +304,19 @@ def _reply_headers(sent: httpx.Response, exchange: _Exchange | None = None) -> d
     own = {} if exchange is None else exchange.headers()
     passed = {name: value for name, value in sent.headers.items() if name.lower().encode() not in _HOP_HEADERS}
     return {**passed, **own}
+
+
+def _decode(content: bytes, encoding: str) -> bytes:
+    """Decompress a request body.
+
+    Raises:
+        InputError: It is compressed in a way that cannot be read here.
+    """
+    if encoding in {"", "identity"}:
+        return content
+    if encoding == "gzip":
+        return gzip.decompress(content)
+    raise InputError(f"the body is compressed with {encoding}")
 
 
 def _has_body(request: Request) -> bool:
