@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
 import click
 
 from holdfast.cli.opening import load_settings, store_of
-from holdfast.cli.output import echo
+from holdfast.cli.output import as_json, echo
 from holdfast.engine import Engine
 from holdfast.errors import MissingExtraError
 
@@ -32,18 +33,40 @@ _HOME = click.option(
 @click.option("--shadow", is_flag=True, help="Send every request as it came; only record what would have been done.")
 @click.option("--idle", type=click.FloatRange(min=1), default=None, help="Stop after this many seconds without use.")
 @_HOME
-def serve(*, port: int | None, upstreams: tuple[str, ...], shadow: bool, idle: float | None, home: Path | None) -> None:
+@as_json
+def serve(
+    *,
+    port: int | None,
+    upstreams: tuple[str, ...],
+    shadow: bool,
+    idle: float | None,
+    home: Path | None,
+    as_json: bool,
+) -> None:
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
     _require("holdfast serve", "starlette", "uvicorn", "httpx2", extra="server")
-    from holdfast.server.process import DEFAULT_PORT, run  # noqa: PLC0415 - an extra
+    from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
     settings = load_settings()
     folder = store_of(home).parent
-    number = DEFAULT_PORT if port is None else port
+
+    def announce(server: Server) -> None:
+        if as_json:
+            echo(json.dumps({"url": server.url, "pid": server.pid, "home": str(folder)}))  # one line, for scripts
+        else:
+            echo(f"Serving {folder} on {server.url}. Ctrl-C stops it.", err=True)
+
     with Engine.open(home, settings=settings) as engine:
-        echo(f"holdfast serves {folder} on http://127.0.0.1:{number or '(any port)'}; Ctrl-C stops it.", err=True)
-        run(engine, home=folder, port=number, upstreams=Upstreams.parse(upstreams), shadow=shadow, idle=idle)
+        run(
+            engine,
+            home=folder,
+            port=DEFAULT_PORT if port is None else port,
+            upstreams=Upstreams.parse(upstreams),
+            shadow=shadow,
+            idle=idle,
+            on_start=announce,
+        )
 
 
 @click.command()

@@ -6,15 +6,17 @@ import asyncio
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.files import write_private
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ START_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 1_800.0
 """How long a server that was started on demand waits for another request before it stops."""
 _FILE: Final = "server.json"
+_started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
+"""Servers that this process has started. They outlive it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +102,9 @@ def find_or_start(home: Path) -> Server:
         str(IDLE_SECONDS),
     ]
     with (home / "server.log").open("ab") as output:
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)  # noqa: S603
+        _started[home] = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if (server := find(home)) is not None:
@@ -108,9 +114,20 @@ def find_or_start(home: Path) -> Server:
 
 
 def run(
-    engine: Engine, *, home: Path, port: int, upstreams: Upstreams, shadow: bool = False, idle: float | None = None
+    engine: Engine,
+    *,
+    home: Path,
+    port: int,
+    upstreams: Upstreams,
+    shadow: bool = False,
+    idle: float | None = None,
+    on_start: Callable[[Server], None] = lambda _: None,
 ) -> None:
-    """Serve until stopped, or until nothing was asked for `idle` seconds."""
+    """Serve until stopped, or until nothing was asked for `idle` seconds.
+
+    Raises:
+        InputError: The port is taken.
+    """
     import uvicorn  # noqa: PLC0415 - an extra, and slow to import
 
     from holdfast.server.app import Activity, create_app  # noqa: PLC0415 - as above
@@ -120,7 +137,13 @@ def run(
     app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity)
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.bind(("127.0.0.1", port))
+    try:
+        bound.bind(("127.0.0.1", port))
+    except OSError as error:
+        bound.close()
+        raise InputError(
+            f"port {port} of 127.0.0.1: {error.strerror}; name another with --port, or 0 for any"
+        ) from error
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", server_header=False))
     described = Server(port=bound.getsockname()[1], pid=os.getpid(), token=token)
     file = home / _FILE
@@ -130,12 +153,14 @@ def run(
         while not server.started and not task.done():
             await asyncio.wait({task}, timeout=0.01)
         write_private(file, json.dumps(asdict(described)).encode())
+        on_start(described)
         while not task.done():
             await asyncio.wait({task}, timeout=1.0)
             if idle is not None and activity.idle_seconds > idle:
                 server.should_exit = True
         await task
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again once it has stopped
     try:
         asyncio.run(serve())
     finally:

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from threading import Lock
 from typing import IO, Any, Final
@@ -216,19 +216,33 @@ class Rpc:
             return _encode({"id": number, "error": {"type": type(error).__name__, "message": f"internal: {error}"}})
 
     def serve(self, lines: IO[bytes], output: IO[bytes]) -> None:
-        """Answer the calls on a stream until it ends. Answers come as they are ready, each with the id of its call."""
-        lock = Lock()
+        """Answer the calls on a stream until it ends.
 
-        def run(line: bytes) -> None:
+        Answers come as they are ready, each with the id of its call. Calls about one session are made in their order.
+        """
+        lock = Lock()
+        last: dict[str, Future[None]] = {}
+
+        def run(line: bytes, before: Future[None] | None) -> None:
+            if before is not None:
+                before.result()
             answer = self.answer(line)
             with lock:
                 output.write(answer)
                 output.flush()
 
         with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
-            for line in lines:
-                if line.strip():
-                    pool.submit(run, line)
+            for line in filter(bytes.strip, lines):
+                session = _session_of(line)
+                last[session] = pool.submit(run, line, last.get(session))
+
+
+def _session_of(line: bytes) -> str:
+    """Return the session that a call is about."""
+    try:
+        return str(json.loads(line)["params"]["session"])
+    except (ValueError, LookupError, TypeError):
+        return ""
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
