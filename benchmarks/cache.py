@@ -16,8 +16,7 @@ from holdfast.cli.replay import find_requests, replay_requests
 from holdfast.context.budget import budget
 from holdfast.context.edits import apply
 from holdfast.context.edits import messages_of as said
-from holdfast.context.place import place, recall_room
-from holdfast.context.plan import plan_edits
+from holdfast.context.plan import place, plan_edits, recall_room
 from holdfast.context.validate import validate
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError

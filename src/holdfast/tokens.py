@@ -99,11 +99,9 @@ def count_part(part: Part, *, count: TokenCounter = count_text) -> int:
         case RedactedThinking():
             return count(part.data)
         case ToolCall():
-            arguments = part.arguments
-            is_text = isinstance(arguments, str)
-            return (
-                TOOL_TOKENS + count(part.name) + (count(arguments) if is_text else count_json(arguments, count=count))
-            )
+            given = part.arguments
+            arguments = count(given) if isinstance(given, str) else count_json(given, count=count)
+            return TOOL_TOKENS + count(part.name) + arguments
         case ToolResult():
             return TOOL_TOKENS + sum(count_part(block, count=count) for block in part.content)
         case Image():

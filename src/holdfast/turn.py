@@ -22,8 +22,7 @@ from msgspec import structs
 from holdfast import providers
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, messages_of
-from holdfast.context.place import clear_blocks, place, recall_room
-from holdfast.context.plan import plan_edits
+from holdfast.context.plan import clear_blocks, place, plan_edits, recall_room
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line

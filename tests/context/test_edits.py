@@ -87,7 +87,6 @@ class TestJson:
     def test_an_edit_knows_its_kind(self) -> None:
         """As reports name it."""
         assert [edit.kind for edit in ALL] == ["pruned", "trimmed", "compacted", "recalled"]
-        assert [edit.is_cut for edit in ALL] == [False, True, True, False]
 
     def test_a_pruned_edit_holds_no_word_of_the_message(self) -> None:
         """Places are enough to render it again."""

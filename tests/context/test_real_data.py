@@ -11,7 +11,7 @@ from agent_files import OWN, REAL, name
 from holdfast import transcripts
 from holdfast.context.budget import budget
 from holdfast.context.edits import Edit, apply, messages_of, tokens
-from holdfast.context.place import place, recall_room
+from holdfast.context.plan import place, recall_room
 from holdfast.context.validate import validate
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message

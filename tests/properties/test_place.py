@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast import providers
 from holdfast.context.edits import Recalled, apply, messages_of, tokens
-from holdfast.context.place import Position, place, recall_room
+from holdfast.context.plan import Position, place, recall_room
 from holdfast.context.validate import validate
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text

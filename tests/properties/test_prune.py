@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.context.edits import GAP, Edit, Pruned, apply, messages_of, tokens
-from holdfast.context.excerpt import excerpt
-from holdfast.context.prune import prune, shrink_results
+from holdfast.context.prune import excerpt, prune, shrink_results
 from holdfast.messages import Message, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim
 from holdfast.tokens import count_messages

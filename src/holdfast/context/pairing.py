@@ -6,12 +6,12 @@ by the smallest change that helps, and reported.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Final
 
-from holdfast.messages import Message, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult, Unit, units
+from holdfast.messages import Message, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Unit, units
 from holdfast.providers.shaping import Repair, is_blank, is_empty
 
 __all__ = ["MISSING", "UNKNOWN", "Repaired", "added_tokens", "added_tokens_of", "repair"]
@@ -22,6 +22,7 @@ UNKNOWN: Final = "unknown"
 """The name of a tool whose name was lost."""
 _MISSING_TOKENS: Final = 64
 _MARGIN: Final = 32
+_WITHOUT_RESULTS: Final[dict[Role, Role]] = {"tool": "user"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +33,50 @@ class Repaired:
     repairs: tuple[Repair, ...]
 
 
-def repair(messages: Sequence[Message], *, known_tools: Collection[str] | None = None) -> Repaired:
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A message during a repair: its source, the list of repairs, and the turn that owns each of its results."""
+
+    message: Message
+    source: int
+    repairs: list[Repair]
+    owners: dict[int, _Turn] = field(default_factory=dict)
+
+    def note(self, rule: str, what: str) -> None:
+        self.repairs.append(Repair(rule=rule, where=self.source, what=what))
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """One reply of the assistant, what followed until the next one, and results of its calls from later turns."""
+
+    reply: list[_Slot] = field(default_factory=list)
+    after: list[_Slot] = field(default_factory=list)
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    late: list[ToolResult] = field(default_factory=list)
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        return [call for call in self.calls.values() if call.id not in self.answered]
+
+
+def repair(messages: Sequence[Message]) -> Repaired:
     """Pair calls and results. Repairing again changes nothing.
 
     Results without a call, and second results of a call, are dropped; displaced ones are moved to their call; missing
     ones become marked errors, except after a broken reply, whose open calls are dropped. Calls without an id are
-    dropped, calls without a name unless they were answered, and calls of tools that are not among `known_tools`, where
-    that is given.
+    dropped, and calls without a name unless they were answered.
     """
-    work = _Work()
+    repairs: list[Repair] = []
     answered = {result.call_id for message in messages for result in message.results}
+    turns = [_Turn()]
     for index, message in enumerate(messages):
-        for usable in _make_usable(message, index, work.repairs, answered=answered, known_tools=known_tools):
-            work.messages.append(usable)
-            work.sources.append(index)
-    turns = _group_turns(work)
-    _match_results(turns, work)
-    paired = tuple(message for number, turn in enumerate(turns) for message in _rebuild_turn(turn, number, work))
-    return Repaired(paired, tuple(sorted(work.repairs, key=lambda repair: repair.where or 0)))
+        for slot in _make_usable(_Slot(message, index, repairs), answered):
+            _add_to_turn(slot, turns)
+    _match_results(turns)
+    paired = tuple(message for turn in turns for message in _rebuild_turn(turn))
+    return Repaired(paired, tuple(sorted(repairs, key=lambda repair: repair.where or 0)))
 
 
 def added_tokens(grouped: Iterable[Unit]) -> int:
@@ -73,199 +100,145 @@ def added_tokens_of(messages: Sequence[Message]) -> int:
 # --- each message by itself --------------------------------------------------
 
 
-def _make_usable(
-    message: Message,
-    index: int,
-    repairs: list[Repair],
-    *,
-    answered: Collection[str],
-    known_tools: Collection[str] | None,
-) -> list[Message]:
+def _make_usable(slot: _Slot, answered: Collection[str]) -> list[_Slot]:
     """Return a message with calls that have ids and names, in a role that may hold its parts."""
+    message = slot.message
     if is_empty(message):
-        repairs.append(Repair(rule="empty-message", where=index, what="dropped a message without content"))
+        slot.note("empty-message", "dropped a message without content")
         return []
-
-    def change(part: Part) -> Part | None:
-        if isinstance(part, ToolCall):
-            if not part.id.strip() or (known_tools is not None and part.name not in known_tools):
-                return None
-            if part.name.strip():
-                return part
-            return replace(part, name=UNKNOWN) if part.id in answered else None
-        # A broken reply may have ended inside its thinking.
-        is_cut_off = isinstance(part, Thinking) and part.signature is None and message.is_broken
-        return None if is_cut_off else part
-
-    parts = tuple(new for part in message.parts if (new := change(part)) is not None)
+    usable = (_make_part_usable(part, answered, is_broken=message.is_broken) for part in message.parts)
+    parts = tuple(part for part in usable if part is not None)
     if len(parts) != len(message.parts) or not all(map(is_, parts, message.parts)):
-        what = "dropped or named a call without id or name or of an unknown tool, or dropped incomplete thinking"
-        repairs.append(Repair(rule="unusable-part", where=index, what=what))
-        message = replace(message, parts=parts)
-    return [] if is_empty(message) else _split_by_role(message, index, repairs)
+        slot.note("unusable-part", "dropped or named a call without id or name, or dropped incomplete thinking")
+        slot.message = replace(message, parts=parts)
+    return [] if is_empty(slot.message) else _split_by_role(slot)
 
 
-def _split_by_role(message: Message, index: int, repairs: list[Repair]) -> list[Message]:
+def _split_by_role(slot: _Slot) -> list[_Slot]:
     """Split a message so that calls are the assistant's, and results in a tool message."""
+    message = slot.message
     others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
-    role: Role = message.role
-    if message.calls or role == "assistant":
+    role = message.role
+    if message.calls:
         role = "assistant"
-    elif message.results:
-        role = "tool"
-    elif role == "tool":
-        role = "user"
+    elif role != "assistant":
+        role = "tool" if message.results else _WITHOUT_RESULTS.get(role, role)
     is_whole = role == "tool" or len(others) == len(message.parts)
     if role == message.role and is_whole:
-        return [message]
-    repairs.append(Repair(rule="wrong-role", where=index, what=f"a {message.role} message cannot hold all of this"))
+        return [slot]
+    slot.note("wrong-role", f"a {message.role} message cannot hold all of this")
     if is_whole:
-        return [replace(message, role=role)]
-    words = [replace(message, role=role, parts=others, origin=None)] if others else []
-    return [*words, Message(role="tool", parts=message.results)]
+        slot.message = replace(message, role=role)
+        return [slot]
+    slot.message = replace(message, role=role, parts=others, origin=None)
+    results = _Slot(Message(role="tool", parts=message.results), slot.source, slot.repairs)
+    return [slot, results] if others else [results]
+
+
+def _make_part_usable(part: Part, answered: Collection[str], *, is_broken: bool) -> Part | None:
+    """Return a part, a call with a name if that was lost, or None where the part cannot be sent."""
+    if isinstance(part, ToolCall):
+        if not part.id.strip() or not (part.name.strip() or part.id in answered):
+            return None
+        return part if part.name.strip() else replace(part, name=UNKNOWN)
+    # A broken reply may have ended inside its thinking.
+    return None if isinstance(part, Thinking) and part.signature is None and is_broken else part
 
 
 # --- turns -------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Work:
-    """The state of a repair.
-
-    Attributes:
-        messages: The usable messages.
-        sources: The index of the message that each of them came from.
-        owners: The number of the turn that each result belongs to, by the place of its message and its part.
-        repairs: What was changed.
-    """
-
-    messages: list[Message] = field(default_factory=list)
-    sources: list[int] = field(default_factory=list)
-    owners: dict[tuple[int, int], int] = field(default_factory=dict)
-    repairs: list[Repair] = field(default_factory=list)
-
-    def note(self, rule: str, place: int, what: str) -> None:
-        self.repairs.append(Repair(rule=rule, where=self.sources[place], what=what))
-
-
-@dataclass(slots=True)
-class _Turn:
-    """One reply of the assistant and what followed until the next one, as places in the list of messages."""
-
-    reply: list[int] = field(default_factory=list)
-    after: list[int] = field(default_factory=list)
-    calls: dict[str, ToolCall] = field(default_factory=dict)
-    answered: set[str] = field(default_factory=set)
-    late: list[ToolResult] = field(default_factory=list)
-
-    @property
-    def open_calls(self) -> list[ToolCall]:
-        return [call for call in self.calls.values() if call.id not in self.answered]
-
-
-def _group_turns(work: _Work) -> list[_Turn]:
-    turns = [_Turn()]
-    for place, message in enumerate(work.messages):
-        turn = turns[-1]
-        if message.role != "assistant":
-            turn.after.append(place)
-            continue
-        is_broken = message.is_broken or (bool(turn.reply) and work.messages[turn.reply[-1]].is_broken)
-        if turn.after or is_broken:
-            turn = _Turn()
-            turns.append(turn)
-        turn.reply.append(place)
-        work.messages[place] = _drop_repeated_calls(message, place, turn, work)
-    return turns
-
-
-def _drop_repeated_calls(message: Message, place: int, turn: _Turn, work: _Work) -> Message:
-    """Drop calls whose id was used before in the same reply."""
+def _add_to_turn(slot: _Slot, turns: list[_Turn]) -> None:
+    """Add a message to the last turn, or to a new one; drop calls whose id was used before in the same reply."""
+    turn, message = turns[-1], slot.message
+    if message.role != "assistant":
+        turn.after.append(slot)
+        return
+    if turn.after or message.is_broken or (turn.reply and turn.reply[-1].message.is_broken):
+        turn = _Turn()
+        turns.append(turn)
+    turn.reply.append(slot)
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ToolCall):
             if part.id in turn.calls:
-                work.note("repeated-call", place, "dropped a call whose id was used before in the same reply")
+                slot.note("repeated-call", "dropped a call whose id was used before in the same reply")
                 continue
             turn.calls[part.id] = part
         parts.append(part)
-    return message if len(parts) == len(message.parts) else replace(message, parts=tuple(parts))
+    if len(parts) != len(message.parts):
+        slot.message = replace(message, parts=tuple(parts))
 
 
-def _match_results(turns: Sequence[_Turn], work: _Work) -> None:
+def _match_results(turns: Sequence[_Turn]) -> None:
     """Assign every result to the last call of its id that has none yet; drop those without such a call."""
-    asking: dict[str, list[tuple[int, _Turn]]] = {}
-    for number, turn in enumerate(turns):
+    asking: dict[str, list[_Turn]] = {}
+    for turn in turns:
         for call_id in turn.calls:
-            asking.setdefault(call_id, []).append((number, turn))
-        for place, at, part in _results(turn, work):
-            result = _give_id(part, place, at, turn, work)
-            candidates = asking.get(result.call_id, [])
-            owner = next((pair for pair in reversed(candidates) if result.call_id not in pair[1].answered), None)
-            if owner is None:
-                name = f"call {result.call_id[:40]!r}"
-                if candidates:
-                    work.note("repeated-result", place, f"dropped a second result of {name}")
-                else:
-                    work.note("orphan-result", place, f"dropped a result of {name}, which is missing")
-                continue
-            owner[1].answered.add(result.call_id)
-            work.owners[place, at] = owner[0]
-            if owner[1] is not turn:
-                owner[1].late.append(result)
-                work.note("displaced-result", place, "moved a result to its call")
+            asking.setdefault(call_id, []).append(turn)
+        for slot in turn.after:
+            for at, part in enumerate(slot.message.parts):
+                if isinstance(part, ToolResult):
+                    result = _give_id(part, at, slot, turn)
+                    _match_result(result, at, slot, turn, asking.get(result.call_id, []))
 
 
-def _results(turn: _Turn, work: _Work) -> Iterator[tuple[int, int, ToolResult]]:
-    for place in turn.after:
-        for at, part in enumerate(work.messages[place].parts):
-            if isinstance(part, ToolResult):
-                yield place, at, part
+def _match_result(result: ToolResult, at: int, slot: _Slot, turn: _Turn, candidates: Sequence[_Turn]) -> None:
+    owner = next((asked for asked in reversed(candidates) if result.call_id not in asked.answered), None)
+    if owner is None:
+        name = f"call {result.call_id[:40]!r}"
+        if candidates:
+            slot.note("repeated-result", f"dropped a second result of {name}")
+        else:
+            slot.note("orphan-result", f"dropped a result of {name}, which is missing")
+        return
+    owner.answered.add(result.call_id)
+    slot.owners[at] = owner
+    if owner is not turn:
+        owner.late.append(result)
+        slot.note("displaced-result", "moved a result to its call")
 
 
-def _give_id(result: ToolResult, place: int, at: int, turn: _Turn, work: _Work) -> ToolResult:
+def _give_id(result: ToolResult, at: int, slot: _Slot, turn: _Turn) -> ToolResult:
     """Give a result without an id that of the only open call."""
     if result.call_id or len(turn.open_calls) != 1:
         return result
     known = replace(result, call_id=turn.open_calls[0].id)
-    parts = work.messages[place].parts
-    work.messages[place] = replace(work.messages[place], parts=(*parts[:at], known, *parts[at + 1 :]))
-    work.note("nameless-result", place, "gave a result the id of the only open call")
+    parts = slot.message.parts
+    slot.message = replace(slot.message, parts=(*parts[:at], known, *parts[at + 1 :]))
+    slot.note("nameless-result", "gave a result the id of the only open call")
     return known
 
 
-def _rebuild_turn(turn: _Turn, number: int, work: _Work) -> list[Message]:
+def _rebuild_turn(turn: _Turn) -> list[Message]:
     """Return the messages of a turn in order: the reply, its results, and everything else that followed."""
-    if turn.open_calls and work.messages[turn.reply[-1]].is_broken:
-        _drop_open_calls(turn, work)
-    results, rest = _split_following(turn, number, work)
-    replies = [work.messages[place] for place in turn.reply if not is_empty(work.messages[place])]
-    if turn.late:
-        results.append(Message(role="tool", parts=tuple(turn.late)))
-    missing = tuple(
+    if turn.open_calls and turn.reply[-1].message.is_broken:
+        _drop_open_calls(turn)
+    results, rest = _split_following(turn)
+    missing = [
         ToolResult(call_id=call.id, name=call.name, content=(Text(text=MISSING),), is_error=True)
         for call in turn.open_calls
-    )
+    ]
     if missing:
-        work.note("missing-result", turn.reply[-1], f"inserted {len(missing)} error(s) for missing results")
-        results.append(Message(role="tool", parts=missing))
-    return [*replies, *results, *rest]
+        turn.reply[-1].note("missing-result", f"inserted {len(missing)} error(s) for missing results")
+    added = [Message(role="tool", parts=tuple(parts)) for parts in (turn.late, missing) if parts]
+    return [*(slot.message for slot in turn.reply if not is_empty(slot.message)), *results, *added, *rest]
 
 
-def _split_following(turn: _Turn, number: int, work: _Work) -> tuple[list[Message], list[Message]]:
+def _split_following(turn: _Turn) -> tuple[list[Message], list[Message]]:
     """Split what followed a reply into messages with its results, and all others."""
     results: list[Message] = []
     rest: list[Message] = []
-    for place in turn.after:
-        message = work.messages[place]
-        own = [part for at, part in enumerate(message.parts) if work.owners.get((place, at)) == number]
+    for slot in turn.after:
+        message = slot.message
+        own = [part for at, part in enumerate(message.parts) if slot.owners.get(at) is turn]
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
-        if own and rest:  # something is between the call and its result: it has to come after
-            work.note("displaced-result", place, "moved a result to its call")
-            results.append(_keep_parts(message, own))
-        elif own:
+        if own and not rest:
             results.append(_keep_parts(message, [*own, *others]))
             continue
+        if own:  # something is between the call and its result: it has to come after
+            slot.note("displaced-result", "moved a result to its call")
+            results.append(_keep_parts(message, own))
         if not all(map(is_blank, others)):
             rest.append(_keep_parts(message, others))
     return results, rest
@@ -275,19 +248,16 @@ def _keep_parts(message: Message, parts: Sequence[Part]) -> Message:
     """Return a message with some of its parts, in the role that they need; the message itself where it has no other."""
     if len(parts) == len(message.parts):
         return message
-    role: Role = message.role
-    if role == "tool" and not any(isinstance(part, ToolResult) for part in parts):
-        role = "user"
-    return replace(message, role=role, parts=tuple(parts))
+    kept = replace(message, parts=tuple(parts))
+    return replace(kept, role="user") if kept.role == "tool" and not kept.results else kept
 
 
-def _drop_open_calls(turn: _Turn, work: _Work) -> None:
+def _drop_open_calls(turn: _Turn) -> None:
     """Drop the open calls of a broken reply, and the reply where nothing but thinking is left."""
     unanswered = {call.id for call in turn.open_calls}
-    for place in turn.reply:
-        message = work.messages[place]
-        parts = [part for part in message.parts if not (isinstance(part, ToolCall) and part.id in unanswered)]
+    for slot in turn.reply:
+        parts = [part for part in slot.message.parts if not (isinstance(part, ToolCall) and part.id in unanswered)]
         has_content = any(not isinstance(part, Thinking | RedactedThinking) for part in parts)
-        work.messages[place] = replace(message, parts=tuple(parts) if has_content else ())
-        work.note("broken-reply", place, "dropped open calls of a broken reply")
+        slot.message = replace(slot.message, parts=tuple(parts) if has_content else ())
+        slot.note("broken-reply", "dropped open calls of a broken reply")
     turn.answered |= unanswered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from operator import is_
@@ -41,19 +41,12 @@ class ValidWindow:
 _NO_LINKS: Final[Mapping[str, str]] = {}
 
 
-def validate(
-    messages: Sequence[Message],
-    provider: str,
-    *,
-    known_tools: Collection[str] | None = None,
-    reasoning: Mapping[str, str] = _NO_LINKS,
-) -> ValidWindow:
+def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[str, str] = _NO_LINKS) -> ValidWindow:
     """Make a message list valid for a provider. What is valid already is left as it is.
 
     Args:
         messages: What is to be sent.
         provider: The provider whose rules it must follow.
-        known_tools: The tools that exist, where that is known: calls of others are dropped.
         reasoning: The reasoning item that each item of the conversation came after, as `link_reasoning` returns it.
 
     Raises:
@@ -61,19 +54,23 @@ def validate(
         InvalidWindowError: It still breaks a rule. It must not be sent.
     """
     log = Log(providers.expect_format(provider).name, reasoning=reasoning)
-    encodable = [_make_encodable(message, index, log) for index, message in enumerate(messages)]
-    first = _repair_and_check(encodable, log, known_tools)
+    encodable: list[Message] = []
+    for index, message in enumerate(messages):
+        if not message.is_encodable:
+            log.note("surrogates", index, "replaced halves of surrogate pairs, which cannot be sent, by U+FFFD")
+        encodable.append(message if message.is_encodable else _join_surrogates(message))
+    first = _repair_and_check(encodable, log)
     if not first.violations:
         return first
     log.note("unknown", None, f"left out every block that is not understood, because of {first.violations[0]}")
-    second = _repair_and_check([_keep_understood(message) for message in encodable], log, known_tools)
+    second = _repair_and_check([_keep_understood(message) for message in encodable], log)
     if second.violations:
         raise InvalidWindowError(provider, second.violations)
     return replace(second, violations=first.violations)
 
 
-def _repair_and_check(messages: Sequence[Message], log: Log, known_tools: Collection[str] | None) -> ValidWindow:
-    paired = repair(messages, known_tools=known_tools)
+def _repair_and_check(messages: Sequence[Message], log: Log) -> ValidWindow:
+    paired = repair(messages)
     shaped = providers.shape(paired.messages, log)
     wire = providers.render_list(shaped, log.format)
     return ValidWindow(
@@ -83,15 +80,6 @@ def _repair_and_check(messages: Sequence[Message], log: Log, known_tools: Collec
         repairs=(*paired.repairs, *log.repairs),
         violations=tuple(providers.check(wire, log.format, reasoning=log.reasoning)),
     )
-
-
-def _make_encodable(message: Message, index: int, log: Log) -> Message:
-    """Replace what cannot be encoded as UTF-8."""
-    if message.is_encodable:
-        return message
-    log.note("surrogates", index, "replaced halves of surrogate pairs, which cannot be sent, by U+FFFD")
-    encodable: Message = _join_surrogates(message)
-    return encodable
 
 
 def _join_surrogates(value: Any) -> Any:
@@ -158,38 +146,27 @@ class ValidationCache:
             self.provider, self.items, self.valid, self.ids = provider, [], None, set()
         make: _Make = partial(validate, provider=provider, reasoning=reasoning)
         rest = messages_of(items[len(self.items) :])
-        whole = self._extend(rest, make) or make(messages_of(items))
-        if len(rest) >= MIN_CACHED:
-            self._cache(items, rest, make)
+        whole = self._extend(rest, make, is_last=True) or make(messages_of(items))
+        stop = _last_change(rest) if len(rest) >= MIN_CACHED else 0
+        longer = self._extend(rest[:stop], make, is_last=False) if stop else None
+        if longer and not longer.repairs and not longer.violations:
+            self.ids |= _ids([*rest[:stop], *longer.messages], provider)
+            self.items = list(items[: len(self.items) + stop])
+            self.valid = longer
         return whole
 
-    def _extend(self, rest: Sequence[Message], make: _Make) -> ValidWindow | None:
-        """Validate the rest after the cached beginning; None where they cannot be separated."""
-        if self.valid is None:
+    def _extend(self, rest: Sequence[Message], make: _Make, *, is_last: bool) -> ValidWindow | None:
+        """Validate what comes after the cached beginning; None where they cannot be separated."""
+        start = self.valid
+        if start is None and is_last:
             return None
-        end = _validate_alone(rest, make)
+        end = _validate_part(rest, make, is_first=start is None, is_last=is_last)
         if end is None or not self.ids.isdisjoint(_ids([*rest, *end.messages], self.provider)):
             return None
-        return replace(_concatenate(self.valid, end), repairs=_shift(end.repairs, by=len(self.items)))
-
-    def _cache(self, items: Sequence[Item], rest: Sequence[Message], make: _Make) -> None:
-        """Cache everything up to the last change of sides, where nothing in it had to be repaired."""
-        stop = _last_change(rest)
-        before = rest[:stop]
-        end = _validate_closed(before, make, is_first=self.valid is None) if stop else None
-        if end is None or end.repairs or end.violations:
-            return
-        ids = _ids([*before, *end.messages], self.provider)
-        if not self.ids.isdisjoint(ids):
-            return
-        self.ids |= ids
-        self.items = list(items[: len(self.items) + stop])
-        self.valid = end if self.valid is None else _concatenate(self.valid, end)
-
-
-def _concatenate(first: ValidWindow, second: ValidWindow) -> ValidWindow:
-    messages, wire = (*first.messages, *second.messages), (*first.wire, *second.wire)
-    return replace(second, messages=messages, wire=wire)
+        if start is None:
+            return end
+        messages, wire = (*start.messages, *end.messages), (*start.wire, *end.wire)
+        return replace(end, messages=messages, wire=wire, repairs=_shift(end.repairs, by=len(self.items)))
 
 
 def _last_change(messages: Sequence[Message]) -> int:
@@ -201,49 +178,37 @@ def _last_change(messages: Sequence[Message]) -> int:
     return 0
 
 
-def _validate_alone(messages: Sequence[Message], make: _Make) -> ValidWindow | None:
-    """Validate messages as if the other side came before them; None where it matters what came before."""
-    if messages[0].role == "system":
+def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, is_last: bool) -> ValidWindow | None:
+    """Validate a part of a window as if the other side came before and after it; None where it matters what does."""
+    before = [_FILLER] * (not is_first and messages[0].role == "assistant")
+    after = [_FILLER] * (not is_last and messages[-1].role == "assistant")
+    try:
+        whole = make([*before, *messages, *after])
+    except InvalidWindowError:
         return None
-    if messages[0].role != "assistant":
-        valid = _try(messages, make)
-        return valid if valid is not None and _starts_with(valid, "user", "tool") else None
-    valid = _try([_FILLER, *messages], make)
-    if valid is None or valid.messages[0].parts != _FILLER.parts:
+    fillers = (*whole.messages[: len(before)], *whole.messages[len(whole.messages) - len(after) :])
+    if any(message.parts != _FILLER.parts for message in fillers):
         return None
-    rest = replace(valid, messages=valid.messages[1:], wire=valid.wire[1:], repairs=_shift(valid.repairs, by=-1))
-    return rest if _starts_with(rest, "assistant") else None
+    part = replace(
+        whole,
+        messages=whole.messages[len(before) : len(whole.messages) - len(after)],
+        wire=whole.wire[len(before) : len(whole.wire) - len(after)],
+        repairs=_shift(whole.repairs, by=-len(before)),
+    )
+    return part if is_first or _is_separate(messages[0], part) else None
 
 
-def _starts_with(valid: ValidWindow, *roles: str) -> bool:
-    """Whether the first message has one of the roles without a repair, and no rule was broken."""
-    is_inserted = any(repair.rule == "first-user" for repair in valid.repairs)
-    return bool(valid.messages) and valid.messages[0].role in roles and not is_inserted and not valid.violations
+def _is_separate(first: Message, part: ValidWindow) -> bool:
+    """Whether a part begins as it did before it was validated, and breaks no rule."""
+    is_inserted = any(repair.rule == "first-user" for repair in part.repairs)
+    if first.role == "system" or not part.messages or is_inserted or part.violations:
+        return False
+    return (part.messages[0].role == "assistant") == (first.role == "assistant")
 
 
 def _shift(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
     """Move the positions of repairs."""
     return tuple(one if one.where is None else replace(one, where=one.where + by) for one in repairs)
-
-
-def _validate_closed(messages: Sequence[Message], make: _Make, *, is_first: bool) -> ValidWindow | None:
-    """Validate messages as if the other side came after them."""
-    is_reply = messages[-1].role == "assistant"
-    closed = [*messages, _FILLER] if is_reply else messages
-    valid = _try(closed, make) if is_first else _validate_alone(closed, make)
-    if valid is None or not is_reply:
-        return valid
-    if valid.messages[-1].parts != _FILLER.parts:
-        return None
-    return replace(valid, messages=valid.messages[:-1], wire=valid.wire[:-1])
-
-
-def _try(messages: Sequence[Message], make: _Make) -> ValidWindow | None:
-    """Validate a part of a window; None where it cannot be sent by itself."""
-    try:
-        return make(messages)
-    except InvalidWindowError:
-        return None
 
 
 def _ids(messages: Iterable[Message], provider: str) -> set[str]:
