@@ -51,10 +51,11 @@ GAP: Final = "\n[...]\n"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Recalled text beside a message, and its tokens."""
+    """Recalled text beside a message, its tokens, and the passages that it quotes."""
 
     text: str
     tokens: int
+    passages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +262,7 @@ class _Outcome:
                 for number in edit.ids:
                     self.changed.setdefault(number, []).append((partial(shorten, change=change), edit.tokens_after))
             case Recalled() as change:
-                self.blocks[change.into] = Block(change.text, edit.tokens_after)
+                self.blocks[change.into] = Block(change.text, edit.tokens_after, change.passages)
             case Trimmed() | Compacted() as change:
                 self.gone.update(edit.ids)
                 self.blocks, self.is_cut = {}, True

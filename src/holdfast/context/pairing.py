@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Final
 
-from holdfast.messages import Message, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Unit, units
+from holdfast.messages import Message, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult, Unit, units
 from holdfast.providers.shaping import Repair, is_blank, is_empty
 
 __all__ = ["MISSING", "UNKNOWN", "Repaired", "added_tokens", "added_tokens_of", "repair"]
