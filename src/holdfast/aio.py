@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from pathlib import Path
 from threading import Event
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from holdfast.compact import Compaction
 from holdfast.compaction.summarise import Progress
@@ -26,29 +26,23 @@ __all__ = ["AsyncEngine", "AsyncSession"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=Engine | Session)
 
 
-def _session_method(
-    method: Callable[Concatenate[Session, P], R],
-) -> Callable[Concatenate[AsyncSession, P], Coroutine[Any, Any, R]]:
+class _Async(Generic[S]):
+    def __init__(self, sync: S) -> None:
+        self.sync = sync
+
+
+def _awaitable(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[_Async[S], P], Coroutine[Any, Any, R]]:
     @wraps(method)
-    async def call(self: AsyncSession, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: _Async[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await asyncio.to_thread(method, self.sync, *args, **kwargs)
 
     return call
 
 
-def _engine_method(
-    method: Callable[Concatenate[Engine, P], R],
-) -> Callable[Concatenate[AsyncEngine, P], Coroutine[Any, Any, R]]:
-    @wraps(method)
-    async def call(self: AsyncEngine, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
-
-    return call
-
-
-class AsyncSession:
+class AsyncSession(_Async[Session]):
     """A `Session` for asyncio. Get it from `AsyncEngine.session`.
 
     All methods of `Session` exist with the same arguments and results, and are awaited: `append`, `assemble`, `edits`,
@@ -59,30 +53,27 @@ class AsyncSession:
         sync: The session itself.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.sync = session
-
     @property
     def id(self) -> str:
         """The id of the session."""
         return self.sync.id
 
-    assemble = _session_method(Session.assemble)
-    append = _session_method(Session.append)
-    size = _session_method(Session.size)
-    token_scale = _session_method(Session.token_scale)
-    timeline = _session_method(Session.timeline)
-    recall = _session_method(Session.recall)
-    search = _session_method(Session.search)
-    get = _session_method(Session.get)
-    remember = _session_method(Session.remember)
-    facts = _session_method(Session.facts)
-    learn = _session_method(Session.learn)
-    forget = _session_method(Session.forget)
-    forget_facts = _session_method(Session.forget_facts)
-    edits = _session_method(Session.edits)
-    pin = _session_method(Session.pin)
-    undo_trim = _session_method(Session.undo_trim)
+    assemble = _awaitable(Session.assemble)
+    append = _awaitable(Session.append)
+    size = _awaitable(Session.size)
+    token_scale = _awaitable(Session.token_scale)
+    timeline = _awaitable(Session.timeline)
+    recall = _awaitable(Session.recall)
+    search = _awaitable(Session.search)
+    get = _awaitable(Session.get)
+    remember = _awaitable(Session.remember)
+    facts = _awaitable(Session.facts)
+    learn = _awaitable(Session.learn)
+    forget = _awaitable(Session.forget)
+    forget_facts = _awaitable(Session.forget_facts)
+    edits = _awaitable(Session.edits)
+    pin = _awaitable(Session.pin)
+    undo_trim = _awaitable(Session.undo_trim)
 
     async def compact(
         self,
@@ -118,7 +109,7 @@ class AsyncSession:
             cancel.set()
 
 
-class AsyncEngine:
+class AsyncEngine(_Async[Engine]):
     """An `Engine` for asyncio: `async with await AsyncEngine.open(path) as engine`.
 
     `close`, `search`, `sessions`, `stats` and `work` have the arguments and results of `Engine`, and are awaited.
@@ -126,9 +117,6 @@ class AsyncEngine:
     Attributes:
         sync: The engine itself.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self.sync = engine
 
     @classmethod
     async def open(
@@ -163,11 +151,11 @@ class AsyncEngine:
         """Get a session by its id, as `Engine.session` does."""
         return AsyncSession(self.sync.session(id, tenant=tenant, project=project, agent=agent))
 
-    close = _engine_method(Engine.close)
-    sessions = _engine_method(Engine.sessions)
-    search = _engine_method(Engine.search)
-    stats = _engine_method(Engine.stats)
-    work = _engine_method(Engine.work)
+    close = _awaitable(Engine.close)
+    sessions = _awaitable(Engine.sessions)
+    search = _awaitable(Engine.search)
+    stats = _awaitable(Engine.stats)
+    work = _awaitable(Engine.work)
 
     async def __aenter__(self) -> Self:
         return self

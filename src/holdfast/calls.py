@@ -135,7 +135,7 @@ def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
     def run() -> None:
         try:
             future.set_result(call())
-        except Exception as error:  # noqa: BLE001 - the error is raised where the result is read
+        except BaseException as error:  # noqa: BLE001 - the error is raised where the result is read
             future.set_exception(error)
 
     Thread(target=run, name=name, daemon=True).start()

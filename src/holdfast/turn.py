@@ -27,8 +27,7 @@ from holdfast.context.plan import Plan, clear_blocks, place, plan_edits, recall_
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
-from holdfast.memory.memory import Memory
-from holdfast.memory.query import RecallQuery, build_query
+from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
 from holdfast.messages import Message
 from holdfast.providers import Incoming
@@ -175,7 +174,11 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
             count=state.count,
         )
     with turn.guard("recall"):
-        planned = planned.add(_place_recall(state, turn, query, planned))
+        if not settings.recall.automatic or settings.slots.memory == "none":
+            switch = "slots.memory is none" if settings.recall.automatic else "recall.automatic is off"
+            turn.recall = Recall(reason=switch)
+        else:
+            planned = planned.add(_place_recall(state, turn, query, planned))
     return planned.items, planned.edits
 
 
@@ -184,39 +187,41 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
 
 def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan) -> tuple[Edit, ...]:
     """Recall what the window does not show, and place it; earlier blocks are removed where there is no room."""
+    position = state.memory.settings.recall.position
+    turn.recall = Recall(reason="this question has its block already, or there is no room for one")
+    for removed in dict.fromkeys((clear_blocks(plan.items, turn.limits, position=position), ())):
+        items = apply(plan.items, removed)
+        cap = recall_room(items, turn.limits, position=position)
+        if cap >= MIN_BLOCK and any(texts):
+            block = _recall_block(state, turn, texts, replace(plan, items=items), cap=cap)
+            if block is None or not removed or _is_new(turn.recall, plan.items):
+                return (*removed, block) if block else ()
+    return ()
+
+
+def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan, *, cap: int) -> Edit | None:
+    """Recall the block for a question; None where memory returns nothing."""
     memory, settings = state.memory, state.memory.settings
-    position = settings.recall.position
-    if not settings.recall.automatic or settings.slots.memory == "none":
-        switch = "slots.memory is none" if settings.recall.automatic else "recall.automatic is off"
-        turn.recall = Recall(reason=switch)
-        return ()
     # Of a shortened message, most can only be recalled.
     shortened = {number for edit in (*state.edits, *plan.edits) if edit.kind == "pruned" for number in edit.ids}
     in_window = {item.id for item in plan.items} - shortened
     query = build_query(
-        settings, texts, scope=state.scope, now=turn.now, in_window=in_window, automatic=True, facts=turn.facts
+        settings, texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
     )
-    turn.recall = Recall(reason="this question has its block already, or there is no room for one")
-    for removed in dict.fromkeys((clear_blocks(plan.items, turn.limits, position=position), ())):
-        items = apply(plan.items, removed) if removed else plan.items
-        cap = recall_room(items, turn.limits, position=position) if any(texts) else 0
-        if cap < MIN_BLOCK:
-            continue
-        turn.recall = recall = _recall(memory, replace(query, cap=cap, quoted=_find_quoted(items)))
-        ids, passages = sorted({hit.message for hit in recall.hits}), [hit.passage for hit in recall.hits]
-        block = place(items, recall.block, position=position, ids=ids, passages=passages, count=state.count)
-        if block is None or not removed or _is_new(recall, plan.items):
-            return (*removed, block) if block else ()
-    return ()
-
-
-def _recall(memory: Memory, query: RecallQuery) -> Recall:
-    """Recall the block for a question."""
+    query = replace(query, quoted=_find_quoted(plan.items))
     recall = memory.recall(query)
-    if not recall.block and len(query.texts) > 1:  # earlier messages may lead away from the question
+    if not recall.block and len(texts) > 1:  # earlier messages may lead away from the question
         recall = memory.recall(replace(query, texts=query.texts[-1:]))
-    words_only = memory.settings.embedding.provider == "none"  # chosen by the user, so not reported
-    return replace(recall, notes=()) if words_only else recall
+    words_only = settings.embedding.provider == "none"  # chosen by the user, so not reported
+    turn.recall = replace(recall, notes=()) if words_only else recall
+    return place(
+        plan.items,
+        recall.block,
+        position=settings.recall.position,
+        ids=sorted({hit.message for hit in recall.hits}),
+        passages=[hit.passage for hit in recall.hits],
+        count=state.count,
+    )
 
 
 def _find_quoted(items: Sequence[Item]) -> set[int]:

@@ -300,6 +300,8 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
     outcome = _Outcome()
     for edit in edits:
         outcome.add(edit)
+    if outcome == _Outcome():
+        return tuple(items)
     window = [outcome.render(item) for item in items if outcome.keeps(item)]
     if outcome.summary:
         window.insert(sum(1 for _ in takewhile(lambda item: item.kind == "system", window)), outcome.summary)
