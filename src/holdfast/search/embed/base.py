@@ -122,7 +122,7 @@ class CachedEmbedder:
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
         """Embed with the wrapped embedder, or from the cache. Passages are not cached."""
-        if kind != "query" or self._size <= 0:
+        if kind != "query":
             return self.embedder.embed(texts, kind=kind)
         keys = [text.strip() for text in texts]
         with self._lock:

@@ -69,51 +69,56 @@ def _candidates(settings: Embedding, environ: Environ, *, allow_remote: bool) ->
     match settings.provider:
         case "hash":
             yield lambda: HashEmbedder(dimension=settings.dimension or DIMENSION)
-        case "static":
-            yield from _static(model)
         case "onnx":
             yield lambda: OnnxEmbedder(_find_folder(model, "onnx"))
         case "auto" if settings.base_url is not None:
             # Keys from the environment are never sent to an address from the settings.
             yield partial(_open_remote, "openai-compatible", settings, settings.api_key)
-        case "local" | "auto":
-            yield from _static(model) if model in {None, WORDLLAMA, *HUB_MODELS} else [partial(_open_folder, model)]
-            for name in PROVIDERS if settings.provider == "auto" else ():
-                key = _find_key(name, environ)
-                if key and allow_remote:
-                    yield partial(_open_remote, name, settings, key)
-                elif key:
-                    reason = f'a key is set, but auto sends no text out; set embedding.provider = "{name}" to use it'
-                    yield f"{name}: {reason}"
+        case "static" | "local" | "auto":
+            yield from _local(model, settings.provider) if model else _installed()
+            if settings.provider == "auto":
+                yield from _automatic_remote(settings, environ, allow_remote=allow_remote)
         case provider:
             yield partial(_open_remote, provider, settings, settings.api_key or _find_key(provider, environ))
 
 
-def _open_folder(model: str | None) -> Embedder:
-    """Open the model of either kind in a folder."""
-    folder = _find_folder(model, "local")
-    is_onnx = find_onnx_model(folder) is not None and not is_static_model(folder)
-    return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)
+def _automatic_remote(settings: Embedding, environ: Environ, *, allow_remote: bool) -> Iterator[Opener | str]:
+    for name in PROVIDERS:
+        key = _find_key(name, environ)
+        if key and allow_remote:
+            yield partial(_open_remote, name, settings, key)
+        elif key:
+            yield f'{name}: a key is set, but auto sends no text out; set embedding.provider = "{name}" to use it'
 
 
-def _static(model: str | None) -> Iterator[Opener | str]:
-    """Yield the static model of this name or in this folder; by default those that are here, best first."""
-    folder = models_folder() / (model or _POTION)
-    has_folder = folder.is_dir()
-    if model is None:
-        openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
-        openers += [partial(StaticEmbedder.from_folder, folder)] if has_folder else []
-        if len(openers) > 1:  # they find more together than alone
-            yield lambda: JointEmbedder([opener() for opener in openers])
-        yield from openers
-        if not openers:
-            yield str(MissingExtraError("static vectors", extra="local"))
-    elif model == WORDLLAMA and (find_wordllama() or not has_folder):
+def _installed() -> Iterator[Opener | str]:
+    """Yield the static models that are here, best first."""
+    folder = models_folder() / _POTION
+    openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
+    if folder.is_dir():
+        openers.append(partial(StaticEmbedder.from_folder, folder))
+    if len(openers) > 1:  # they find more together than alone
+        yield lambda: JointEmbedder([opener() for opener in openers])
+    yield from openers
+    if not openers:
+        yield str(MissingExtraError("static vectors", extra="local"))
+
+
+def _local(model: str, provider: str) -> Iterator[Opener | str]:
+    """Yield the model of this name or in this folder, of either kind unless the provider is `static`."""
+    has_folder = (models_folder() / model).is_dir()
+    if model == WORDLLAMA and (find_wordllama() or not has_folder):
         yield StaticEmbedder.from_wordllama
     elif model in HUB_MODELS and not has_folder:
         yield f"static: {model} is not downloaded: run `holdfast models get {model}`"
     else:
-        yield lambda: StaticEmbedder.from_folder(_find_folder(model, "static"))
+        yield partial(_open_folder, model, "static" if provider == "static" else "local")
+
+
+def _open_folder(model: str, provider: str) -> Embedder:
+    folder = _find_folder(model, provider)
+    is_onnx = provider != "static" and find_onnx_model(folder) and not is_static_model(folder)
+    return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)
 
 
 def _find_folder(model: str | None, provider: str) -> Path:
