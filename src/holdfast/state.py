@@ -61,6 +61,8 @@ class SessionState:
         reported_edits: How many of the edits are in earlier reports; None before the first request.
         sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
         scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
+        shown: The last window that was recorded; the next one is replayed from it.
+        shown_with: The `replay_key` that it was made with.
     """
 
     scope: Scope
@@ -82,6 +84,8 @@ class SessionState:
     reported_edits: int | None = None
     sent_tokens: int = 0
     scale: float | None = None
+    shown: Sequence[Item] = ()
+    shown_with: tuple[int, int, int, int] = (0, 0, 0, 0)
     _is_loaded: bool = False
     _given_system: list[Message | Mapping[str, Any]] = field(default_factory=list)
     _is_own: list[bool] = field(default_factory=list)  # for each message of `given` whether the history has it
@@ -89,8 +93,6 @@ class SessionState:
     _log: list[Key] = field(default_factory=list)
     _last_record: int = 0
     _unreadable: int = 0
-    _replayed: tuple[Item, ...] | None = None  # the window of the last request without its recall blocks
-    _replayed_from: tuple[int, int, int] = (0, 0, 0)  # the messages and edits it was made of, and its limit
 
     def load_turn(self) -> None:
         """Read the last turn of an earlier process, once."""
@@ -106,7 +108,7 @@ class SessionState:
         self.load_turn()
         fresh = self._fetch_edits()
         if any(isinstance(edit.change, Forgotten) for edit in fresh):  # the words of older edits are gone
-            self.edits, self._last_record, self._replayed = [], 0, None
+            self.edits, self._last_record, self.shown = [], 0, ()
             fresh = self._fetch_edits()
             gone = {number for edit in fresh if isinstance(edit.change, Forgotten) for number in edit.ids}
             self.history = [replace(item, id=0) if item.id in gone else item for item in self.history]
@@ -131,7 +133,7 @@ class SessionState:
         pairs = enumerate(zip(self.given, history, strict=False))
         known = next((at for at, (old, new) in pairs if old != new), min(len(self.given), len(history)))
         if known < len(self.given):  # the client went back: what it no longer sends is not part of the conversation
-            self._replayed = None
+            self.shown = ()
             left = sum(self._is_own[:known])
             del self.given[known:], self._is_own[known:], self.history[left:], self._keys[left:]
         new = _copy(history[known:])
@@ -260,10 +262,16 @@ class SessionState:
 
         What was replayed for the last request is not gone through again.
         """
-        standing, (messages, edits, last_limit) = self.standing_edits(limit=limit), self._replayed_from
-        if self._replayed is None or (edits, last_limit) != (len(self._branch_edits()), limit):
+        standing = self.standing_edits(limit=limit)
+        *unchanged, system, messages = self.shown_with
+        if not self.shown or unchanged != [*self.replay_key(limit=limit)[:2]]:
             return editing.apply(self.items, standing), standing
-        return (*self.system, *_unforgotten([*self._replayed, *self.history[messages:]])), standing
+        lasting = (item for item in self.shown[system:] if item.kind != "recall")
+        return (*self.system, *_unforgotten([*lasting, *self.history[messages:]])), standing
+
+    def replay_key(self, *, limit: int) -> tuple[int, int, int, int]:
+        """What a window is made with: its limit, and how many edits, system prompts and messages."""
+        return limit, len(self._branch_edits()), len(self.system), len(self.history)
 
     def standing_edits(self, *, limit: int) -> tuple[Edit, ...]:
         """The edits that hold for the next request."""
@@ -294,11 +302,6 @@ class SessionState:
             elif edit.kind == "restored":
                 cuts = [cut.difference(edit.ids) for cut in cuts]
         return tuple(sorted(next((cut for cut in reversed(cuts) if cut), ())))
-
-    def keep_window(self, items: Sequence[Item], *, limit: int) -> None:
-        """Keep the window that was made with all edits recorded so far: the next replay starts from it."""
-        self._replayed = tuple(item for item in items[len(self.system) :] if item.kind != "recall")
-        self._replayed_from = (len(self.history), len(self._branch_edits()), limit)
 
     def with_pairs(self, ids: Sequence[int]) -> tuple[int, ...]:
         """These messages with all that they cannot be sent without: a result with its call, and the other way round."""

@@ -102,12 +102,7 @@ def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
 
 def _token_pattern(text: str) -> re.Pattern[str]:
     """Return the pattern of a token; the one for all scripts takes 12 ms to compile, and ASCII does not need it."""
-    return _ASCII_TOKEN if text.isascii() else _compile_token()
-
-
-@cache
-def _compile_token() -> re.Pattern[str]:
-    return re.compile(_TOKEN)
+    return _ASCII_TOKEN if text.isascii() else re.compile(_TOKEN)
 
 
 def is_unsegmented(character: str) -> bool:
@@ -258,7 +253,8 @@ def clip(text: str, *, head: int, tail: int, marker: str = "\n...\n") -> str:
     if len(text) <= head + tail + len(marker):
         return text
     fences = list(_FENCE.finditer(text))
-    stop = _avoid_fence_before(_find_boundaries(text, head)[0], fences)
+    stop = _find_boundaries(text, head)[0]
+    stop = next((fence.start() for fence in fences if fence.start() < stop < fence.end()), stop)
     start = _avoid_fence_after(_find_boundaries(text, len(text) - max(0, tail))[1], fences, text)
     before = _find_open_fence(_FENCE.finditer(text[:stop]))
     after = _find_open_fence(fence for fence in fences if fence.end() <= start)
@@ -284,11 +280,6 @@ def _compile_grapheme() -> regex.Pattern[str]:
     import regex  # noqa: PLC0415 - rarely needed
 
     return regex.compile(r"\X")
-
-
-def _avoid_fence_before(place: int, fences: Iterable[re.Match[str]]) -> int:
-    """Return the place, or the start of the fence that a cut there would split."""
-    return next((fence.start() for fence in fences if fence.start() < place < fence.end()), place)
 
 
 def _avoid_fence_after(place: int, fences: Iterable[re.Match[str]], text: str) -> int:

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from holdfast import providers
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, apply, messages_of
+from holdfast.context.edits import Edit, Item, apply
 from holdfast.context.plan import Plan, clear_blocks, place, plan_edits, recall_room
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import ConflictError, HoldfastError, WindowError
@@ -109,7 +109,7 @@ def assemble(
     new: tuple[Edit, ...] = ()
     if turn.warnings:
         items = state.read_unmanaged(messages, format=format)
-        sent = messages_of(items)
+        sent = [item.sent for item in items]
         provider = provider or providers.format_of(sent, default=turn.provider)
         valid = validate(sent, provider)
     else:
@@ -119,7 +119,11 @@ def assemble(
         provider = turn.provider = provider or state.provider(default=turn.provider)
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
-            reasoning = providers.link_reasoning(messages_of(state.history)) if provider == "openai_responses" else {}
+            reasoning = (
+                providers.link_reasoning([item.sent for item in state.history])
+                if provider == "openai_responses"
+                else {}
+            )
             valid = state.validation.validate(items, provider, reasoning=reasoning)
     turn.warnings += engine.take_warnings(state)
     return Window(items=items, provider=provider, valid=valid, report=_report(state, turn, items, new, valid))
@@ -139,7 +143,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
                 if tries_left:
                     continue
                 raise
-            state.keep_window(items, limit=turn.limits.safe_limit)
+            state.shown, state.shown_with = items, state.replay_key(limit=turn.limits.safe_limit)
         break
     state.last_time = turn.now
     return items, new
@@ -248,7 +252,7 @@ def _report(
 ) -> ContextReport:
     """Report the turn, and store the report so that any past turn can be shown."""
     compacted = [edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted"]
-    sent = list(zip(messages_of(items), (item.total for item in items), strict=True))
+    sent = [(item.sent, item.total) for item in items]
     total = sum(cost for _, cost in sent) + turn.limits.overhead
     report = ContextReport(
         session=state.scope.session,

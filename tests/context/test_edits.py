@@ -17,7 +17,6 @@ from holdfast.context.edits import (
     apply,
     from_json,
     in_force,
-    messages_of,
     shorten,
     to_json,
     tokens,
@@ -25,7 +24,7 @@ from holdfast.context.edits import (
 )
 from holdfast.errors import FormatError
 from holdfast.messages import RedactedThinking, Text, Thinking
-from talk import answer, call, items, reply, results, said, system, texts, user
+from talk import answer, call, items, messages_of, reply, results, said, system, texts, user
 
 WINDOW = items(
     [

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast import providers
-from holdfast.context.pairing import MISSING, UNKNOWN, added_tokens, repair
+from holdfast.context.plan import added_tokens
+from holdfast.context.validate import MISSING, UNKNOWN, repair
 from holdfast.messages import Message, Text, Thinking, ToolCall, units
 from holdfast.providers import Repair
 from talk import answer, call, reply, results, user

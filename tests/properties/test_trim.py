@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from holdfast.context.edits import apply, tokens
-from holdfast.context.pairing import added_tokens
-from holdfast.context.plan import protected_items, trim
+from holdfast.context.plan import added_tokens, protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, units
 from holdfast.settings import Trim

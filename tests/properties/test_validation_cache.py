@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from benchmarks.fuzz import Conversation
 from holdfast.context import validate as validation
 from holdfast.context.edits import Item
-from holdfast.context.edits import messages_of as said
 from holdfast.context.validate import ValidationCache, ValidWindow, validate
 from holdfast.errors import InvalidWindowError
 from holdfast.providers import FORMATS

@@ -36,7 +36,6 @@ __all__ = [
     "apply",
     "from_json",
     "in_force",
-    "messages_of",
     "shorten",
     "to_json",
     "tokens",
@@ -83,18 +82,16 @@ class Item:
         """The tokens of the item with its block."""
         return self.tokens + (self.block.tokens if self.block else 0)
 
+    @property
+    def sent(self) -> Message:
+        """The message with its block as the last part."""
+        block, message = self.block, self.message
+        return replace(message, parts=(*message.parts, Text(text=block.text))) if block else message
+
 
 def tokens(items: Iterable[Item]) -> int:
     """Return the tokens of a window."""
     return sum(item.total for item in items)
-
-
-def messages_of(items: Iterable[Item]) -> list[Message]:
-    """Return the messages of a window; a recalled block is the last part of its message."""
-    return [
-        replace(item.message, parts=(*item.message.parts, Text(text=item.block.text))) if item.block else item.message
-        for item in items
-    ]
 
 
 # --- changes -----------------------------------------------------------------

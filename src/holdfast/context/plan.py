@@ -15,17 +15,31 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, Recalled, Trimmed, apply, tokens
-from holdfast.context.pairing import added_tokens, added_tokens_of
 from holdfast.context.prune import prune, shrink_results
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, Text, Unit, units
 from holdfast.settings import Settings, Trim
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_text
 
-__all__ = ["Plan", "Position", "clear_blocks", "place", "plan_edits", "protected_items", "recall_room", "trim"]
+__all__ = [
+    "Plan",
+    "Position",
+    "added_tokens",
+    "added_tokens_of",
+    "clear_blocks",
+    "place",
+    "plan_edits",
+    "protected_items",
+    "recall_room",
+    "trim",
+]
 
 EXTRA_SHARE: Final = 0.1
 """How much more than necessary is saved where protected messages do not fit, as a share of the limit."""
+MISSING_TOKENS: Final = 64
+"""The most tokens of a result that validation inserts."""
+VALIDATION_MARGIN: Final = 32
+"""The most tokens of anything else that it inserts, such as a first user message."""
 Position: TypeAlias = Literal["tail", "head"]
 """`tail`: the last part of the newest user turn. `head`: a message of its own, after system prompt and summary."""
 Scores: TypeAlias = Callable[[], Mapping[int, float]]
@@ -165,6 +179,24 @@ def _make_cut(
         tokens_before=sum(item.tokens for item in cut),
         tokens_after=0,
     )
+
+
+def added_tokens(grouped: Iterable[Unit]) -> int:
+    """Return the most tokens that validation may add to units: missing results, and a first user message."""
+    return VALIDATION_MARGIN + MISSING_TOKENS * sum(len(unit.pending) for unit in grouped)
+
+
+def added_tokens_of(messages: Sequence[Message]) -> int:
+    """Return `added_tokens` of a conversation; where every call is answered in place, without grouping it."""
+    waiting: set[str] = set()
+    for message in messages:
+        if message.role == "assistant" and not waiting:
+            waiting.update(call.id for call in message.calls)
+        elif message.role == "assistant" or message.calls:
+            return added_tokens(units(messages))
+        elif waiting:
+            waiting.difference_update(result.call_id for result in message.results)
+    return added_tokens(units(messages)) if waiting else VALIDATION_MARGIN
 
 
 def protected_items(items: Sequence[Item], *, settings: Trim) -> list[Item]:
