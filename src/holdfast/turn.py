@@ -119,12 +119,8 @@ def assemble(
         provider = turn.provider = provider or state.provider(default=turn.provider)
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
-            reasoning = (
-                providers.link_reasoning([item.sent for item in state.history])
-                if provider == "openai_responses"
-                else {}
-            )
-            valid = state.validation.validate(items, provider, reasoning=reasoning)
+            history = [item.message for item in state.history] if provider == "openai_responses" else []
+            valid = state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
     turn.warnings += engine.take_warnings(state)
     return Window(items=items, provider=provider, valid=valid, report=_report(state, turn, items, new, valid))
 

@@ -17,7 +17,7 @@ from holdfast.tokens import count_message
 def as_a_whole(items: list[Item], provider: str) -> ValidWindow | None:
     """What `validate` makes of it; None where it refuses."""
     try:
-        return validate(said(items), provider)
+        return validate([item.sent for item in items], provider)
     except InvalidWindowError:
         return None
 

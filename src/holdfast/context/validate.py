@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, Final, TypeAlias
 
 from holdfast import providers
@@ -349,6 +349,7 @@ MIN_CACHED: Final = 24
 _RESPONSES: Final = "openai_responses"
 _UNIQUE_IDS: Final = frozenset({"anthropic", _RESPONSES})
 """Providers that require every id to be unique."""
+_SENT: Final[Callable[[Item], Message]] = attrgetter("sent")
 _FILLER: Final = Message(role="user", parts=(Text(text="?"),))
 
 
@@ -377,8 +378,8 @@ class ValidationCache:
         if provider != self.provider or not is_continued:
             self.provider, self.items, self.valid, self.ids = provider, [], None, set()
         make: _Make = partial(validate, provider=provider, reasoning=reasoning)
-        rest = [item.sent for item in items[len(self.items) :]]
-        whole = self._extend(rest, make, is_last=True) or make([item.sent for item in items])
+        rest = list(map(_SENT, items[len(self.items) :]))
+        whole = self._extend(rest, make, is_last=True) or make(list(map(_SENT, items)))
         stop = _last_change(rest) if len(rest) >= MIN_CACHED else 0
         longer = self._extend(rest[:stop], make, is_last=False) if stop else None
         if longer and not longer.repairs and not longer.violations:
