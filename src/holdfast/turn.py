@@ -25,7 +25,7 @@ from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply
 from holdfast.context.plan import Plan, clear_blocks, place, plan_edits, recall_room
 from holdfast.context.validate import ValidWindow, validate
-from holdfast.errors import ConflictError, HoldfastError, WindowError
+from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
@@ -250,6 +250,8 @@ def _report(
     compacted = [edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted"]
     sent = [(item.sent, item.total) for item in items]
     total = sum(cost for _, cost in sent) + turn.limits.overhead
+    if (over := total - turn.limits.compact_at) > 0:
+        turn.warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
     report = ContextReport(
         session=state.scope.session,
         turn=state.turn + 1,
