@@ -42,17 +42,12 @@ class SessionState:
     """What this process knows of a session. The lock of the session guards every use.
 
     Attributes:
-        scope: Who owns the session.
-        memory: Where messages and edits are stored.
-        count: Counts tokens.
         given: The messages of the last request after the system prompt, copied: the caller may change its own.
         system: The system prompt of the last request.
         history: The messages after it, without those that were nothing but recalled text.
         edits: Every edit recorded so far.
         sent: The messages that were sent last, with their tokens.
-        validation: The valid beginning of the windows.
-        turn: How many requests there were.
-        last_time: When the last one was made, in Unix milliseconds.
+        turn, last_time: How many requests there were, and when the last one was made.
         stripped: One line for each new message of the last request from which recalled text was removed.
         summary_parts: Finished parts of a summary, kept when a compaction did not complete.
         limits: The limits of the last request.
@@ -61,8 +56,7 @@ class SessionState:
         reported_edits: How many of the edits are in earlier reports; None before the first request.
         sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
         scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
-        shown: The last window that was recorded; the next one is replayed from it.
-        shown_with: The `replay_key` that it was made with.
+        shown, shown_with: The last window that was recorded, from which the next one is replayed, and its `replay_key`.
     """
 
     scope: Scope

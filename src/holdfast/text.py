@@ -95,7 +95,11 @@ def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     for match in _token_pattern(text).finditer(text):
         token, start = match.group(), match.start()
         if is_unsegmented(token):
-            yield from _ngram_spans(token, start)
+            characters = [(each, start + first, start + last) for each, first, last in _normalise_characters(token)]
+            for (character, first, last), (following, _, end) in pairwise(characters):
+                yield first, last, (character,)
+                yield first, end, (character + following,)
+            yield from ((first, last, (character,)) for character, first, last in characters[-1:])
         elif expanded := expand(token):
             yield start, match.end(), expanded
 
@@ -122,15 +126,6 @@ def _make_ngrams(run: str) -> list[str]:
         ngrams.append(character)
         before = character
     return ngrams
-
-
-def _ngram_spans(run: str, start: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    characters = [(character, start + first, start + last) for character, first, last in _normalise_characters(run)]
-    for (character, first, last), (following, _, end) in pairwise(characters):
-        yield first, last, (character,)
-        yield first, end, (character + following,)
-    for character, first, last in characters[-1:]:
-        yield first, last, (character,)
 
 
 def _normalise_characters(run: str) -> Iterator[tuple[str, int, int]]:

@@ -29,7 +29,6 @@ from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowEr
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
-from holdfast.messages import Message
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
 from holdfast.state import MAX_TRIES, TURN, SessionState
@@ -252,6 +251,8 @@ def _report(
     total = sum(cost for _, cost in sent) + turn.limits.overhead
     if (over := total - turn.limits.compact_at) > 0:
         turn.warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
+    before = sum(cost for _, cost in state.sent)
+    same = takewhile(lambda pair: pair[0][:1] == pair[1][:1], zip(state.sent, sent, strict=False))
     report = ContextReport(
         session=state.scope.session,
         turn=state.turn + 1,
@@ -264,7 +265,7 @@ def _report(
         changes=tuple(map(change, (*compacted, *new))),
         recalled=turn.recall.hits,
         recall_reason=turn.recall.reason,
-        prefix_kept=_share_kept(state.sent, sent),
+        prefix_kept=sum(old[1] for old, _ in same) / before if before else None,
         repairs=(*state.stripped, *map(str, valid.repairs)),
         warnings=tuple(dict.fromkeys((*turn.warnings, *turn.recall.notes, *warn_opaque(items)))),
         milliseconds=turn.milliseconds,
@@ -281,11 +282,3 @@ def _report(
     except HoldfastError as error:
         return replace(report, warnings=(*report.warnings, f"report: {error}"))
     return report
-
-
-def _share_kept(old: Sequence[tuple[Message, int]], new: Sequence[tuple[Message, int]]) -> float | None:
-    """Compute which share of the last request, by tokens, is an unchanged beginning of this one."""
-    total = sum(tokens for _, tokens in old)
-    pairs = zip(old, new, strict=False)
-    same = takewhile(lambda pair: pair[0][0] is pair[1][0] or pair[0][0] == pair[1][0], pairs)
-    return sum(before[1] for before, _ in same) / total if total else None

@@ -9,15 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
 from holdfast.search.embed.base import Floats, Purpose, Space, make_digest, unit
-
-if TYPE_CHECKING:
-    import regex
 
 __all__ = ["HashEmbedder"]
 
@@ -28,6 +25,7 @@ MAX_UNITS: Final = 2_000
 # White space as JavaScript defines it, not Python: vectors must agree with those already written.
 _BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _BLANK_RUN: Final = re.compile(f"[{_BLANKS}]+")
+_OTHERS: Final = rf"[^\p{{L}}\p{{N}}{_BLANKS}@.+\-]"
 _WINDOW: Final = 3
 
 
@@ -62,9 +60,11 @@ def _trigrams(text: str) -> list[str]:
 
     A run may hold half of a surrogate pair; the half counts as U+FFFD.
     """
+    import regex  # noqa: PLC0415 - needed only where this embedder is in use
+
     if len(text) > MAX_UNITS // 2:
         text = text.encode("utf-16-le", "surrogatepass")[: 2 * MAX_UNITS].decode("utf-16-le", "surrogatepass")
-    text = _other_characters().sub(" ", _BLANK_RUN.sub(" ", text.lower())).strip(" ")
+    text = regex.sub(_OTHERS, " ", _BLANK_RUN.sub(" ", text.lower())).strip(" ")
     units = f" {text} ".encode("utf-16-le")
     if len(units) <= 2 * _WINDOW + 4:
         return [text] if text else []
@@ -79,10 +79,3 @@ def _hash(trigram: str) -> tuple[int, int]:
     """Return the number of a trigram, and its sign."""
     digest = hashlib.sha256(trigram.encode()).digest()
     return int.from_bytes(digest[:4], "little"), -1 if digest[4] % 2 else 1
-
-
-@cache
-def _other_characters() -> regex.Pattern[str]:
-    import regex  # noqa: PLC0415 - needed only where this embedder is in use
-
-    return regex.compile(rf"[^\p{{L}}\p{{N}}{_BLANKS}@.+\-]")

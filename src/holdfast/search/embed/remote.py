@@ -164,7 +164,10 @@ class RemoteEmbedder:
         """Request the vectors of all texts that are not blank, in batches."""
         cleaned = [clean(text) for text in texts]
         places = [place for place, text in enumerate(cleaned) if text]
-        inputs = [self._prefixes[kind] + _truncate(cleaned[place]) for place in places]
+        inputs: list[str] = []
+        for place in places:
+            text, tokens = cleaned[place], max(MAX_TEXT_TOKENS, count_text(cleaned[place]))
+            inputs.append(self._prefixes[kind] + text[: len(text) * MAX_TEXT_TOKENS // tokens])
         rows = np.zeros((len(texts), self._space.dimension), np.float32)
         vectors = [self._embed_batch(batch, kind) for batch in batches(inputs, size=self._batch_size)]
         if vectors:
@@ -224,7 +227,8 @@ class RemoteEmbedder:
             return body
         status_error = self._status_error(response, body)
         if response.status_code == _TOO_MANY_REQUESTS or response.status_code >= _SERVER_ERROR:
-            raise _UnavailableError(status_error, retry_after=_retry_after(response.headers.get("Retry-After", "")))
+            wait = response.headers.get("Retry-After", "").strip()
+            raise _UnavailableError(status_error, retry_after=float(wait) if wait.isdecimal() else 0.0)
         raise status_error
 
     def _send(self, url: str, content: bytes, deadline: Deadline) -> tuple[Any, bytes]:
@@ -287,13 +291,3 @@ class RemoteEmbedder:
 
     def _error(self, message: str) -> EmbeddingError:
         return EmbeddingError(message, provider=self._name)
-
-
-def _truncate(text: str) -> str:
-    tokens = count_text(text)
-    return text if tokens <= MAX_TEXT_TOKENS else text[: len(text) * MAX_TEXT_TOKENS // tokens]
-
-
-def _retry_after(value: str) -> float:
-    """Return the seconds in a `Retry-After` header; 0 for its other form, a date."""
-    return float(value) if value.strip().isdecimal() else 0.0

@@ -11,7 +11,7 @@ import importlib
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -111,9 +111,13 @@ def find_chunk_rules(definition: Mapping[str, Any]) -> ChunkRules | None:
     special = tuple(token["content"] for token in added)
     if _is_bert(definition):
         return ChunkRules(pattern=_BERT_CHUNK, is_bpe=False, special_tokens=special)
-    if _is_sentencepiece_bpe(definition) and not _crosses_chunks(definition["model"]["merges"]):
-        return ChunkRules(pattern=_BPE_CHUNK, is_bpe=True, special_tokens=special)
-    return None
+    if not _is_sentencepiece_bpe(definition):
+        return None
+    # If no merged piece reaches over a cut, no token can: merges start with two characters.
+    merges = definition["model"]["merges"]
+    pieces = {merge.replace(" ", "") if isinstance(merge, str) else "".join(merge) for merge in merges}
+    is_safe = all(map(_BPE_CHUNK.fullmatch, pieces))
+    return ChunkRules(pattern=_BPE_CHUNK, is_bpe=True, special_tokens=special) if is_safe else None
 
 
 def _is_bert(definition: Mapping[str, Any]) -> bool:
@@ -136,12 +140,6 @@ def _is_sentencepiece_bpe(definition: Mapping[str, Any]) -> bool:
         and definition.get("normalizer") == _BPE_NORMALIZER
         and not definition.get("pre_tokenizer")
     )
-
-
-def _crosses_chunks(merges: Iterable[str | Sequence[str]]) -> bool:
-    """Tell whether a merged piece reaches over a cut. If none does, no token can: merges start with two characters."""
-    pieces = {merge.replace(" ", "") if isinstance(merge, str) else "".join(merge) for merge in merges}
-    return not all(map(_BPE_CHUNK.fullmatch, pieces))
 
 
 class _ChunkCache(dict[str, bytes]):
