@@ -7,18 +7,15 @@ the session stays consistent and the next call waits for it. A compaction stops 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
 from threading import Event
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from holdfast.compact import Compaction
-from holdfast.compaction.summarise import Progress
 from holdfast.engine import Engine
 from holdfast.events import Hooks
 from holdfast.models.base import Model
-from holdfast.providers import Incoming
 from holdfast.session import Session
 from holdfast.settings import Settings
 
@@ -37,7 +34,15 @@ class _Async(Generic[S]):
 def _awaitable(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[_Async[S], P], Coroutine[Any, Any, R]]:
     @wraps(method)
     async def call(self: _Async[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+        cancel = kwargs.get("cancel") or Event()
+        if method.__name__ == "compact":  # the only one that can stop before its end
+            kwargs["cancel"] = cancel
+        try:
+            return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+        except asyncio.CancelledError:
+            if isinstance(cancel, Event):
+                cancel.set()
+            raise
 
     return call
 
@@ -47,7 +52,7 @@ class AsyncSession(_Async[Session]):
 
     All methods of `Session` exist with the same arguments and results, and are awaited: `append`, `assemble`, `edits`,
     `facts`, `forget`, `forget_facts`, `get`, `learn`, `pin`, `recall`, `remember`, `search`, `size`, `timeline`,
-    `token_scale` and `undo_trim`. `compact` has no `cancel`: cancel the task instead.
+    `token_scale` and `undo_trim`, and `compact`, which is cancelled with its task.
 
     Attributes:
         sync: The session itself.
@@ -60,6 +65,7 @@ class AsyncSession(_Async[Session]):
 
     assemble = _awaitable(Session.assemble)
     append = _awaitable(Session.append)
+    compact = _awaitable(Session.compact)
     size = _awaitable(Session.size)
     token_scale = _awaitable(Session.token_scale)
     timeline = _awaitable(Session.timeline)
@@ -74,39 +80,6 @@ class AsyncSession(_Async[Session]):
     edits = _awaitable(Session.edits)
     pin = _awaitable(Session.pin)
     undo_trim = _awaitable(Session.undo_trim)
-
-    async def compact(
-        self,
-        messages: Sequence[Incoming] | None = None,
-        *,
-        format: str | None = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        instructions: str | None = None,
-        force: bool = True,
-        dry_run: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,
-    ) -> Compaction:
-        """Replace the older history by a summary, as `Session.compact` does. Cancel the task to stop it.
-
-        `on_progress` is called from a thread.
-        """
-        cancel = Event()
-        try:
-            return await asyncio.to_thread(
-                self.sync.compact,
-                messages,
-                format=format,
-                limit=limit,
-                reserve=reserve,
-                instructions=instructions,
-                force=force,
-                dry_run=dry_run,
-                cancel=cancel,
-                on_progress=on_progress,
-            )
-        finally:
-            cancel.set()
 
 
 class AsyncEngine(_Async[Engine]):

@@ -75,7 +75,7 @@ def _candidates(settings: Embedding, environ: Environ, *, allow_remote: bool) ->
             # Keys from the environment are never sent to an address from the settings.
             yield partial(_open_remote, "openai-compatible", settings, settings.api_key)
         case "static" | "local" | "auto":
-            yield from _local(model, settings.provider) if model else _installed()
+            yield from [partial(_open_local, model, settings.provider)] if model else _installed()
             if settings.provider == "auto":
                 yield from _automatic_remote(settings, environ, allow_remote=allow_remote)
         case provider:
@@ -104,19 +104,14 @@ def _installed() -> Iterator[Opener | str]:
         yield str(MissingExtraError("static vectors", extra="local"))
 
 
-def _local(model: str, provider: str) -> Iterator[Opener | str]:
-    """Yield the model of this name or in this folder, of either kind unless the provider is `static`."""
+def _open_local(model: str, provider: str) -> Embedder:
+    """Open the model of this name or in this folder, of either kind unless the provider is `static`."""
     has_folder = (models_folder() / model).is_dir()
     if model == WORDLLAMA and (find_wordllama() or not has_folder):
-        yield StaticEmbedder.from_wordllama
-    elif model in HUB_MODELS and not has_folder:
-        yield f"static: {model} is not downloaded: run `holdfast models get {model}`"
-    else:
-        yield partial(_open_folder, model, "static" if provider == "static" else "local")
-
-
-def _open_folder(model: str, provider: str) -> Embedder:
-    folder = _find_folder(model, provider)
+        return StaticEmbedder.from_wordllama()
+    if model in HUB_MODELS and not has_folder:
+        raise EmbeddingError(f"{model} is not downloaded: run `holdfast models get {model}`", provider="static")
+    folder = _find_folder(model, "static" if provider == "static" else "local")
     is_onnx = provider != "static" and find_onnx_model(folder) and not is_static_model(folder)
     return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)
 

@@ -163,7 +163,10 @@ class ChunkTokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._unknown = _unknown_id(tokenizer)
+        token = getattr(tokenizer.model, "unk_token", None)
+        self._unknown: int | None = None if token is None else tokenizer.token_to_id(token)
+        if type(tokenizer.model).__name__ == "Unigram":
+            self._unknown = json.loads(tokenizer.to_str())["model"].get("unk_id")
         self._texts = count()
 
     def __call__(self, text: str) -> Sequence[int] | Ints:
@@ -205,11 +208,3 @@ class ChunkTokenizer:
 
     def _without_unknown(self, ids: list[int]) -> Sequence[int]:
         return ids if self._unknown not in ids else [token for token in ids if token != self._unknown]
-
-
-def _unknown_id(tokenizer: Any) -> int | None:
-    if type(tokenizer.model).__name__ == "Unigram":
-        number: int | None = json.loads(tokenizer.to_str())["model"].get("unk_id")
-        return number
-    token = getattr(tokenizer.model, "unk_token", None)
-    return None if token is None else tokenizer.token_to_id(token)
