@@ -85,14 +85,8 @@ def budget(
 ) -> Budget:
     """Compute the limits of a request.
 
-    Args:
-        settings: What to reserve and recall, and the window of the agent.
-        window: The size of the window; unset, that of the settings or of the model.
-        model: The name of the model; unset, that of the settings.
-        model_window: The window that the model reports; it counts more than what is known of its name.
-        overhead: Tokens beside the messages.
-        reserve: Tokens kept for the reply; unset, by the settings, and at most a quarter of the window.
-        scale: How many tokens the provider may count for each one that we count.
+    The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
+    what is known of the model's name. The reserve is by default that of the settings, at most a quarter of the window.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.

@@ -72,19 +72,9 @@ def plan_edits(
 ) -> Plan:
     """Plan the new edits of a window up to the recall.
 
-    Where protected messages do not fit, the longest tool results shrink, whatever their age, and then the room for the
-    reply.
-
-    Args:
-        items: The window with the standing edits applied.
-        standing: The recorded edits that still hold.
-        budget: The limits of the request.
-        settings: How to prune and trim.
-        query: The question, by which messages are trimmed.
-        scores: Returns the relevance of messages to the query.
-        idle: The time since the last request.
-        tool: The name of the tool that shows archived messages, where the model has one.
-        count: Counts tokens.
+    `items` are the window with the `standing` edits applied, `idle` is the time since the last request, and `tool` the
+    name of the tool that shows archived messages, where the model has one. Where protected messages do not fit, the
+    longest tool results shrink, whatever their age, and then the room for the reply.
 
     Raises:
         WindowTooSmallError: What is protected does not fit.

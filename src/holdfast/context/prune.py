@@ -42,16 +42,8 @@ def prune(
     """Plan which tool results to shorten or clear now.
 
     With `cache-ttl` nothing happens while the provider's cache is warm. With `adaptive` a round must save enough to be
-    worth the cache that it breaks. Results with images shrink only with `aggressive`.
-
-    Args:
-        items: The window.
-        edits: The edits that are applied already.
-        pruning: The settings.
-        window: The size of the window in tokens.
-        idle: The time since the last request.
-        tool: The name of the tool that shows archived messages, where the model has one.
-        count: Counts tokens.
+    worth the cache that it breaks. Results with images shrink only with `aggressive`. `edits` are applied already,
+    `idle` is the time since the last request, and `tool` the tool that shows archived messages, if there is one.
     """
     mode, total = pruning.mode or "off", tokens(items)
     if not _is_due(pruning, idle):

@@ -60,10 +60,7 @@ _NO_LINKS: Final[Mapping[str, str]] = {}
 def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[str, str] = _NO_LINKS) -> ValidWindow:
     """Make a message list valid for a provider. What is valid already is left as it is.
 
-    Args:
-        messages: What is to be sent.
-        provider: The provider whose rules it must follow.
-        reasoning: The reasoning item that each item of the conversation came after, as `link_reasoning` returns it.
+    `reasoning` has the reasoning item that each item of the conversation came after, as `link_reasoning` returns it.
 
     Raises:
         FormatError: There is no such provider.

@@ -44,29 +44,17 @@ _DATA: Final = json.loads(resources.files("holdfast.search.embed").joinpath("rem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """The API of a provider.
-
-    Attributes:
-        url: The default address; empty where there is none.
-        model: The default model; empty where there is none.
-        keys: The environment variables that may hold its key; empty where none is needed.
-        max_texts: How many texts one request may hold.
-        fields: What every request has besides the texts.
-        dimension_field: The field for shorter vectors than the model's own; empty where they cannot be requested.
-        kind_field: The field that says what the texts are for; empty where there is none.
-        kinds: Its values for a query and for passages.
-        header: The header of the key, and what precedes the key in it.
-    """
+    """The API of a provider."""
 
     url: str = ""
     model: str = ""
-    keys: Sequence[str] = ()
+    keys: Sequence[str] = ()  # the environment variables that may hold its key; empty where none is needed
     max_texts: int = 2048
-    fields: Mapping[str, str] = field(default_factory=dict)
-    dimension_field: str = ""
-    kind_field: str = ""
-    kinds: tuple[str, str] = ("", "")
-    header: tuple[str, str] = ("Authorization", "Bearer ")
+    fields: Mapping[str, str] = field(default_factory=dict)  # what every request has besides the texts
+    dimension_field: str = ""  # for shorter vectors than the model's own; empty where they cannot be requested
+    kind_field: str = ""  # says what the texts are for; empty where there is none
+    kinds: tuple[str, str] = ("", "")  # its values for a query and for passages
+    header: tuple[str, str] = ("Authorization", "Bearer ")  # of the key, and what precedes the key in it
 
 
 PROVIDERS: Final = {name: Provider(**fields) for name, fields in _DATA["providers"].items()}

@@ -90,17 +90,11 @@ def load_tokenizer(path: Path, *, provider: str, extra: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRules:
-    """How the texts of a tokenizer may be cut.
+    """How the texts of a tokenizer may be cut."""
 
-    Attributes:
-        pattern: Matches a chunk; what lies between two chunks has no tokens.
-        is_bpe: Whether chunks are cut from the normalized text, and encoded by the model alone.
-        special_tokens: Texts that hold one of these must be encoded whole.
-    """
-
-    pattern: re.Pattern[str]
-    is_bpe: bool
-    special_tokens: tuple[str, ...]
+    pattern: re.Pattern[str]  # a chunk; what lies between two chunks has no tokens
+    is_bpe: bool  # whether chunks are cut from the normalized text, and encoded by the model alone
+    special_tokens: tuple[str, ...]  # texts that hold one of these must be encoded whole
 
 
 def find_chunk_rules(definition: Mapping[str, Any]) -> ChunkRules | None:
