@@ -14,9 +14,8 @@ import click
 from rich.table import Table
 
 from holdfast import transcripts
-from holdfast.cli.console import open_console
+from holdfast.cli.console import Progress, open_console
 from holdfast.cli.output import as_json, echo, emit_json
-from holdfast.cli.progress import Progress
 from holdfast.errors import InputError
 from holdfast.tokens import counter
 
