@@ -49,14 +49,14 @@ COMMANDS: Final[dict[str, str]] = {
 
 SUMMARIES: Final = {
     "backup": "Copy the store to the new file TARGET.",
-    "chat": "Talk to an agent that forgets nothing.",
+    "chat": "Chat with an agent in the terminal.",
     "compact": "Preview a compaction of the transcript FILE, or compact a stored --session.",
     "context": "Draw the window of a request of the transcript FILE, or of a stored session (--session).",
     "demo": "Replay six weeks of work in a small window, then ask for what has left it.",
     "diff": "Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled.",
     "doctor": "Check the installation, the settings, the memory and the agents on this machine.",
     "export": "Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.",
-    "facts": "List the facts that hold now, or those about QUERY.",
+    "facts": "List the current facts, or those that match QUERY.",
     "forget": "Forget messages (by number) and facts (by id) for good, or a whole --session.",
     "get": "Print archived messages whole, by the numbers that search shows.",
     "import": "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",
