@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any, Final, Literal, TypeAlias, cast
 
-import msgspec
-
+from holdfast.agent.embedders import derive
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
@@ -68,11 +67,14 @@ def embedding_settings(settings: Settings) -> Embedding:
     """
     given, archive = settings.long_term.embedding, settings.embedding
     is_openai = given.api_key is not None and archive.provider == "auto" and not (given.base_url or archive.base_url)
-    provider = given.provider or ("openai" if is_openai else archive.provider)
-    unset = {} if provider == archive.provider else dict.fromkeys(("model", "dimension", "base_url", "api_key"))
-    own = {"model": given.model, "dimension": given.dimensions, "base_url": given.base_url, "api_key": given.api_key}
-    changes = {**unset, **{name: value for name, value in own.items() if value is not None}, "provider": provider}
-    return msgspec.structs.replace(archive, **changes)
+    return derive(
+        archive,
+        given.provider or ("openai" if is_openai else archive.provider),
+        model=given.model,
+        dimension=given.dimensions,
+        base_url=given.base_url,
+        api_key=given.api_key,
+    )
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from holdfast.agent.note_index import forget_files
+from holdfast.agent.notes import forget_notes
 from holdfast.agent.qmd import forget_sessions
 from holdfast.agent.tally import Spent
 from holdfast.agent.workspace import local_time
@@ -414,7 +414,7 @@ class Sessions:
                 Transcript.open(file).forget(ids)
                 names.append(file.name)
         if names:
-            forget_files(self.notes_file, [f"sessions/{name}" for name in names])
+            forget_notes(self.notes_file, [f"sessions/{name}" for name in names])
             forget_sessions(self.folder.parent / "qmd", names)
         self._forget_typed(typed)
 
