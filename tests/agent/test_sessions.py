@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.sessions import SessionEntry, Sessions, agents, session_key
+from holdfast.agent.sessions import SessionEntry, Sessions, session_key
 from holdfast.errors import InputError, StorageError
 from holdfast.settings import Session as SessionSettings
 from holdfast.settings import SessionReset, Settings
@@ -95,7 +95,7 @@ class TestOpening:
 
 
 class TestChanging:
-    """New, reset, delete, update."""
+    """New, reset, update."""
 
     def test_reset_keeps_the_old_transcript(self, sessions: Sessions) -> None:
         """A new transcript takes the place of the old one, which is kept."""
@@ -110,15 +110,6 @@ class TestChanging:
     def test_reset_of_nothing(self, sessions: Sessions) -> None:
         """Where there was no conversation one begins."""
         assert sessions.reset(KEY).archived is None
-
-    def test_delete_keeps_the_transcript_too(self, sessions: Sessions) -> None:
-        """The entry goes, the file gets another name; a second time there is nothing to do."""
-        sessions.open(KEY, FOREVER)
-        gone = sessions.delete(KEY)
-        assert gone is not None
-        assert ".jsonl.deleted." in gone.name
-        assert sessions.entries() == {}
-        assert sessions.delete(KEY) is None
 
     def test_entries_are_listed_newest_first(self, sessions: Sessions, clock: Clock) -> None:
         """What was used last stands first; what is no session is left out."""
@@ -207,13 +198,6 @@ class TestNames:
             session_key(agent)
         with pytest.raises(InputError, match="cannot name an agent"):
             Sessions(tmp_path, clock, Ids(), agent).open(KEY, FOREVER)
-
-    def test_agents_have_sessions_of_their_own(self, tmp_path: Path, clock: Clock) -> None:
-        """Each agent has a folder, and all are listed."""
-        assert agents(tmp_path) == []
-        for name in ("work", "main"):
-            Sessions(tmp_path, clock, Ids(), name).open(session_key(name), FOREVER)
-        assert agents(tmp_path) == ["main", "work"]
 
 
 def _work(home: Path, worker: int, times: int) -> None:

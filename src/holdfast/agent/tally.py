@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from threading import Event, Lock
 from typing import Literal, TypeAlias
 
@@ -11,12 +11,12 @@ from holdfast.messages import Usage
 from holdfast.models.base import Model, Prompt, Reply
 from holdfast.providers.models import cost
 
-__all__ = ["CountedModel", "Purpose", "Spent", "Tally", "add_usage"]
+__all__ = ["CountedModel", "Purpose", "Spent", "Tally"]
 
 Purpose: TypeAlias = Literal["summaries", "flush", "extraction"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Spent:
     """What some calls used. `input` includes cached tokens."""
 
@@ -29,29 +29,11 @@ class Spent:
     def of(cls, usage: Usage | None, *, cost: float = 0.0) -> Spent:
         """Return what one call used."""
         used = usage or Usage()
-        total = used.input + used.cache_read + used.cache_write
-        return cls(calls=1, input=total, output=used.output, cost=cost)
+        return cls(1, used.input + used.cache_read + used.cache_write, used.output, cost)
 
     def __add__(self, other: Spent) -> Spent:
         """Return the sum of both."""
-        return Spent(
-            calls=self.calls + other.calls,
-            input=self.input + other.input,
-            output=self.output + other.output,
-            cost=self.cost + other.cost,
-        )
-
-
-def add_usage(one: Usage, other: Usage | None) -> Usage:
-    """Return the sum of two usages."""
-    if other is None:
-        return one
-    return Usage(
-        input=one.input + other.input,
-        output=one.output + other.output,
-        cache_read=one.cache_read + other.cache_read,
-        cache_write=one.cache_write + other.cache_write,
-    )
+        return Spent(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(slots=True)
@@ -78,28 +60,12 @@ class Tally:
         return taken
 
 
-@dataclass(frozen=True, slots=True)
 class CountedModel:
     """A model whose calls are added to a tally."""
 
-    model: Model
-    purpose: Purpose
-    tally: Tally
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.model.name
-
-    @property
-    def provider(self) -> str:
-        """The provider whose rules its windows must keep."""
-        return self.model.provider
-
-    @property
-    def context_tokens(self) -> int:
-        """The size of its context window."""
-        return self.model.context_tokens
+    def __init__(self, model: Model, purpose: Purpose, tally: Tally) -> None:
+        self.name, self.provider, self.context_tokens = model.name, model.provider, model.context_tokens
+        self._model, self._purpose, self._tally = model, purpose, tally
 
     def ask(
         self,
@@ -110,6 +76,6 @@ class CountedModel:
         on_text: Callable[[str], None] | None = None,
     ) -> Reply:
         """Call the model, and count the call; see `Model.ask`."""
-        reply = self.model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
-        self.tally.add(self.purpose, Spent.of(reply.usage, cost=cost(self.name, reply.usage)))
+        reply = self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
+        self._tally.add(self._purpose, Spent.of(reply.usage, cost=cost(self.name, reply.usage)))
         return reply
