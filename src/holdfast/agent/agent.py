@@ -19,7 +19,7 @@ from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import Opened, SessionEntry, Sessions, id_of
 from holdfast.agent.tally import CountedModel, Tally
-from holdfast.agent.tools import Confirm, agent_tools, flush_tools, tool_tokens
+from holdfast.agent.tools import Confirm, agent_tools, flush_tools
 from holdfast.agent.view import Quiet, ReplyStream, View
 from holdfast.compact import Compaction
 from holdfast.compaction import flush
@@ -45,7 +45,7 @@ from holdfast.redact import redact_value
 from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, Select
-from holdfast.tokens import count_text
+from holdfast.tokens import count_json, count_text
 from holdfast.transcripts.records import is_forgotten, messages_of
 from holdfast.transcripts.tree import Context
 from holdfast.window import Window
@@ -342,7 +342,7 @@ class Agent:
             confirm=self.confirm,
             memories=self.memories,
         )
-        self._tool_tokens = sum(map(tool_tokens, self.tools.tools()))
+        self._tool_tokens = sum(count_json(definition(tool)) for tool in self.tools.tools())
         context = opened.transcript.context()
         self.history = self._load_history(context)
         for problem in (*opened.problems, *(problem.what for problem in context.problems)):
