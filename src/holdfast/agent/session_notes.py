@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Final, Self
@@ -60,12 +59,17 @@ def run_flush(
         ModelError: The model failed.
         StorageError: It called `write`, and nothing could be written.
     """
-    messages = _add_flush_prompt(window, prompt)
+    lead = next((index for index, message in enumerate(window) if message.role != "system"), len(window))
+    system = Message(role="system", parts=(Text(text=prompt.system),))
+    if lead:
+        system = replace(window[0], parts=(*window[0].parts, *system.parts), origin=None)
+    request = Message(role="user", parts=(Text(text=prompt.user),))
+    messages = [system, *window[1:lead], *window[lead:], request]
     results: list[ToolResult] = []
     for _ in range(MAX_FLUSH_STEPS):
         ready = validate(messages, model.provider).messages
-        request = Prompt(messages=ready, tools=tools.tools(), max_tokens=MAX_FLUSH_TOKENS)
-        reply = model.ask(request, timeout=FLUSH_SECONDS, cancel=cancel)
+        question = Prompt(messages=ready, tools=tools.tools(), max_tokens=MAX_FLUSH_TOKENS)
+        reply = model.ask(question, timeout=FLUSH_SECONDS, cancel=cancel)
         if not reply.message.calls:
             writes = [result for result in results if result.name == "write"]
             if writes and all(result.is_error for result in writes):
@@ -75,16 +79,6 @@ def run_flush(
         results += answers
         messages += [reply.message, Message(role="tool", parts=tuple(answers))]
     raise ModelRefusedError(f"the notes were not finished after {MAX_FLUSH_STEPS} steps", model=model.name)
-
-
-def _add_flush_prompt(window: Sequence[Message], prompt: FlushPrompt) -> list[Message]:
-    """Add the flush instructions to the system prompt, and the flush request as the last user message."""
-    lead = next((index for index, message in enumerate(window) if message.role != "system"), len(window))
-    extra = Text(text=prompt.system)
-    systems = [Message(role="system", parts=(extra,))]
-    if lead:
-        systems = [replace(window[0], parts=(*window[0].parts, extra), origin=None), *window[1:lead]]
-    return [*systems, *window[lead:], Message(role="user", parts=(Text(text=prompt.user),))]
 
 
 def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
@@ -105,14 +99,7 @@ def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSession:
-    """A conversation that has ended.
-
-    Attributes:
-        key: Its key.
-        file: Its transcript, from which the note is made.
-        source: What ended it.
-        time: When, in Unix milliseconds.
-    """
+    """A conversation that has ended: its key, its transcript, what ended it, and when, in Unix milliseconds."""
 
     key: str
     file: Path
@@ -127,23 +114,13 @@ class EndedSession:
         source = "terminal" if opened.why == "asked" else f"{opened.why} reset"
         return cls(key=opened.key, file=opened.archived, source=source, time=time)
 
-    @property
-    def moment(self) -> datetime:
-        """When it ended."""
-        return utc(self.time)
-
 
 def write_session_note(
     ended: EndedSession, *, bounds: Bounds, model: Model | None = None, mask: bool = True, cancel: Event | None = None
 ) -> Path | None:
     """Write the note of a conversation to a new file; None if the conversation is empty.
 
-    Args:
-        ended: The conversation.
-        bounds: The workspace.
-        model: Names the note; without a name in time, the note is named by hour and minute.
-        mask: Whether secrets are masked.
-        cancel: Stops waiting for a name when set.
+    The model names the note; without a name in time, or if `cancel` is set, it is named by hour and minute.
 
     Raises:
         InputError: The workspace may not be written, or the transcript cannot be read.
@@ -154,10 +131,9 @@ def write_session_note(
         return None
     if not bounds.writable:
         raise InputError("the workspace is read-only (workspace.access)")
-    name = _ask_for_name(lines, model, cancel) if model is not None else ""
-    stem = f"memory/{ended.moment:%Y-%m-%d}-{name or f'{ended.moment:%H%M}'}"
+    name, moment = _ask_for_name(lines, model, cancel) if model is not None else "", utc(ended.time)
     document = (
-        f"# Session: {ended.moment:%Y-%m-%d %H:%M:%S} UTC",
+        f"# Session: {moment:%Y-%m-%d %H:%M:%S} UTC",
         "",
         f"- **Session Key**: {ended.key}",
         f"- **Session ID**: {id_of(ended.file)}",
@@ -168,24 +144,29 @@ def write_session_note(
         *lines,
         "",
     )
-    data = "\n".join(document).encode("utf-8", "replace")
-    names = (f"{stem}.md" if number == 1 else f"{stem}-{number}.md" for number in count(1))
-    paths = (locate(bounds, each).path for each in names)
-    return next(path for path in paths if _write_new(path, data))
+    stem = f"memory/{moment:%Y-%m-%d}-{name or f'{moment:%H%M}'}"
+    for number in count(1):
+        path = locate(bounds, f"{stem}.md" if number == 1 else f"{stem}-{number}.md").path
+        try:
+            journal.create(path, ["\n".join(document).encode("utf-8", "replace")])
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+        else:
+            return path
+    return None  # pragma: no cover - there is always a free name
 
 
 def last_words(messages: Sequence[Message], *, mask: bool = True) -> list[str]:
     """Return the last messages of user and agent as `role: text`, without commands and silent replies."""
-    lines = islice(_conversation_lines(messages), MAX_NOTE_MESSAGES)
-    return [f"{role}: {redact(text) if mask else text}" for role, text in lines][::-1]
-
-
-def _conversation_lines(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """Yield role and text of the messages of user and agent, newest first."""
+    lines: list[str] = []
     for message in reversed(messages):
         text = strip_silence(message.text).strip() if message.role in {"user", "assistant"} else ""
         if text and not _COMMAND.match(text):
-            yield message.role, text
+            lines.append(f"{message.role}: {redact(text) if mask else text}")
+        if len(lines) == MAX_NOTE_MESSAGES:
+            break
+    return lines[::-1]
 
 
 def _ask_for_name(lines: Sequence[str], model: Model, cancel: Event | None) -> str:
@@ -205,14 +186,3 @@ def make_slug(text: str) -> str:
     words = "".join(letters).split()
     slug = "-".join(words)
     return slug if len(words) <= MAX_SLUG_WORDS and len(slug) <= MAX_SLUG_CHARS else ""
-
-
-def _write_new(path: Path, data: bytes) -> bool:
-    """Write a file unless it exists; return whether it was written."""
-    try:
-        journal.create(path, [data])
-    except StorageError as error:
-        if isinstance(error.__cause__, FileExistsError):
-            return False
-        raise
-    return True

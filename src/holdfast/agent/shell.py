@@ -9,8 +9,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -68,13 +68,25 @@ def run_program(
     stop = cancel or Event()
     if stop.is_set():
         raise CommandError(f"`{shown}` was cancelled")
-    process = _start_program(command, cwd, environ, has_stdin=stdin is not None)
+    source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    try:
+        process = _start(command, cwd, environ, stdin=source, stderr=subprocess.PIPE)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
+    deadline = None if seconds is None else time.monotonic() + seconds
     with process:
         try:
-            output, errors = _communicate(process, stdin, seconds=seconds, cancel=stop)
-        except subprocess.TimeoutExpired:
-            why = "was cancelled" if stop.is_set() else f"took longer than {seconds:g} s"
-            raise CommandError(f"`{shown}` {why}") from None
+            while process.returncode is None:
+                left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
+                with suppress(subprocess.TimeoutExpired):
+                    output, errors = process.communicate(stdin, timeout=left)
+                    break
+                stdin = None  # it is sent once
+                if stop.is_set():
+                    raise CommandError(f"`{shown}` was cancelled")
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise CommandError(f"`{shown}` took longer than {seconds:g} s")
         finally:
             if process.returncode is None:
                 _signal(process, signal.SIGKILL)  # with its children: the program may be a script that runs another
@@ -84,36 +96,18 @@ def run_program(
     return output.decode("utf-8", "replace")
 
 
-def _start_program(
-    command: Sequence[str], cwd: Path, environ: Mapping[str, str], *, has_stdin: bool
+def _start(
+    command: Sequence[str], cwd: Path, environ: Mapping[str, str], *, stdin: int, stderr: int
 ) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(  # noqa: S603 - the user's own command, and no shell
-            list(command),
-            cwd=cwd,
-            env=dict(environ),
-            stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
-
-
-def _communicate(
-    process: subprocess.Popen[bytes], stdin: bytes | None, *, seconds: float | None, cancel: Event
-) -> tuple[bytes, bytes]:
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while True:
-        left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
-        try:
-            return process.communicate(stdin, timeout=left)
-        except subprocess.TimeoutExpired:
-            stdin = None  # it is sent once
-            if cancel.is_set() or (deadline is not None and time.monotonic() >= deadline):
-                raise
+    return subprocess.Popen(  # noqa: S603 - running the user's command is the purpose
+        list(command),
+        cwd=cwd,
+        env=dict(environ),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        start_new_session=True,
+    )
 
 
 def _last_line(output: bytes) -> str:
@@ -126,13 +120,9 @@ def _last_line(output: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """The result of a shell command.
+    """The result of a shell command: what it printed, stdout and stderr together, and its exit status.
 
-    Attributes:
-        output: What it printed, stdout and stderr together.
-        status: Its exit status; None if it was stopped.
-        ended: Whether it ended by itself, ran out of time, or was cancelled.
-        dropped: How many bytes in the middle of the output were dropped.
+    The status is None if it was stopped. `dropped` bytes in the middle of the output were not kept.
     """
 
     output: str
@@ -149,71 +139,48 @@ def run(
     cancel: Event | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> CommandResult:
-    """Run a shell command until it ends, its time is over, or `cancel` is set.
+    """Run a shell command until it ends, its time is over, or `cancel` is set. Then its whole group is killed.
 
     Raises:
         InputError: It cannot be started.
     """
-    output = _Output()
-    with _start(command, cwd, environment(os.environ if environ is None else environ)) as process:
-        ended = _follow(process, output, deadline=time.monotonic() + seconds, cancel=cancel or Event())
-    status = process.returncode if ended == "exit" else None
-    return CommandResult(output=output.text(), status=status, ended=ended, dropped=output.dropped)
-
-
-@contextmanager
-def _start(command: str, cwd: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a shell; when the block ends, however it does, its whole process group is killed."""
-    shell = shutil.which("bash") or "/bin/sh"
+    shell, known = shutil.which("bash") or "/bin/sh", environment(os.environ if environ is None else environ)
     try:
-        process = subprocess.Popen(  # noqa: S603 - running the given command is the purpose
-            [shell, "-c", command],
-            cwd=cwd,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = _start([shell, "-c", command], cwd, known, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     except (OSError, ValueError) as error:
         raise InputError(f"the command cannot be started: {error}") from error
+    output = _Output()
     with process:
         try:
-            yield process
+            ended = _follow(process, output, deadline=time.monotonic() + seconds, cancel=cancel or Event())
         finally:
             _terminate(process)
+    status = process.returncode if ended == "exit" else None
+    return CommandResult(output=output.text(), status=status, ended=ended, dropped=output.dropped)
 
 
 def _follow(process: subprocess.Popen[bytes], output: _Output, *, deadline: float, cancel: Event) -> _Ending:
     """Read the output until the command ends or is stopped."""
     assert process.stdout is not None
-    pipe = process.stdout.fileno()
-    left: float | None = None
+    pipe, is_open = process.stdout.fileno(), True
+    drained: float | None = None
     with selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
-        while left is None or time.monotonic() < left:
-            if left is None and _has_ended(process):
-                left = time.monotonic() + _DRAIN
-            if ready.select(_TICK):  # first: what was printed before a stop is kept
+        while True:
+            if drained is None and _has_ended(process):
+                drained = time.monotonic() + _DRAIN
+            if drained is not None and (not is_open or time.monotonic() >= drained):
+                return "exit"
+            if not is_open:
+                cancel.wait(_TICK)
+            elif ready.select(_TICK):  # first: what was printed before a stop is kept
                 piece = os.read(pipe, _PIECE)
                 output.feed(piece)
-                if not piece:
-                    return _wait(process, deadline=deadline, cancel=cancel)
+                is_open = bool(piece)
             if cancel.is_set():
                 return "cancelled"
             if time.monotonic() >= deadline:
                 return "timeout"
-    return "exit"
-
-
-def _wait(process: subprocess.Popen[bytes], *, deadline: float, cancel: Event) -> _Ending:
-    """Wait for a command that has closed its output."""
-    while not _has_ended(process):
-        if cancel.wait(_TICK):
-            return "cancelled"
-        if time.monotonic() >= deadline:
-            return "timeout"
-    return "exit"
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
