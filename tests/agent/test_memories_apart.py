@@ -63,7 +63,7 @@ class TestStore:
         assert not (tmp_path / "own").exists()
         memories.store(MOMO)
         assert (tmp_path / "own" / "holdfast.db").is_file()
-        assert memories.is_separate
+        assert memories.memory is not memories.engine.memory
         memories.close()
         memories.close()
         assert [each.text for each in memories.all()] == [MOMO]
@@ -172,7 +172,7 @@ class TestAgent:
         agent = Desk(tmp_path, settings=settings(**off)).agent([])
         assert "Long-term" not in run(agent, "/status").text
         assert run(agent, "/memory show").text.endswith("No facts yet.")
-        assert not agent.memories.is_separate
+        assert agent.memories.memory is agent.engine.memory
         agent.close()
 
 

@@ -111,15 +111,6 @@ class TestChanging:
         """Where there was no conversation one begins."""
         assert sessions.reset(KEY).archived is None
 
-    def test_entries_are_listed_newest_first(self, sessions: Sessions, clock: Clock) -> None:
-        """What was used last stands first; what is no session is left out."""
-        for name in ("main", "work", "later"):
-            clock.now += 1
-            sessions.open(session_key(name=name), FOREVER)
-        data = json.loads(sessions.file.read_bytes())
-        sessions.file.write_text(json.dumps(data | {"odd": 3, "empty": {}}), "utf-8")
-        assert list(sessions.entries()) == ["agent:main:later", "agent:main:work", "agent:main:main"]
-
     def test_an_update_keeps_what_others_wrote(self, sessions: Sessions) -> None:
         """Other keys and unknown fields stay, also those that are no entries."""
         sessions.open(KEY, FOREVER)
@@ -147,7 +138,7 @@ class TestDamage:
         before = sessions.open(KEY, FOREVER)
         before.transcript.append_message(says("still here"))
         sessions.file.write_bytes(data)
-        assert sessions.entries() == {}
+        assert sessions.due(KEY, HOURLY) == ""
         after = sessions.open(KEY, FOREVER)
         assert not after.is_new
         assert [message.text for message in after.transcript.context().messages] == ["still here"]
@@ -165,7 +156,7 @@ class TestDamage:
         """A file of no bytes holds no sessions."""
         sessions.folder.mkdir(parents=True)
         sessions.file.touch()
-        assert sessions.entries() == {}
+        assert sessions.due(KEY, HOURLY) == ""
         assert sessions.open(KEY, FOREVER).is_new
 
     @pytest.mark.parametrize("file", ["../../../../etc/passwd", "/etc/passwd", "x.txt", ".."])
@@ -178,7 +169,7 @@ class TestDamage:
         """A folder in its place is a storage error, not a crash."""
         sessions.file.mkdir(parents=True)
         with pytest.raises(StorageError):
-            sessions.entries()
+            sessions.due(KEY, HOURLY)
         with pytest.raises(StorageError):
             sessions.open(KEY, FOREVER)
 

@@ -74,17 +74,9 @@ class Turn:
 class Agent:
     """A conversation with a model: it is continued, or begun, when the agent is made.
 
-    Args:
-        engine: The agent's memory. Without a model of its own it uses `model` for summaries.
-        model: The model that answers.
-        sessions: The store of conversations.
-        key: The key of the conversation.
-        root: The workspace.
-        notes: The searchable notes of the workspace.
-        project: The project of every conversation; None for the folder in which each one began.
-        confirm: Asks the user before a command runs or a file is written; without it neither is possible.
-        view: Shows what happens.
-        flush_model: The model that writes notes before a compaction; by default `model`.
+    Without a model of its own the engine uses `model` for summaries; `flush_model` writes notes before a compaction, by
+    default `model`. Without a `project` each conversation belongs to that of the folder in which it began. `confirm`
+    asks the user before a command runs or a file is written; without it neither is possible.
 
     The conversation that is open is `opened`, with its transcript, and `session` in the engine. `history` is all of it,
     with secrets unmasked while it is open. Setting `cancel` interrupts whatever is going on.
@@ -170,11 +162,7 @@ class Agent:
         return Message(role="system", parts=(Text(text=prompt),))
 
     def last_window(self) -> Window:
-        """Return the window of the last model call, or the one that would be sent now.
-
-        Raises:
-            InputError: The conversation is empty.
-        """
+        """Return the window of the last model call, or the one that would be sent now."""
         if not self.history:
             raise InputError("The conversation is empty. Say something first.")
         return self.window or self._assemble()
@@ -257,11 +245,7 @@ class Agent:
         return entry.with_reply(usage, now=now, model=name, window=self.limit, cost=cost(name, usage))
 
     def _call_model_or_reset(self) -> Completion | None:
-        """Call the model. If no request fits, begin a new conversation with a digest and call it once more.
-
-        Raises:
-            ModelOverflowError: The new conversation does not fit either.
-        """
+        """Call the model. If no request fits, begin a new conversation with a digest and call it once more."""
         try:
             return self._call_model()
         except ModelOverflowError as error:
@@ -375,20 +359,21 @@ class Agent:
             self.view.notice(
                 f"A new conversation begins ({self.opened.why} reset). The old one is in {self.opened.archived}."
             )
-        ended = session_notes.EndedSession.of(self.opened, time=self.sessions.clock())
-        if ended is None or not self.settings.session.memory_file:
+        if self.opened.archived is None or not self.settings.session.memory_file:
             return
         self.view.working("naming the conversation")
         try:
             session_notes.write_session_note(
-                ended,
+                self.opened,
+                time=self.sessions.clock(),
                 bounds=workspace.bounds_of(self.root, self.settings),
                 model=self._writer(),
                 mask=self.settings.archive.redaction,
                 cancel=self.cancel,
             )
         except (InputError, StorageError) as error:
-            self.view.notice(f"No note of the last conversation was written: {error}. All of it is in {ended.file}.")
+            where = self.opened.archived
+            self.view.notice(f"No note of the last conversation was written: {error}. All of it is in {where}.")
         finally:
             self.view.working("")
 
@@ -414,10 +399,10 @@ class Agent:
 
     def update_entry(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
         """Change the entry of the conversation in `sessions.json`, and add the tally to it."""
-        calls = self.tally.take()
+        calls = [self.tally.get() for _ in range(self.tally.qsize())]
 
         def apply(entry: SessionEntry) -> SessionEntry:
-            for purpose, spent in calls.items():
+            for purpose, spent in calls:
                 entry = entry.with_calls(purpose, spent)
             return change(entry)
 
@@ -425,7 +410,7 @@ class Agent:
 
     def save_tally(self) -> None:
         """Save the tokens of model calls outside of the conversation since the last change."""
-        if not self.tally.is_empty:
+        if not self.tally.empty():
             self.update_entry(lambda entry: entry)
 
     def _show_hook_failures(self) -> None:

@@ -7,8 +7,9 @@ are. They are in the same store as everything else, or in one of their own if `l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -81,10 +82,7 @@ def embedding_settings(settings: Settings) -> Embedding:
 class Memories:
     """The memories of an agent. Threads may share it. A store of their own is opened when it is first needed.
 
-    Attributes:
-        engine: The agent's memory, with the settings in force.
-        agent: The agent.
-        trouble: Why only words are compared, if the settings say otherwise.
+    `trouble` says why only words are compared, if the settings say otherwise.
     """
 
     engine: Engine
@@ -106,22 +104,22 @@ class Memories:
         Raises:
             StorageError: That one cannot be opened.
         """
-        settings = self.engine.settings.long_term
-        path = settings.db_path if settings.enabled else None
-        if path is None:
-            return self.engine.memory
+        settings, shared = self.engine.settings.long_term, self.engine.memory
+        if settings.db_path is None or not settings.enabled:
+            return shared
         with self._lock:
             if self._own is None:
-                self._own = self._open(path)
+                if "://" in settings.db_path:
+                    raise StorageError(
+                        "long_term.db_path must be a folder or a .db file on this machine", path=settings.db_path
+                    )
+                file = store_file(settings.db_path, settings=shared.settings)
+                is_shared = file.resolve() == shared.store.path.resolve()
+                self._own = shared if is_shared else self._open(file)
             return self._own
 
-    def _open(self, path: str) -> Memory:
+    def _open(self, file: Path) -> Memory:
         shared = self.engine.memory
-        if "://" in path:
-            raise StorageError("long_term.db_path must be a folder or a .db file on this machine", path=path)
-        file = store_file(path, settings=shared.settings)
-        if file.resolve() == shared.store.path.resolve():
-            return shared
         return Memory(
             store=open_home(file),
             settings=shared.settings,
@@ -130,11 +128,6 @@ class Memories:
             new_id=shared.new_id,
             timer=shared.timer,
         )
-
-    @property
-    def is_separate(self) -> bool:
-        """Whether they are in a store of their own."""
-        return self.memory is not self.engine.memory
 
     @property
     def choice(self) -> Choice:
@@ -181,28 +174,21 @@ class Memories:
         return _make_memory(row, details), True
 
     def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[LongTermMemory]:
-        """Find the memories that match a question, best first."""
-        known = self.all()
-        scored = (replace(each, score=score) for each, score in zip(known, self._score(query, known), strict=True))
+        """Find the memories that match a question by words or by vectors, best first; the higher of both counts."""
+        known, rows = self.all(), self.rows()
+        scores = {hit.fact.id: hit.score for hit in facts.find(rows, query, limit=len(rows))}
+        embedder = self.choice.embedder
+        if embedder is not None and known:
+            try:  # embedded as questions: those are cached, so that a memory is embedded once
+                vectors = embedder.embed([query, *(each.text for each in known)], kind="query")
+                cosines = zip(known, (vectors[1:] @ vectors[0]).tolist(), strict=True)
+                scores = {each.id: max(cosine, scores.get(each.id, 0.0)) for each, cosine in cosines}
+                self.trouble = ""
+            except EmbeddingError as error:
+                self.trouble = str(error)
+        scored = [replace(each, score=max(0.0, min(1.0, scores.get(each.id, 0.0)))) for each in known]
         matches = (each for each in scored if each.score >= min_score)
         return sorted(matches, key=lambda each: (-each.score, -each.time))[:limit]
-
-    def _score(self, query: str, known: Sequence[LongTermMemory]) -> list[float]:
-        """Score by words and by vectors; the higher of both counts."""
-        rows = self.rows()
-        words = {hit.fact.id: hit.score for hit in facts.find(rows, query, limit=len(rows))}
-        by_words = [words.get(each.id, 0.0) for each in known]
-        embedder = self.choice.embedder
-        if embedder is None or not known:
-            return by_words
-        try:  # embedded as questions: those are cached, so that a memory is embedded once
-            vectors = embedder.embed([query, *(each.text for each in known)], kind="query")
-        except EmbeddingError as error:
-            self.trouble = str(error)
-            return by_words
-        self.trouble = ""
-        cosines = (vectors[1:] @ vectors[0]).tolist()
-        return [max(0.0, min(1.0, max(pair))) for pair in zip(by_words, cosines, strict=True)]
 
     def recall_facts(self, prompt: str) -> list[FactRow]:
         """Return the memories for the recall block of a prompt, within `long_term.recall_max_chars`; best first."""
@@ -229,24 +215,17 @@ class Memories:
 
     def forget(self, memory_id: str) -> bool:
         """Forget a memory for good, with every recall block that quotes it."""
-        for row in self.rows():
-            if row.id == memory_id:
-                self._forget_quotes(row)
+        shared, is_separate = self.engine.memory, self.memory is not self.engine.memory
+        projects = {Scope(project=scope.project, agent=self.agent) for scope in shared.store.sessions()}
+        for row in (row for row in self.rows() if row.id == memory_id):
+            # Quotes of a fact are found in its own project only, so each project gets a copy to forget.
+            for scope in projects if is_separate else projects - {self.scope}:
+                copy = replace(row, id=shared.new_id(), scope=scope)
+                shared.store.add([copy])
+                shared.forget(scope=scope, fact_ids=[copy.id], across=True)
         count = self.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
         self.memory.store.remove(Select(kind="record", scope=self.scope, name=facts.LONG_TERM, keys=(memory_id,)))
         return count > 0
-
-    def _forget_quotes(self, row: FactRow) -> None:
-        """Remove blocks that quote a memory from the sessions of all projects.
-
-        `Memory.forget` finds the quotes of a fact in its own project only, so each project gets a copy to forget.
-        """
-        shared = self.engine.memory
-        scopes = {Scope(project=scope.project, agent=self.agent) for scope in shared.store.sessions()}
-        for scope in scopes if self.is_separate else scopes - {self.scope}:
-            copy = replace(row, id=shared.new_id(), scope=scope)
-            shared.store.add([copy])
-            shared.forget(scope=scope, fact_ids=[copy.id], across=True)
 
 
 def _make_memory(row: FactRow, details: Mapping[str, Any]) -> LongTermMemory:
@@ -316,7 +295,7 @@ def capture(texts: Iterable[str], max_chars: int = 500) -> list[str]:
 
 def refuse(text: str, *, max_chars: int = 500) -> str:
     """Return why a message is not worth remembering; empty if it is."""
-    if sum(CHARS_PER_IDEOGRAPH if is_unsegmented(letter) else 1 for letter in text.strip()[:MIN_CHARS]) < MIN_CHARS:
+    if sum(1 + (CHARS_PER_IDEOGRAPH - 1) * is_unsegmented(letter) for letter in text.strip()[:MIN_CHARS]) < MIN_CHARS:
         return "too short"
     if len(text) > max_chars:  # before the patterns: their time grows with the text
         return f"longer than {max_chars} characters"

@@ -224,8 +224,12 @@ def split_chunks(lines: Iterable[Line], *, tokens: int, overlap: int) -> list[Ch
                 held, weight = [], 0
         held.append(line)
         weight += cost
-    groups += [held] if held else []
-    chunks = (Chunk(start=group[0][0], end=group[-1][0], text="\n".join(text for _, text in group)) for group in groups)
+    groups.append(held)
+    chunks = (
+        Chunk(start=group[0][0], end=group[-1][0], text="\n".join(text for _, text in group))
+        for group in groups
+        if group
+    )
     return [chunk for chunk in chunks if chunk.text.strip()]
 
 

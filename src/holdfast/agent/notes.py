@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ import numpy as np
 from holdfast.agent.embedders import Embedders
 from holdfast.agent.note_files import (
     Fallback,
+    Kind,
     Line,
     NoteHit,
     NoteResults,
@@ -95,13 +96,13 @@ class Excerpt:
     following: int | None = None
 
 
-class Indexed(msgspec.Struct, frozen=True, kw_only=True):
+class Indexed(msgspec.Struct, frozen=True):
     """What the record of a file says: its state when it was read, and the numbers of its chunks.
 
     `lines` has the first and the last line of each chunk by its digest; what it does not name is cached.
     """
 
-    kind: str
+    kind: Kind
     mtime: int
     size: int
     signature: str
@@ -109,30 +110,12 @@ class Indexed(msgspec.Struct, frozen=True, kw_only=True):
     lines: dict[str, list[tuple[int, int]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A chunk that matches: its number, its lines, its score from 0 to 1, and its share of the question's words."""
-
-    number: int
-    path: str
-    kind: Any
-    lines: tuple[int, int]
-    score: float
-    share: float
-
-
 @dataclass(slots=True)
 class Notes:
-    """The notes of a workspace, open for search. Threads may share it.
+    """The notes of a workspace, and the sessions in a folder, open for search. Threads may share it.
 
-    Attributes:
-        root: The workspace.
-        settings: The settings in force.
-        file: The file of the index.
-        sessions: The folder of past sessions, if they are searched.
-        clock: Returns the time in Unix milliseconds.
-        embedders: What embeds the notes.
-        qmd: QMD, if it is the backend; our own index is searched when it fails.
+    The index is in `file`; `clock` returns the time in Unix milliseconds. With QMD as the backend, our own index is
+    searched when it fails.
     """
 
     root: Path
@@ -224,38 +207,37 @@ class Notes:
     def sync(self, *, quiet: int = 0, whole: bool = False) -> SyncResult:
         """Update the index: read changed files again, and remove deleted ones.
 
-        Args:
-            quiet: Milliseconds for which a file must not have been changed.
-            whole: Read also sessions that have grown only a little, and embed everything new.
+        A file must not have been changed for `quiet` milliseconds. With `whole`, read also sessions that have grown
+        only a little, and embed everything new.
         """
-        search = self.settings.memory_search
-        sources = find_notes(self.root, search.extra_paths) if "memory" in search.sources else []
-        if "sessions" in search.sources and search.experimental.session_memory and self.sessions is not None:
-            sources += find_sessions(self.sessions)
         changed: list[str] = []
         with self._lock:
-            known = self._indexed()
-            problems = list(self._problems)
+            known, sources, problems = self._indexed(), self._find_sources(), list(self._problems)
             removed = tuple(known.keys() - {source.name for source in sources})
             for name in removed:
                 self.memory.forget(scope=self._scope(name))
-            latest = (self.clock() - quiet) * _MILLISECOND if quiet else None
             for source in sources:
-                before = known.get(source.name)
-                if (latest is None or source.mtime <= latest) and (
-                    before is None or self._is_stale(source, before, whole)
-                ):
+                if self._is_stale(source, known.get(source.name), quiet=quiet, whole=whole):
                     try:
-                        changed += [source.name] if self._read(source, known) else []
+                        changed += [source.name] if self._index(source, known) else []
                     except OSError as error:
                         problems.append(f"{source.name}: {error.strerror}")
         if whole:
             self.embed()
         return SyncResult(changed=tuple(changed), removed=removed, problems=tuple(problems))
 
-    def _is_stale(self, source: Source, before: Indexed, whole: bool) -> bool:  # noqa: FBT001 - a helper
+    def _find_sources(self) -> list[Source]:
+        search = self.settings.memory_search
+        sources = find_notes(self.root, search.extra_paths) if "memory" in search.sources else []
+        if "sessions" in search.sources and search.experimental.session_memory and self.sessions is not None:
+            sources += find_sessions(self.sessions)
+        return sources
+
+    def _is_stale(self, source: Source, before: Indexed | None, *, quiet: int, whole: bool) -> bool:
         """Whether a file must be read again: a changed note always, a session when it has grown enough."""
-        if before.signature != self._signature:
+        if quiet and source.mtime > (self.clock() - quiet) * _MILLISECOND:
+            return False
+        if before is None or before.signature != self._signature:
             return True
         if (before.mtime, before.size) == (source.mtime, source.size):
             return False
@@ -271,9 +253,9 @@ class Notes:
         chunking = self.settings.memory_search.chunking
         return f"{INDEX_VERSION}:{chunking.tokens}:{chunking.overlap}:{self.settings.archive.redaction}"
 
-    def _read(self, source: Source, known: dict[str, Indexed]) -> bool:
+    def _index(self, source: Source, known: dict[str, Indexed]) -> bool:
         """Read a file and store its chunks; return whether they have changed."""
-        search = self.settings.memory_search
+        search, scope, memory = self.settings.memory_search, self._scope(source.name), self.memory
         lines = read_lines(source, mask=self.settings.archive.redaction)
         texts: dict[str, str] = {}
         places: dict[str, list[tuple[int, int]]] = {}
@@ -282,24 +264,15 @@ class Notes:
             texts[key] = chunk.text
             places.setdefault(key, []).append((chunk.start, chunk.end))
         before = known.pop(source.name, None)
-        numbers = {} if before is None else dict(before.numbers)
-        scope, memory = self._scope(source.name), self.memory
-        new = [_make_message(text, memory.new_id()) for key, text in texts.items() if key not in numbers]
-        stored, _ = archive.append(memory.store, new, scope=scope, time=self.clock())
-        numbers |= zip((key for key in texts if key not in numbers), stored, strict=True)
-        cached = sum(len(each.numbers) - len(each.lines) for each in known.values())
-        room = max(0, search.cache.max_entries - cached) if search.cache.enabled else 0
+        numbers = {} if before is None else before.numbers
+        new = {key: _make_message(text, memory.new_id()) for key, text in texts.items() if key not in numbers}
+        stored, _ = archive.append(memory.store, list(new.values()), scope=scope, time=self.clock())
+        numbers |= zip(new, stored, strict=True)
         unused = [key for key in numbers if key not in texts]
-        if dropped := unused[: max(0, len(unused) - room)]:
+        room = search.cache.max_entries - sum(len(each.numbers) - len(each.lines) for each in known.values())
+        if dropped := unused[: max(0, len(unused) - max(0, room))] if search.cache.enabled else unused:
             memory.forget(scope=scope, ids=[numbers.pop(key) for key in dropped])
-        known[source.name] = Indexed(
-            kind=source.kind,
-            mtime=source.mtime,
-            size=source.size,
-            signature=self._signature,
-            numbers=numbers,
-            lines=places,
-        )
+        known[source.name] = Indexed(source.kind, source.mtime, source.size, self._signature, numbers, places)
         data = msgspec.to_builtins(known[source.name])
         memory.store.add([Record(scope=scope, kind=_RECORD, key=source.name, data=data, time=self.clock())])
         return before is None or before.lines != places
@@ -341,45 +314,68 @@ class Notes:
 
     def _search_index(self, query: str, *, max_results: int | None, min_score: float | None) -> NoteResults:
         settings = self.settings.memory_search
-        limit, hybrid = max_results or settings.query.max_results, settings.query.hybrid
         synced = self.sync() if settings.sync.on_search or self.qmd is not None else SyncResult()
         self.embed(seconds=EMBED_SECONDS)
-        embed = (lambda embedder: (embedder, embedder.embed([query], kind="query")[0])) if query.strip() else None
-        made = self.embedders.call(embed) if embed is not None else None
-        matches = sorted(self._match(query, made), key=lambda match: (-round(match.score, 6), -match.share))
-        matches = matches[: min(MAX_CANDIDATES, limit * hybrid.candidate_multiplier)]
-        ids = [match.number for match in matches]
-        rows = self.memory.get(ids, scope=self._scope(), across=True) if ids else []
-        texts = {row.id: row.message.results[0].text for row in rows}
-        if hybrid.mmr.enabled:
-            items = {Item(score=match.score, text=texts[match.number]): match for match in matches}
-            matches = [items[item] for item in mmr(list(items), relevance_weight=hybrid.mmr.relevance_weight)]
-        best = _apply_min_score(matches, min_score, settings.query.min_score)[:limit]
+        made = None
+        if query.strip():
+            made = self.embedders.call(lambda embedder: (embedder, embedder.embed([query], kind="query")[0]))
+        limit = max_results or settings.query.max_results
+        hits = _apply_min_score(self._rank(query, made, limit=limit), min_score, settings.query.min_score)
+        with_words = "hybrid" if settings.query.hybrid.enabled else "vectors"
         return NoteResults(
-            hits=tuple(_make_hit(match, texts[match.number], query) for match in best),
+            hits=tuple(replace(hit, snippet=make_snippet(hit.snippet, query)) for hit in hits[:limit]),
             provider=self.embedders.provider,
             model="" if made is None else made[0].space.name,
             fallback=self.embedders.fallback,
-            mode="words" if made is None else "hybrid" if hybrid.enabled else "vectors",
+            mode="words" if made is None else with_words,
             warnings=synced.problems,
         )
 
-    def _match(self, query: str, made: tuple[Embedder, Floats] | None) -> Iterator[Match]:
-        """Score the chunks by words and vectors; both are absolute, so that a minimum score has a meaning."""
-        hybrid, now = self.settings.memory_search.query.hybrid, self.clock()
-        embedder, vector = made or (None, None)
-        found = self.memory.store.match(
-            SearchQuery(
-                scope=self._scope(),
-                across=True,
-                terms={term: float(count) for term, count in Counter(terms(query)).items()},
-                vector=vector,
-                space=None if embedder is None else embedder.space,
-            )
+    def _rank(self, query: str, made: tuple[Embedder, Floats] | None, *, limit: int) -> list[tuple[float, NoteHit]]:
+        """Return the best chunks with their texts, best first, each with its share of the question's words."""
+        settings = self.settings.memory_search.query
+        places = sorted(self._match(query, made), key=lambda place: (-round(place[2].score, 6), -place[1]))
+        places = places[: min(MAX_CANDIDATES, limit * settings.hybrid.candidate_multiplier)]
+        ids = [number for number, _, _ in places]
+        rows = self.memory.get(ids, scope=self._scope(), across=True) if ids else []
+        texts = {row.id: row.message.results[0].text for row in rows}
+        found = [(share, replace(hit, snippet=texts[number])) for number, share, hit in places]
+        if settings.hybrid.mmr.enabled:
+            items = {Item(score=pair[1].score, text=pair[1].snippet): pair for pair in found}
+            found = [items[item] for item in mmr(list(items), relevance_weight=settings.hybrid.mmr.relevance_weight)]
+        return found
+
+    def _match(self, query: str, made: tuple[Embedder, Floats] | None) -> Iterator[tuple[int, float, NoteHit]]:
+        """Yield the chunks of files that match: number, share of the question's words, and place."""
+        decay, now, scores = (
+            self.settings.memory_search.query.hybrid.temporal_decay,
+            self.clock(),
+            self._score(query, made),
         )
+        for path, file in self._indexed().items():
+            age = max(0.0, now - _note_time(path, file, now)) / _DAY if decay.enabled else 0.0
+            for key, places in file.lines.items():
+                number = file.numbers[key]
+                score, share = scores.get(number, (0.0, 0.0))
+                aged = round(min(1.0, score * 2 ** (-age / decay.half_life_days)), 6)
+                for start, end in places if score else ():
+                    yield (
+                        number,
+                        share,
+                        NoteHit(path=path, start=start, end=end, score=aged, snippet="", kind=file.kind),
+                    )
+
+    def _score(self, query: str, made: tuple[Embedder, Floats] | None) -> dict[int, tuple[float, float]]:
+        """Score chunks by words and vectors; both are absolute, so that a minimum score has a meaning."""
+        hybrid = self.settings.memory_search.query.hybrid
+        embedder, vector = made or (None, None)
+        weights = {term: float(count) for term, count in Counter(terms(query)).items()}
+        space = None if embedder is None else embedder.space
+        question = SearchQuery(scope=self._scope(), across=True, terms=weights, vector=vector, space=space)
+        found = self.memory.store.match(question)
         share: Floats = found.keywords.share
         scores = share
-        by_words = hybrid.text_weight if hybrid.enabled else 0.0
+        by_words = hybrid.text_weight * hybrid.enabled
         by_vectors = (hybrid.vector_weight if hybrid.enabled else 1.0) * vector_weight(embedder, query)
         if found.cosine is not None and len(share) and by_words + by_vectors:
             cosines = np.maximum(np.maximum.reduceat(found.cosine, found.columns["first_window"]), 0)
@@ -388,50 +384,40 @@ class Notes:
         for passage in np.flatnonzero(found.visible & (scores > 0)).tolist():
             number = int(found.columns["message"][passage])
             best[number] = max(best.get(number, (0.0, 0.0)), (float(scores[passage]), float(share[passage])))
-        for path, file in self._indexed().items():
-            age = max(0.0, now - _note_time(path, file, now)) / _DAY if hybrid.temporal_decay.enabled else 0.0
-            factor = 2 ** (-age / hybrid.temporal_decay.half_life_days)
-            for key, places in file.lines.items():
-                score, words = best.get(file.numbers[key], (0.0, 0.0))
-                yield from (
-                    Match(file.numbers[key], path, file.kind, lines, score * factor, words) for lines in places if score
-                )
+        return best
 
     # --- reading -----------------------------------------------------------------
 
     def read(self, path: str, *, start: int = 1, count: int | None = None) -> Excerpt:
-        """Read some lines of a note, of a file in an extra path, or of a past session.
-
-        Raises:
-            InputError: The path is not one that `search` covers.
-        """
-        lines = [line for line in self._read_lines(path) if line[0] >= start]
-        if count is not None:
-            lines = [line for line in lines if line[0] < start + count]
+        """Read some lines of a note, of a file in an extra path, or of a past session; no other files."""
+        stop = float("inf") if count is None else start + count
+        lines = [line for line in self._read_lines(path) if start <= line[0] < stop]
         kept = _fit_lines(lines[:MAX_EXCERPT_LINES] if count is None else lines)
         following = lines[len(kept)][0] if len(kept) < len(lines) else None
         return Excerpt(path=path, text="\n".join(text for _, text in kept), following=following)
 
     def _read_lines(self, path: str) -> list[Line]:
-        has_sessions = "sessions" in self.settings.memory_search.sources or (
-            self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        )
-        if path.startswith(_SESSIONS) and self.sessions is not None and has_sessions:
-            file = locate(Bounds(root=self.sessions), path.removeprefix(_SESSIONS)).path
+        if path.startswith(_SESSIONS) and self._has_sessions():
+            file = locate(Bounds(root=self.sessions or self.root), path.removeprefix(_SESSIONS)).path
             return read_messages(file, mask=self.settings.archive.redaction) if file.is_file() else []
-        base, extra = self.root.resolve(), expand_paths(self.root, self.settings.memory_search.extra_paths)
+        extra = expand_paths(self.root, self.settings.memory_search.extra_paths)
         collections = custom_collections(self.root, self.settings.memory.qmd) if self.qmd is not None else []
         bounds = Bounds(root=self.root, allowed=(*extra, *(each.path for each in collections)))
-        file = locate(bounds, path).path
-        is_note = file in {base / "MEMORY.md", base / "memory.md"} or any(
-            file.is_relative_to(place) for place in (base / "memory", *(place.resolve() for place in extra))
-        )
-        if not (is_note and file.suffix.lower() == ".md") and not any(each.contains(file) for each in collections):
+        file, base = locate(bounds, path).path, self.root.resolve()
+        folders = (base / "memory", *(place.resolve() for place in extra))
+        is_note = file in {base / "MEMORY.md", base / "memory.md"} or not {*folders}.isdisjoint({file, *file.parents})
+        is_known = (is_note and file.suffix.lower() == ".md") or any(each.contains(file) for each in collections)
+        if not is_known:
             raise InputError(
                 f"{path!r} is not a note: use a path that memory_search returned, such as MEMORY.md or "
                 "memory/2026-02-10.md; `read` shows other files"
             )
         return number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
+
+    def _has_sessions(self) -> bool:
+        """Whether past sessions are searched, by our own index or by QMD."""
+        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
+        return self.sessions is not None and (is_exported or "sessions" in self.settings.memory_search.sources)
 
 
 def forget_notes(file: Path, names: Sequence[str]) -> None:
@@ -460,12 +446,6 @@ def _open_store(file: Path) -> tuple[SqliteStore, tuple[str, ...]]:
 def _make_message(text: str, message_id: str) -> Message:
     result = ToolResult(call_id=message_id, content=(Text(text=text),))  # no text is too short to be a note
     return Message(role="tool", parts=(result,), id=message_id)
-
-
-def _make_hit(match: Match, text: str, query: str) -> NoteHit:
-    start, end = match.lines
-    score, snippet = round(min(1.0, match.score), 4), make_snippet(text, query)
-    return NoteHit(path=match.path, start=start, end=end, score=score, snippet=snippet, kind=match.kind)
 
 
 def make_snippet(text: str, query: str) -> str:
@@ -502,8 +482,8 @@ def _fit_lines(lines: Sequence[Line]) -> list[Line]:
     return kept
 
 
-def _apply_min_score(matches: Sequence[Match], given: float | None, default: float) -> list[Match]:
+def _apply_min_score(found: Sequence[tuple[float, NoteHit]], given: float | None, default: float) -> list[NoteHit]:
     if given is not None:
-        return [match for match in matches if match.score >= given]
-    good = [match for match in matches if match.score >= default or match.share >= MIN_WORD_SHARE]
-    return good or [match for match in matches if match.share > 0]
+        return [hit for _, hit in found if hit.score >= given]
+    good = [hit for share, hit in found if hit.score >= default or share >= MIN_WORD_SHARE]
+    return good or [hit for share, hit in found if share > 0]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -24,6 +24,7 @@ from holdfast.agent.note_files import (
     Kind,
     NoteHit,
     NoteResults,
+    Source,
     expand_paths,
     find_sessions,
     read_messages,
@@ -31,6 +32,7 @@ from holdfast.agent.note_files import (
 )
 from holdfast.agent.paths import Bounds, locate, write_bytes
 from holdfast.agent.shell import CommandError, environment, run_program
+from holdfast.calls import Deadline
 from holdfast.errors import InputError
 from holdfast.redact import redact
 from holdfast.settings import Qmd as QmdSettings
@@ -55,6 +57,7 @@ _UNSAFE: Final = re.compile(r"[^a-z0-9]+")
 _POSITION: Final = re.compile(r"\A\s*@@ -(\d{1,9})(?:,\d+)? @@[^\n]*\n?")
 """How QMD begins a snippet: with the number of its first line."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_DAY: Final = 86_400_000
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -93,15 +96,9 @@ def _expand(path: str) -> str:
 
 @dataclass(slots=True)
 class Qmd:
-    """QMD over the notes of a workspace. Threads may share it.
+    """QMD over the notes of a workspace and past sessions. Threads may share it.
 
-    Attributes:
-        root: The workspace.
-        settings: The settings in force.
-        folder: Where QMD keeps its index and settings for this agent.
-        sessions: The folder of past sessions.
-        clock: Returns the time in Unix milliseconds.
-        failure: Why the last update failed; empty if it did not.
+    Its index and settings for this agent are in `folder`. `failure` says why the last update failed.
     """
 
     root: Path
@@ -189,25 +186,15 @@ class Qmd:
             _save_state(self.folder, self._state)
 
     def _export(self, now: int) -> None:
-        """Export sessions as Markdown, with secrets masked; exports that are no longer wanted are deleted."""
+        """Export sessions that are recent enough; exports that are no longer wanted are deleted."""
         folder, state = self._export_folder(), self._state
         if state.exports and (folder is None or state.exports != os.fspath(folder)):
             _remove_exports(state, state.exported)
             state.exports, state.exported = "", {}
         if folder is not None and self.sessions is not None:
             days = self.settings.memory.qmd.sessions.retention_days
-            since = now * 1_000_000 - days * 86_400 * 1_000_000_000 if days else 0
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            state.exports = os.fspath(folder)
-            kept = {Path(each.name).name: each for each in find_sessions(self.sessions) if each.mtime >= since}
-            _remove_exports(state, state.exported.keys() - kept.keys())
-            for name, source in kept.items():
-                stamp = (source.mtime, source.size)
-                if state.exported.get(name) != stamp or not (folder / f"{name}.md").is_file():
-                    messages = "\n\n".join(text for _, text in read_messages(source.path, mask=True))
-                    data = f"# Session {name}\n\n{messages}\n".encode("utf-8", "replace")
-                    write_bytes(Bounds(root=folder), f"{name}.md", data).chmod(0o600)
-            state.exported = {name: (source.mtime, source.size) for name, source in kept.items()}
+            state.exports, since = os.fspath(folder), (now - days * _DAY) * 1_000_000 if days else 0
+            _write_exports(state, [each for each in find_sessions(self.sessions) if each.mtime >= since])
         _save_state(self.folder, state)
 
     def _export_folder(self) -> Path | None:
@@ -249,14 +236,10 @@ class Qmd:
     # --- searching ---------------------------------------------------------------
 
     def search(self, query: str, *, max_results: int | None = None, min_score: float | None = None) -> NoteResults:
-        """Search the notes with QMD.
-
-        Raises:
-            CommandError: QMD cannot be used, or gave no answer in time.
-        """
+        """Search the notes with QMD; a `CommandError` says why it cannot be used, or gave no answer in time."""
         qmd, collections = self.settings.memory.qmd, self._collections()
         self.poll()
-        deadline = time.monotonic() + qmd.limits.timeout_ms / 1000 if qmd.limits.timeout_ms else None
+        deadline = Deadline.after(qmd.limits.timeout_ms / 1000 or None)
         known = self._wait_for(collections, deadline)
         limit = min(max_results or qmd.limits.max_results, qmd.limits.max_results)
         rows = [pair for pair in self._query(known, query, limit, deadline) if pair[1].score >= (min_score or 0)]
@@ -266,10 +249,7 @@ class Qmd:
         for collection, row in sorted(rows, key=lambda pair: -pair[1].score):
             if len(hits) == limit or room <= 0:
                 break
-            try:
-                hit = self._make_hit(collection, row, room=min(qmd.limits.max_snippet_chars, room))
-            except OSError as error:
-                raise CommandError(f"{error.filename}: {error.strerror}") from error
+            hit = self._make_hit(collection, row, room=min(qmd.limits.max_snippet_chars, room))
             if hit is None:
                 unknown.append(row.file)
             else:
@@ -277,23 +257,19 @@ class Qmd:
                 room -= len(hit.snippet)
         warnings = [f"QMD has not indexed {place.path} yet" for place in collections if place not in known]
         if unknown:
-            names = ", ".join(unknown[:3])
-            warnings.append(f"QMD returned files that are not among the notes; they were left out: {names}")
+            left_out = "QMD returned files that are not among the notes; they were left out: "
+            warnings.append(left_out + ", ".join(unknown[:3]))
         mode = _MODES[qmd.search_mode]
         return NoteResults(hits=tuple(hits), provider="qmd", model=qmd.search_mode, mode=mode, warnings=tuple(warnings))
 
-    def _wait_for(self, collections: list[Collection], deadline: float | None) -> list[Collection]:
-        """Wait for the first update, and return the collections that QMD knows.
-
-        Raises:
-            CommandError: It is not done yet, or the last update failed.
-        """
+    def _wait_for(self, collections: list[Collection], deadline: Deadline) -> list[Collection]:
+        """Wait for the first update, and return the collections that QMD knows."""
 
         def known() -> list[Collection]:
             return [each for each in collections if self._state.collections.items() >= _describe([each]).items()]
 
         if not self.failure and not (self._state.updated and known() == collections):
-            self.wait(_seconds_left(deadline))
+            self.wait(deadline.remaining)
         if self.failure:
             raise CommandError(self.failure)
         if not self._state.updated:
@@ -301,7 +277,7 @@ class Qmd:
         return known()
 
     def _query(
-        self, collections: list[Collection], query: str, limit: int, deadline: float | None
+        self, collections: list[Collection], query: str, limit: int, deadline: Deadline
     ) -> Iterator[tuple[Collection, Row]]:
         """Query each collection; older versions of QMD take only one at a time."""
         # One line of plain words that cannot be taken for an option.
@@ -310,7 +286,7 @@ class Qmd:
         for collection in collections if words else ():
             arguments = (words, "--json", "-n", str(limit), "-c", collection.name)
             try:
-                output = self._run(self.settings.memory.qmd.search_mode, *arguments, seconds=_seconds_left(deadline))
+                output = self._run(self.settings.memory.qmd.search_mode, *arguments, seconds=deadline.remaining)
                 yield from ((collection, row) for row in parse_rows(output))
             except CommandError as error:
                 if "ollection not found" in str(error):  # the index was deleted: start again
@@ -320,34 +296,30 @@ class Qmd:
     def _make_hit(self, collection: Collection, row: Row, *, room: int) -> NoteHit | None:
         snippet = row.snippet or ""
         position = _POSITION.match(snippet)
-        text = snippet[position.end() :] if position else snippet
+        text = _POSITION.sub("", snippet)
         near = int(position[1]) if position else row.line or 0
-        file = collection.find(row.file)
+        file, root = collection.find(row.file), self.root.resolve()
         if file is None:
             return None
         start, end = _find_lines(file, head(text, room), near=near)
-        root = self.root.resolve()
         path = (file.relative_to(root) if file.is_relative_to(root) else file).as_posix()
-        if collection.kind == "sessions" and self.sessions is not None:  # the lines of the session, not of its export
+        if collection.kind == "sessions" and self.sessions is not None:
             path = f"sessions/{file.name.removesuffix('.md')}"
-            numbers = [number for number, _ in read_messages(self.sessions / Path(path).name, mask=False)] or [1]
-            ends = (min(max(0, (line - HEADING_LINES - 1) // 2), len(numbers) - 1) for line in (start, end))
-            start, end = (numbers[each] for each in ends)
+            start, end = _session_lines(self.sessions / Path(path).name, start, end)
         shown = head(redact(text) if self.settings.archive.redaction else text, room)
         score = round(min(1.0, max(0.0, row.score)), 4)
         return NoteHit(path=path, start=start, end=end, score=score, snippet=shown, kind=collection.kind)
 
 
-def _seconds_left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
+def _session_lines(file: Path, start: int, end: int) -> tuple[int, int]:
+    """Convert lines of an export to lines of its session."""
+    numbers = [number for number, _ in read_messages(file, mask=False)] or [1]
+    first, last = (min(max(0, (line - HEADING_LINES - 1) // 2), len(numbers) - 1) for line in (start, end))
+    return numbers[first], numbers[last]
 
 
 def parse_rows(output: str) -> list[Row]:
-    """Parse the rows of an answer; empty if it says that there are none.
-
-    Raises:
-        CommandError: It is neither.
-    """
+    """Parse the rows of an answer; empty if it says that there are none."""
     start = 0 if output.lstrip().startswith("[") else output.find("\n[") + 1
     try:
         return msgspec.json.decode(output[start:].encode("utf-8", "replace"), type=list[Row])
@@ -359,7 +331,8 @@ def parse_rows(output: str) -> list[Row]:
 
 def _find_lines(file: Path, text: str, *, near: int) -> tuple[int, int]:
     """Find the lines of a file that contain a snippet, whose first line may be cut off; otherwise return all lines."""
-    with file.open("rb") as opened:
+    lines: list[str] = []
+    with suppress(OSError), file.open("rb") as opened:
         lines = opened.read(MAX_NOTE_BYTES).decode("utf-8", "replace").splitlines()
     wanted = text.strip().splitlines()
     first = wanted[0].rstrip().rstrip(".…") if wanted else ""
@@ -456,6 +429,19 @@ def _load_state(folder: Path) -> State:
 
 def _save_state(folder: Path, state: State) -> None:
     write_bytes(Bounds(root=folder), _STATE, msgspec.json.encode(state))
+
+
+def _write_exports(state: State, sources: Sequence[Source]) -> None:
+    """Write changed sessions as Markdown, with secrets masked, and delete the exports of others."""
+    folder, kept = Path(state.exports), {Path(each.name).name: each for each in sources}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _remove_exports(state, state.exported.keys() - kept.keys())
+    for name, source in kept.items():
+        if state.exported.get(name) != (source.mtime, source.size) or not (folder / f"{name}.md").is_file():
+            messages = "\n\n".join(text for _, text in read_messages(source.path, mask=True))
+            data = f"# Session {name}\n\n{messages}\n".encode("utf-8", "replace")
+            write_bytes(Bounds(root=folder), f"{name}.md", data).chmod(0o600)
+    state.exported = {name: (source.mtime, source.size) for name, source in kept.items()}
 
 
 def _remove_exports(state: State, names: Iterable[str]) -> None:

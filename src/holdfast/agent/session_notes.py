@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import Event
-from typing import Final, Self
+from typing import Final
 from unicodedata import category, normalize
 
 from holdfast.agent.paths import Bounds, locate
@@ -28,7 +28,7 @@ from holdfast.redact import redact
 from holdfast.text import head
 from holdfast.transcripts import journal, read
 
-__all__ = ["EndedSession", "last_words", "make_slug", "run_flush", "write_session_note"]
+__all__ = ["last_words", "make_slug", "run_flush", "write_session_note"]
 
 MAX_FLUSH_STEPS: Final = 8
 MAX_FLUSH_TOKENS: Final = 2_048
@@ -97,28 +97,16 @@ def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
 # --- at the end of a conversation --------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedSession:
-    """A conversation that has ended: its key, its transcript, what ended it, and when, in Unix milliseconds."""
-
-    key: str
-    file: Path
-    source: str
-    time: int
-
-    @classmethod
-    def of(cls, opened: Opened, *, time: int) -> Self | None:
-        """Return the conversation that `opened` has replaced, if any."""
-        if opened.archived is None:
-            return None
-        source = "terminal" if opened.why == "asked" else f"{opened.why} reset"
-        return cls(key=opened.key, file=opened.archived, source=source, time=time)
-
-
 def write_session_note(
-    ended: EndedSession, *, bounds: Bounds, model: Model | None = None, mask: bool = True, cancel: Event | None = None
+    opened: Opened,
+    *,
+    time: int,
+    bounds: Bounds,
+    model: Model | None = None,
+    mask: bool = True,
+    cancel: Event | None = None,
 ) -> Path | None:
-    """Write the note of a conversation to a new file; None if the conversation is empty.
+    """Write the note of the conversation that `opened` has replaced to a new file; None if there is nothing to write.
 
     The model names the note; without a name in time, or if `cancel` is set, it is named by hour and minute.
 
@@ -126,18 +114,20 @@ def write_session_note(
         InputError: The workspace may not be written, or the transcript cannot be read.
         StorageError: The file could not be written.
     """
-    lines = last_words(read(ended.file).messages, mask=mask)
+    if opened.archived is None:
+        return None
+    lines = last_words(read(opened.archived).messages, mask=mask)
     if not lines:
         return None
     if not bounds.writable:
         raise InputError("the workspace is read-only (workspace.access)")
-    name, moment = _ask_for_name(lines, model, cancel) if model is not None else "", utc(ended.time)
+    name, moment = _ask_for_name(lines, model, cancel) if model is not None else "", utc(time)
     document = (
         f"# Session: {moment:%Y-%m-%d %H:%M:%S} UTC",
         "",
-        f"- **Session Key**: {ended.key}",
-        f"- **Session ID**: {id_of(ended.file)}",
-        f"- **Source**: {ended.source}",
+        f"- **Session Key**: {opened.key}",
+        f"- **Session ID**: {id_of(opened.archived)}",
+        f"- **Source**: {'terminal' if opened.why == 'asked' else f'{opened.why} reset'}",
         "",
         "## Conversation Summary",
         "",

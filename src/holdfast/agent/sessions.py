@@ -212,8 +212,7 @@ def reset_reason(entry: SessionEntry, now: int, settings: Settings) -> Literal["
         return ""
     moment = local_time(now, timezone=settings.agent.timezone)
     turn = moment.replace(hour=reset.at_hour, minute=0, second=0, microsecond=0)
-    if turn > moment:
-        turn -= timedelta(days=1)
+    turn -= timedelta(days=turn > moment)
     if reset.mode == "daily" and last < round(turn.timestamp() * 1000):
         return "daily"
     pause = reset.idle_minutes or (DEFAULT_IDLE_MINUTES if reset.mode == "idle" else None)
@@ -314,18 +313,6 @@ class Sessions:
             return str((_decode(lines.readline(MAX_HEADER_BYTES)) or {}).get("cwd") or "")
         return ""
 
-    def entries(self) -> dict[str, SessionEntry]:
-        """List every conversation, the one that was used last first."""
-        try:
-            data = self.file.read_bytes()
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise StorageError(f"could not be read: {error.strerror}", path=self.file) from error
-        entries = {key: SessionEntry.from_json(value) for key, value in (_decode(data) or {}).items()}
-        usable = {key: entry for key, entry in entries.items() if entry.session_id}
-        return dict(sorted(usable.items(), key=lambda item: -item[1].updated_at))
-
     def transcript(self, entry: SessionEntry) -> Path:
         """Return the transcript of a conversation; never a file outside of the folder."""
         name = Path(entry.session_file).name if entry.session_file else ""
@@ -356,17 +343,32 @@ class Sessions:
         if names:
             forget_notes(self.notes_file, [f"sessions/{name}" for name in names])
             forget_sessions(self.folder.parent / "qmd", names)
-        history = self.home / HISTORY_NAME
-        if history.is_file():  # entries that are exactly one of these texts, alone or as `/memory add`
-            with journal.storage(history):
-                inputs = re.split(r"(?m)^(?=# )", history.read_bytes().decode("utf-8", "replace"))
-            kept = [each for each in inputs if _normalise_input(each) not in typed]
-            if len(kept) < len(inputs):
-                journal.replace(history, ["".join(kept).encode()])
+        self._forget_typed(typed)
+
+    def _forget_typed(self, texts: set[str]) -> None:
+        """Remove entries from the prompt history that are exactly one of these texts, alone or as `/memory add`."""
+        file = self.home / HISTORY_NAME
+        if not file.is_file():
+            return
+        with journal.storage(file):
+            entries = re.split(r"(?m)^(?=# )", file.read_bytes().decode("utf-8", "replace"))
+        kept: list[str] = []
+        for entry in entries:
+            lines = (line[1:] for line in entry.splitlines() if line.startswith("+"))
+            if _normalise("\n".join(lines).removeprefix("/memory add ")) not in texts:
+                kept.append(entry)
+        if len(kept) < len(entries):
+            journal.replace(file, ["".join(kept).encode()])
 
     def due(self, key: str, settings: Settings) -> str:
         """Return why `open` would begin a new conversation: `daily`, `idle`, or empty if it would not."""
-        return reset_reason(self.entries().get(key, SessionEntry()), self.clock(), settings)
+        try:
+            entries = _decode(self.file.read_bytes()) or {}
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise StorageError(f"could not be read: {error.strerror}", path=self.file) from error
+        return reset_reason(SessionEntry.from_json(entries.get(key)), self.clock(), settings)
 
     # --- changing --------------------------------------------------------------
 
@@ -440,12 +442,6 @@ class Sessions:
 
 def _stamp(time: int) -> str:
     return iso_time(time).replace(":", "-")
-
-
-def _normalise_input(entry: str) -> str:
-    """Return the text of an entry of the prompt history, whose lines begin with `+`."""
-    lines = (line[1:] for line in entry.splitlines() if line.startswith("+"))
-    return _normalise("\n".join(lines).removeprefix("/memory add "))
 
 
 def _normalise(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import selectors
@@ -68,42 +69,52 @@ def run_program(
     stop = cancel or Event()
     if stop.is_set():
         raise CommandError(f"`{shown}` was cancelled")
-    source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
     try:
-        process = _start(command, cwd, environ, stdin=source, stderr=subprocess.PIPE)
+        process = _start(command, cwd, environ, has_stdin=stdin is not None)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
-    deadline = None if seconds is None else time.monotonic() + seconds
     with process:
         try:
-            while process.returncode is None:
-                left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
-                with suppress(subprocess.TimeoutExpired):
-                    output, errors = process.communicate(stdin, timeout=left)
-                    break
-                stdin = None  # it is sent once
-                if stop.is_set():
-                    raise CommandError(f"`{shown}` was cancelled")
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise CommandError(f"`{shown}` took longer than {seconds:g} s")
+            output, errors = _communicate(process, stdin, seconds=seconds, cancel=stop)
+        except subprocess.TimeoutExpired:
+            why = "was cancelled" if stop.is_set() else f"took longer than {seconds:g} s"
+            raise CommandError(f"`{shown}` {why}") from None
         finally:
             if process.returncode is None:
                 _signal(process, signal.SIGKILL)  # with its children: the program may be a script that runs another
     if process.returncode:
-        reason = _last_line(errors) or _last_line(output) or "no output"
+        reason = _last_line(errors.strip() or output) or "no output"
         raise CommandError(f"`{shown}` failed with status {process.returncode}: {reason}")
     return output.decode("utf-8", "replace")
 
 
+def _communicate(
+    process: subprocess.Popen[bytes], stdin: bytes | None, *, seconds: float | None, cancel: Event
+) -> tuple[bytes, bytes]:
+    deadline = time.monotonic() + (math.inf if seconds is None else seconds)
+    while True:
+        try:
+            return process.communicate(stdin, timeout=min(_TICK, max(0.0, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            stdin = None  # it is sent once
+            if cancel.is_set() or time.monotonic() >= deadline:
+                raise
+
+
 def _start(
-    command: Sequence[str], cwd: Path, environ: Mapping[str, str], *, stdin: int, stderr: int
+    command: Sequence[str],
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    has_stdin: bool = False,
+    stderr: int = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - running the user's command is the purpose
         list(command),
         cwd=cwd,
         env=dict(environ),
-        stdin=stdin,
+        stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=stderr,
         start_new_session=True,
@@ -146,7 +157,7 @@ def run(
     """
     shell, known = shutil.which("bash") or "/bin/sh", environment(os.environ if environ is None else environ)
     try:
-        process = _start([shell, "-c", command], cwd, known, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        process = _start([shell, "-c", command], cwd, known, stderr=subprocess.STDOUT)
     except (OSError, ValueError) as error:
         raise InputError(f"the command cannot be started: {error}") from error
     output = _Output()
@@ -163,16 +174,14 @@ def _follow(process: subprocess.Popen[bytes], output: _Output, *, deadline: floa
     """Read the output until the command ends or is stopped."""
     assert process.stdout is not None
     pipe, is_open = process.stdout.fileno(), True
-    drained: float | None = None
+    drained = math.inf
     with selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
-        while True:
-            if drained is None and _has_ended(process):
-                drained = time.monotonic() + _DRAIN
-            if drained is not None and (not is_open or time.monotonic() >= drained):
-                return "exit"
+        while time.monotonic() < drained:
+            if drained == math.inf and _has_ended(process):
+                drained = time.monotonic() + _DRAIN * is_open
             if not is_open:
-                cancel.wait(_TICK)
+                cancel.wait(_TICK * (drained == math.inf))
             elif ready.select(_TICK):  # first: what was printed before a stop is kept
                 piece = os.read(pipe, _PIECE)
                 output.feed(piece)
@@ -181,6 +190,7 @@ def _follow(process: subprocess.Popen[bytes], output: _Output, *, deadline: floa
                 return "cancelled"
             if time.monotonic() >= deadline:
                 return "timeout"
+    return "exit"
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, field
-from threading import Event, Lock
+from dataclasses import astuple, dataclass
+from queue import SimpleQueue
+from threading import Event
 from typing import Literal, TypeAlias
 
 from holdfast.messages import Usage
@@ -36,28 +37,8 @@ class Spent:
         return Spent(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
-@dataclass(slots=True)
-class Tally:
-    """Adds up what calls use, from any thread."""
-
-    _spent: dict[Purpose, Spent] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was added since the last `take`."""
-        return not self._spent
-
-    def add(self, purpose: Purpose, spent: Spent) -> None:
-        """Add a call."""
-        with self._lock:
-            self._spent[purpose] = self._spent.get(purpose, Spent()) + spent
-
-    def take(self) -> dict[Purpose, Spent]:
-        """Return what was added since the last time, and start again from zero."""
-        with self._lock:
-            taken, self._spent = self._spent, {}
-        return taken
+Tally: TypeAlias = SimpleQueue[tuple[Purpose, Spent]]
+"""The calls that are not counted yet, from any thread."""
 
 
 class CountedModel:
@@ -77,5 +58,5 @@ class CountedModel:
     ) -> Reply:
         """Call the model, and count the call; see `Model.ask`."""
         reply = self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
-        self._tally.add(self._purpose, Spent.of(reply.usage, cost=cost(self.name, reply.usage)))
+        self._tally.put((self._purpose, Spent.of(reply.usage, cost=cost(self.name, reply.usage))))
         return reply

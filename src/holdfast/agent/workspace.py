@@ -111,13 +111,11 @@ def context_files(root: Path, settings: Settings, *, first_run: bool = False) ->
     if settings.workspace.access == "none":
         return ()
     names = [*FILES, *([FIRST_RUN] if first_run and (root / FIRST_RUN).is_file() else [])]
-    notes = [name for name in MEMORY if (root / name).is_file()]
-    if len(notes) > 1 and (root / notes[0]).samefile(root / notes[1]):  # a disk that ignores case
-        notes.pop()
+    notes = {(root / name).stat().st_ino: name for name in reversed(MEMORY) if (root / name).is_file()}
     limits = settings.workspace
     files: list[ContextFile] = []
     room = limits.bootstrap_total_max_chars
-    for file in (_load(root, name) for name in (*names, *notes)):
+    for file in (_load(root, name) for name in (*names, *sorted(notes.values()))):
         limit = min(limits.bootstrap_max_chars, room)
         if file.status != "empty" and limit < min(MIN_ROOM, len(file.text)):
             files.append(replace(file, status="skipped", text=""))
@@ -169,14 +167,15 @@ def system_prompt(
     It changes only with the day, the tools and the files, so that the provider's prompt cache holds.
     """
     moment, access = local_time(now, timezone=settings.agent.timezone), settings.workspace.access
+    told = {tool.name: f"- {tool.name}: {tool.description}" for tool in tools}
     parts = [_section("opening")]
     if tools:
-        parts.append(_section("tools", tools="\n".join(f"- {tool.name}: {tool.description}" for tool in tools)))
-    if any(tool.name == "memory_search" for tool in tools):
-        is_cited = settings.memory.citations != "off"
-        parts.append(_section("recall", citations="Say where you found it, as path#L5-L9." if is_cited else ""))
+        parts.append(_section("tools", tools="\n".join(told.values())))
+    if "memory_search" in told:
+        cite = "Say where you found it, as path#L5-L9."
+        parts.append(_section("recall", citations="" if settings.memory.citations == "off" else cite))
     if access != "none":
-        parts.append(_section("workspace", folder=str(root), access=" (read-only)" if access == "ro" else ""))
+        parts.append(_section("workspace", folder=str(root), access={"ro": " (read-only)"}.get(access, "")))
     if access == "rw":
         parts.append(_section("notes", note=f"memory/{moment:%Y-%m-%d}.md"))
     zone = settings.agent.timezone or moment.tzname() or ""

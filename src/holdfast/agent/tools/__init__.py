@@ -7,7 +7,7 @@ from holdfast.agent.notes import Notes
 from holdfast.agent.paths import Bounds
 from holdfast.agent.tools.memory import archive_text, archive_tools, memory_tools, note_tools
 from holdfast.agent.tools.toolbox import Action, Answer, Arguments, Confirm, Toolbox, ToolFunction, make_tool
-from holdfast.agent.tools.workspace import bash_tool, file_tools, flush_tools
+from holdfast.agent.tools.workspace import bash_tools, file_tools, flush_tools
 from holdfast.session import Session
 
 __all__ = [
@@ -44,8 +44,8 @@ def agent_tools(
     access, functions = settings.workspace.access, list[ToolFunction]()
     if access != "none":
         functions += file_tools(bounds, confirm=confirm)
-    if access == "rw" and bounds.writable and confirm is not None:
-        functions.append(bash_tool(bounds.root, confirm=confirm))
+    if access == "rw" and confirm is not None:
+        functions += bash_tools(bounds, confirm=confirm)
     if settings.slots.memory in {"memory-core", "memory-lancedb"}:  # other slots come without tools
         if notes is not None and settings.memory_search.enabled and access != "none":
             functions += note_tools(notes, session)

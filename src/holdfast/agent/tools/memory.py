@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from holdfast.agent.memories import Category, Memories
+from holdfast.agent.memories import Category, LongTermMemory, Memories
 from holdfast.agent.notes import NoteHit, Notes
 from holdfast.agent.tools.toolbox import Answer, ArchiveText, Arguments, ToolFunction, make_tool
 from holdfast.errors import HoldfastError, InputError
@@ -173,22 +173,27 @@ def _store(memories: Memories, given: StoreMemory, _cancel: Event) -> Answer:
 
 def _forget(memories: Memories, given: ForgetMemory, _cancel: Event) -> Answer:
     """Forget a memory: by an id, or the beginning of one that no other memory has; or by words that fit only one."""
-    if not given.memory_id and not given.query:
-        raise InputError("Provide query or memoryId.")
     if given.memory_id:
         matches = [each for each in memories.all() if each.id.startswith(given.memory_id)]
         if not matches:
             raise InputError(f"there is no memory {given.memory_id!r}: memory_forget with a query shows the ids")
-    else:
-        matches = memories.recall(given.query or "", limit=MAX_CANDIDATES, min_score=MIN_CANDIDATE_SCORE)
-        if not matches:
-            return Answer(text="No matching memories found.")
-    first = matches[0]
-    if len(matches) > 1 or not (given.memory_id or first.score > MIN_CERTAIN_SCORE):
-        lines = "\n".join(f"- [{each.id}] {_shorten(each.text, 60)}" for each in matches)
-        return Answer(text=f"Found {len(matches)} candidates. Specify memoryId:\n{lines}")
-    memories.forget(first.id)
-    return Answer(text=f"Memory {first.id} forgotten." if given.memory_id else f'Forgotten: "{first.text}"')
+        return _forget_only(memories, matches, done=f"Memory {matches[0].id} forgotten.")
+    if not given.query:
+        raise InputError("Provide query or memoryId.")
+    matches = memories.recall(given.query, limit=MAX_CANDIDATES, min_score=MIN_CANDIDATE_SCORE)
+    if not matches:
+        return Answer(text="No matching memories found.")
+    is_certain = matches[0].score > MIN_CERTAIN_SCORE
+    return _forget_only(memories, matches, done=f'Forgotten: "{matches[0].text}"' if is_certain else "")
+
+
+def _forget_only(memories: Memories, matches: list[LongTermMemory], *, done: str) -> Answer:
+    """Forget the only match; otherwise, or without a text for it, list the candidates."""
+    if len(matches) == 1 and done:
+        memories.forget(matches[0].id)
+        return Answer(text=done)
+    lines = "\n".join(f"- [{each.id}] {_shorten(each.text, 60)}" for each in matches)
+    return Answer(text=f"Found {len(matches)} candidates. Specify memoryId:\n{lines}")
 
 
 def _shorten(text: str, most: int) -> str:

@@ -26,7 +26,7 @@ from holdfast.agent.tools.toolbox import Action, Answer, Arguments, Confirm, Too
 from holdfast.errors import InputError
 from holdfast.redact import redact
 
-__all__ = ["bash_tool", "file_tools", "flush_tools", "read_page"]
+__all__ = ["bash_tools", "file_tools", "flush_tools", "read_page"]
 
 MAX_READ_LINES: Final = 2_000
 MAX_READ_BYTES: Final = 50_000
@@ -99,9 +99,9 @@ def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
     return Toolbox(functions=(*file_tools(bounds), write))
 
 
-def bash_tool(folder: Path, *, confirm: Confirm) -> ToolFunction:
-    """Make the shell tool for a folder. `confirm` is called before each command."""
-    return make_tool("bash", Bash, partial(_bash, folder, confirm))
+def bash_tools(bounds: Bounds, *, confirm: Confirm) -> tuple[ToolFunction, ...]:
+    """Make the shell tool if the workspace is writable. `confirm` is called before each command."""
+    return (make_tool("bash", Bash, partial(_bash, bounds.root, confirm)),) if bounds.writable else ()
 
 
 # --- reading -------------------------------------------------------------------
