@@ -174,11 +174,7 @@ class Agent:
     # --- a turn ----------------------------------------------------------------------
 
     def say(self, text: str, *, heartbeat: bool = False) -> Turn:
-        """Send a user message and wait for the answer.
-
-        Raises:
-            ModelError: The model gave no answer. The user message is kept; the next call continues from it.
-        """
+        """Send a user message and wait for the answer. If the model fails, the next call continues from it."""
         before = self.session
         if is_due := bool(self.sessions.due(self.opened.key, self.settings)):
             self._switch_to(self.sessions.open(self.opened.key, self.settings, cwd=str(self.root)))
@@ -438,12 +434,7 @@ class Agent:
                     self.view.notice("The compaction was cancelled. Nothing has changed.")
 
     def compact(self, instructions: str | None = None) -> Compaction:
-        """Flush, then replace the older history by a summary.
-
-        Raises:
-            CompactionError: There is nothing to compact, or nothing shorter could be made.
-            ModelCancelledError: It was cancelled.
-        """
+        """Flush, then replace the older history by a summary."""
 
         def show(step: Progress) -> None:
             self.view.working(f"compacting: {step.stage} {step.step}/{step.steps}")

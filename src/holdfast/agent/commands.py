@@ -91,9 +91,6 @@ def short(tokens: int) -> str:
     return f"{tokens / _THOUSAND:.1f}k" if tokens >= _THOUSAND else str(tokens)
 
 
-# --- the conversation ----------------------------------------------------------
-
-
 def _compact(agent: Agent, instructions: str) -> str:
     try:
         done = agent.compact(instructions or None)
@@ -180,9 +177,6 @@ def _help(_agent: Agent, _: str) -> Iterator[str]:
     return (f"{command.usage:<{width}}  {command.help}" for command in COMMANDS.values())
 
 
-# --- the window ----------------------------------------------------------------
-
-
 def _context(agent: Agent, mode: str) -> CommandResult | str | Iterable[str]:
     match mode:
         case "" | "map":
@@ -220,9 +214,6 @@ def _list_context(agent: Agent, *, with_details: bool) -> Iterator[str]:
 
 def _size(text: str) -> str:
     return f"{len(text):,} chars (~{count_text(text):,} tok)"
-
-
-# --- memory --------------------------------------------------------------------
 
 
 def _memory(agent: Agent, what: str) -> str | Iterable[str]:

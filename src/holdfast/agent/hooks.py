@@ -24,11 +24,7 @@ _FUNCTION: Final = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
 
 
 def load_hooks(settings: HookSettings, *, root: Path) -> Hooks:
-    """Load the hooks that the settings name. Commands run in the workspace.
-
-    Raises:
-        SettingsError: A function cannot be imported, or a command cannot be read.
-    """
+    """Load the hooks that the settings name. Commands run in the workspace."""
     before = [
         _make_listener(text, Compacting, "before_compaction", settings, root) for text in settings.before_compaction
     ]

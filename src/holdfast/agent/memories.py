@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from holdfast.agent.embedders import derive
 from holdfast.engine import Engine
@@ -19,6 +19,7 @@ from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
 from holdfast.memory.archive import unwrap
 from holdfast.memory.block import strip_text
+from holdfast.memory.facts import FactHit
 from holdfast.memory.home import open_home, store_file
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
@@ -27,16 +28,7 @@ from holdfast.signals import has_signal
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
 from holdfast.text import is_unsegmented
 
-__all__ = [
-    "CATEGORIES",
-    "Category",
-    "LongTermMemory",
-    "Memories",
-    "capture",
-    "category_of",
-    "embedding_settings",
-    "refuse",
-]
+__all__ = ["CATEGORIES", "Category", "Memories", "capture", "category_of", "embedding_settings", "refuse"]
 
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 
@@ -47,18 +39,6 @@ MIN_RECALL_SCORE: Final = 0.3
 MIN_PROMPT_CHARS: Final = 5
 _TYPES: Final[Mapping[Category, FactType]] = {"decision": "decision"}
 _WORD: Final = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongTermMemory:
-    """A memory; `score` says how well it matches a question, 0 to 1."""
-
-    id: str
-    text: str
-    category: Category
-    importance: float
-    time: int
-    score: float = 0.0
 
 
 def embedding_settings(settings: Settings) -> Embedding:
@@ -99,11 +79,7 @@ class Memories:
 
     @property
     def memory(self) -> Memory:
-        """The store: the agent's memory, or the one that `long_term.db_path` names.
-
-        Raises:
-            StorageError: That one cannot be opened.
-        """
+        """The store: the agent's memory, or the one that `long_term.db_path` names."""
         settings, shared = self.engine.settings.long_term, self.engine.memory
         if settings.db_path is None or not settings.enabled:
             return shared
@@ -150,61 +126,54 @@ class Memories:
             if own is not None and own is not self.engine.memory:
                 own.close()
 
-    def all(self) -> list[LongTermMemory]:
-        """List every memory, oldest first."""
-        select = Select(kind="record", scope=self.scope, name=facts.LONG_TERM)
-        details = {record.key: record.data for record in self.memory.store.fetch(select)}
-        return [_make_memory(row, details.get(row.id, {})) for row in self.rows()]
-
     def rows(self) -> list[FactRow]:
-        """List every memory as a fact."""
+        """List every memory, oldest first. The subject of the fact is its category."""
         return self.memory.facts(scope=self.scope)
 
     def store(
         self, text: str, *, category: Category = "other", importance: float = DEFAULT_IMPORTANCE
-    ) -> tuple[LongTermMemory, bool]:
+    ) -> tuple[FactRow, bool]:
         """Store a memory; return it and whether it is new. The same words again are not a new memory."""
-        memory, words = self.memory, _words(text)
-        twin = next((known for known in self.all() if _words(known.text) == words), None)
-        if twin is not None:
-            return twin, False
-        row = memory.remember(text, scope=self.scope, type=_TYPES.get(category, "config"), subject=category)
+        words = _WORD.findall(text.casefold())
+        for known in self.rows():
+            if _WORD.findall(known.content.casefold()) == words:
+                return known, False
+        row = self.memory.remember(text, scope=self.scope, type=_TYPES.get(category, "config"), subject=category)
         details = {"category": category, "importance": importance}
-        memory.store.add([Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)])
-        return _make_memory(row, details), True
+        record = Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)
+        self.memory.store.add([record])
+        return row, True
 
-    def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[LongTermMemory]:
+    def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[FactHit]:
         """Find the memories that match a question by words or by vectors, best first; the higher of both counts."""
-        known, rows = self.all(), self.rows()
+        rows, embedder = self.rows(), self.choice.embedder
         scores = {hit.fact.id: hit.score for hit in facts.find(rows, query, limit=len(rows))}
-        embedder = self.choice.embedder
-        if embedder is not None and known:
+        if embedder is not None and rows:
             try:  # embedded as questions: those are cached, so that a memory is embedded once
-                vectors = embedder.embed([query, *(each.text for each in known)], kind="query")
-                cosines = zip(known, (vectors[1:] @ vectors[0]).tolist(), strict=True)
-                scores = {each.id: max(cosine, scores.get(each.id, 0.0)) for each, cosine in cosines}
+                vectors = embedder.embed([query, *(row.content for row in rows)], kind="query")
+                cosines = zip(rows, (vectors[1:] @ vectors[0]).tolist(), strict=True)
+                scores = {row.id: max(cosine, scores.get(row.id, 0.0)) for row, cosine in cosines}
                 self.trouble = ""
             except EmbeddingError as error:
                 self.trouble = str(error)
-        scored = [replace(each, score=max(0.0, min(1.0, scores.get(each.id, 0.0)))) for each in known]
-        matches = (each for each in scored if each.score >= min_score)
-        return sorted(matches, key=lambda each: (-each.score, -each.time))[:limit]
+        hits = [FactHit(fact=row, score=max(0.0, min(1.0, scores.get(row.id, 0.0)))) for row in rows]
+        matches = [hit for hit in hits if hit.score >= min_score]
+        return sorted(matches, key=lambda hit: (-hit.score, -hit.fact.time))[:limit]
 
     def recall_facts(self, prompt: str) -> list[FactRow]:
         """Return the memories for the recall block of a prompt, within `long_term.recall_max_chars`; best first."""
         settings = self.engine.settings.long_term
         if not (settings.enabled and settings.auto_recall) or len(prompt.strip()) < MIN_PROMPT_CHARS:
             return []
-        rows = {row.id: row for row in self.rows()}
         recalled: list[FactRow] = []
         room = settings.recall_max_chars
-        for each in self.recall(prompt, limit=MAX_RECALLED, min_score=MIN_RECALL_SCORE):
-            room -= len(each.text)
+        for hit in self.recall(prompt, limit=MAX_RECALLED, min_score=MIN_RECALL_SCORE):
+            room -= len(hit.fact.content)
             if room >= 0:
-                recalled.append(rows[each.id])
+                recalled.append(hit.fact)
         return recalled
 
-    def capture(self, texts: Iterable[str]) -> list[LongTermMemory]:
+    def capture(self, texts: Iterable[str]) -> list[FactRow]:
         """Store what user messages say to remember, if the settings allow it; return what is new."""
         settings = self.engine.settings.long_term
         if not (settings.enabled and settings.auto_capture):
@@ -227,23 +196,6 @@ class Memories:
         self.memory.store.remove(Select(kind="record", scope=self.scope, name=facts.LONG_TERM, keys=(memory_id,)))
         return count > 0
 
-
-def _make_memory(row: FactRow, details: Mapping[str, Any]) -> LongTermMemory:
-    category = details.get("category", row.subject)
-    return LongTermMemory(
-        id=row.id,
-        text=row.content,
-        category=cast("Category", category) if category in CATEGORIES else "other",
-        importance=float(details.get("importance", DEFAULT_IMPORTANCE)),
-        time=row.time,
-    )
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-# --- what is captured without being asked ------------------------------------------------
 
 MAX_CAPTURED: Final = 3
 """The most memories of one turn."""

@@ -51,9 +51,6 @@ _SESSION: Final = re.compile(r"\.jsonl(?:\.reset\.[\dT.:Z-]+)?$")
 _SPEAKERS: Final = {"user": "User", "assistant": "Assistant"}
 
 
-# --- results -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fallback:
     """The provider that was configured but is not in use, and why."""
@@ -76,15 +73,10 @@ class NoteHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteResults:
-    """The result of a search over notes.
+    """The result of a search over notes, best hits first, and the problems that did not stop it.
 
-    Attributes:
-        hits: The matches, best first.
-        provider: The provider of the question's vector, or `qmd`; `none` if only words were compared.
-        model: Its model.
-        fallback: The provider that was configured but is not in use.
-        mode: `hybrid`, `vectors` or `words`.
-        warnings: Problems that did not stop the search.
+    `provider` and `model` made the question's vector, or it is `qmd`; `none` if only words were compared. `mode` is
+    `hybrid`, `vectors` or `words`.
     """
 
     hits: tuple[NoteHit, ...] = ()
@@ -95,20 +87,9 @@ class NoteResults:
     warnings: tuple[str, ...] = ()
 
 
-# --- files -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A file that is searched.
-
-    Attributes:
-        name: Its name in results: its path relative to the workspace, or `sessions/<file>`.
-        path: Its path.
-        kind: A note or a past session.
-        mtime: When it was changed, in nanoseconds.
-        size: Its size in bytes.
-    """
+    """A file that is searched: its name in results (relative to the workspace, or `sessions/<file>`), time and size."""
 
     name: str
     path: Path
@@ -189,9 +170,6 @@ def read_messages(path: Path, *, mask: bool) -> list[Line]:
                     if speaker and text:
                         lines.append((entry.line, f"{speaker}: {text}"))
     return [(number, redact(text)) for number, text in lines] if mask else lines
-
-
-# --- chunks ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -397,27 +397,27 @@ class Notes:
         return Excerpt(path=path, text="\n".join(text for _, text in kept), following=following)
 
     def _read_lines(self, path: str) -> list[Line]:
-        if path.startswith(_SESSIONS) and self._has_sessions():
-            file = locate(Bounds(root=self.sessions or self.root), path.removeprefix(_SESSIONS)).path
-            return read_messages(file, mask=self.settings.archive.redaction) if file.is_file() else []
+        sessions = self._session_folder() if path.startswith(_SESSIONS) else None
+        if sessions is not None:
+            file = locate(Bounds(root=sessions), path.removeprefix(_SESSIONS)).path
+            return read_messages(file, mask=self.settings.archive.redaction)
         extra = expand_paths(self.root, self.settings.memory_search.extra_paths)
         collections = custom_collections(self.root, self.settings.memory.qmd) if self.qmd is not None else []
         bounds = Bounds(root=self.root, allowed=(*extra, *(each.path for each in collections)))
         file, base = locate(bounds, path).path, self.root.resolve()
-        folders = (base / "memory", *(place.resolve() for place in extra))
-        is_note = file in {base / "MEMORY.md", base / "memory.md"} or not {*folders}.isdisjoint({file, *file.parents})
-        is_known = (is_note and file.suffix.lower() == ".md") or any(each.contains(file) for each in collections)
-        if not is_known:
+        places = {base / "memory", base / "MEMORY.md", base / "memory.md", *map(Path.resolve, extra)}
+        is_note = file.suffix.lower() == ".md" and not places.isdisjoint((file, *file.parents))
+        if not is_note and not any(each.contains(file) for each in collections):
             raise InputError(
                 f"{path!r} is not a note: use a path that memory_search returned, such as MEMORY.md or "
                 "memory/2026-02-10.md; `read` shows other files"
             )
         return number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
 
-    def _has_sessions(self) -> bool:
-        """Whether past sessions are searched, by our own index or by QMD."""
+    def _session_folder(self) -> Path | None:
+        """Return the folder of past sessions if they are searched, by our own index or by QMD."""
         is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        return self.sessions is not None and (is_exported or "sessions" in self.settings.memory_search.sources)
+        return self.sessions if is_exported or "sessions" in self.settings.memory_search.sources else None
 
 
 def forget_notes(file: Path, names: Sequence[str]) -> None:

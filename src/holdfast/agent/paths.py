@@ -80,11 +80,7 @@ class Place:
 
 
 def locate(bounds: Bounds, name: str) -> Place:
-    """Resolve a name.
-
-    Raises:
-        InputError: It is outside of the bounds, or not a valid name.
-    """
+    """Resolve a name; one that is outside of the bounds, or not valid, is an `InputError`."""
     with _explain_errors(name):
         if not name.strip() or "\0" in name:
             raise InputError(f"{name!r} is not the name of a file: give a path such as 'notes/plan.md'")
@@ -108,16 +104,9 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-# --- reading -------------------------------------------------------------------
-
-
 @contextmanager
 def open_file(bounds: Bounds, name: str) -> Iterator[BinaryIO]:
-    """Open a regular file for reading.
-
-    Raises:
-        InputError: It is out of bounds, does not exist, or is not a regular file.
-    """
+    """Open a regular file inside of the bounds for reading."""
     place = locate(bounds, name)
     with _explain_errors(name), _open_parent(place) as folder, os.fdopen(_open_regular(place, folder), "rb") as file:
         yield file
@@ -161,9 +150,6 @@ def _open_parent(place: Place, *, create: bool = False) -> Iterator[int]:
         yield descriptor
 
 
-# --- what needs a confirmation ---------------------------------------------------
-
-
 @cache
 def _guarded(kind: Literal["folders", "files"]) -> dict[str, str]:
     """Load the guarded names, and why they are."""
@@ -185,9 +171,6 @@ def _normalise(name: str) -> str:
     return "".join(letter for letter in name if category(letter) != "Cf").casefold().rstrip(". ")
 
 
-# --- writing -------------------------------------------------------------------
-
-
 def write_bytes(
     bounds: Bounds, name: str, data: bytes, *, expected: bytes | None = None, place: Place | None = None
 ) -> Path:
@@ -195,9 +178,6 @@ def write_bytes(
 
     `expected` is the content that the file must still have; `place` is the place that the name must still lead to,
     because the user has confirmed it.
-
-    Raises:
-        InputError: It is out of bounds, may not be written, or has changed in between.
     """
     before, place = place, locate_to_write(bounds, name)
     if before not in {None, place}:
@@ -238,11 +218,7 @@ def append_bytes(bounds: Bounds, name: str, data: bytes) -> Path:
 
 
 def locate_to_write(bounds: Bounds, name: str) -> Place:
-    """Resolve the name of a file to write.
-
-    Raises:
-        InputError: It is out of bounds, or may not be written.
-    """
+    """Resolve the name of a file that may be written."""
     place = locate(bounds, name)
     if not bounds.writable:
         raise InputError(f"the workspace is read-only: {name!r} cannot be written (workspace.access)")

@@ -247,7 +247,7 @@ class Qmd:
         unknown: list[str] = []
         room = qmd.limits.max_injected_chars
         for collection, row in sorted(rows, key=lambda pair: -pair[1].score):
-            if len(hits) == limit or room <= 0:
+            if min(limit - len(hits), room) <= 0:
                 break
             hit = self._make_hit(collection, row, room=min(qmd.limits.max_snippet_chars, room))
             if hit is None:

@@ -47,18 +47,10 @@ MAX_SLUG_WORDS: Final = 6
 _COMMAND: Final = re.compile(r"/[^\W\d_][^\s/]*(?:\s|$)")
 
 
-# --- before a compaction -----------------------------------------------------------
-
-
 def run_flush(
     window: Sequence[Message], prompt: FlushPrompt, *, model: Model, tools: Toolbox, cancel: Event | None = None
 ) -> None:
-    """Run the silent turn in which the model writes its notes. Its messages are stored nowhere else.
-
-    Raises:
-        ModelError: The model failed.
-        StorageError: It called `write`, and nothing could be written.
-    """
+    """Run the silent turn in which the model writes its notes. Its messages are stored nowhere else."""
     lead = next((index for index, message in enumerate(window) if message.role != "system"), len(window))
     system = Message(role="system", parts=(Text(text=prompt.system),))
     if lead:
@@ -82,19 +74,13 @@ def run_flush(
 
 
 def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
-    """Return the messages that begin the successor of a conversation that fits no window.
-
-    They are a digest of it, made without a model, and the last user message.
-    """
+    """Return the digest and the last user message that begin the successor of a conversation that fits no window."""
     request = next((message for message in reversed(history) if message.role == "user"), None)
     limit = min(MAX_DIGEST_TOKENS, window // 10)
     last = request.text if request else ""
     text = wrap_summary(make_digest(history, limit=limit, activity=find_activity(history), request=last))
     messages = [Message(role="user", parts=(Text(text=text),))]
     return messages if request is None else [*messages, Message(role="user", parts=request.parts)]
-
-
-# --- at the end of a conversation --------------------------------------------------
 
 
 def write_session_note(
@@ -109,10 +95,6 @@ def write_session_note(
     """Write the note of the conversation that `opened` has replaced to a new file; None if there is nothing to write.
 
     The model names the note; without a name in time, or if `cancel` is set, it is named by hour and minute.
-
-    Raises:
-        InputError: The workspace may not be written, or the transcript cannot be read.
-        StorageError: The file could not be written.
     """
     if opened.archived is None:
         return None
@@ -121,7 +103,7 @@ def write_session_note(
         return None
     if not bounds.writable:
         raise InputError("the workspace is read-only (workspace.access)")
-    name, moment = _ask_for_name(lines, model, cancel) if model is not None else "", utc(time)
+    name, moment = _ask_for_name(lines, model, cancel), utc(time)
     document = (
         f"# Session: {moment:%Y-%m-%d %H:%M:%S} UTC",
         "",
@@ -159,8 +141,10 @@ def last_words(messages: Sequence[Message], *, mask: bool = True) -> list[str]:
     return lines[::-1]
 
 
-def _ask_for_name(lines: Sequence[str], model: Model, cancel: Event | None) -> str:
-    """Let a model name the conversation; empty if it fails or takes too long."""
+def _ask_for_name(lines: Sequence[str], model: Model | None, cancel: Event | None) -> str:
+    """Let a model name the conversation; empty if there is none, or it fails or takes too long."""
+    if model is None:
+        return ""
     words = "\n".join(head(line, MAX_QUOTE_CHARS) for line in lines)
     question = Message(role="user", parts=(Text(text=load("session_name", words=words)),))
     prompt = Prompt(messages=(question,), max_tokens=MAX_NAME_TOKENS)

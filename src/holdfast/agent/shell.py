@@ -44,9 +44,6 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return known | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 
 
-# --- programs ------------------------------------------------------------------------
-
-
 class CommandError(Exception):
     """A program gave no usable answer; the text says why."""
 
@@ -60,11 +57,7 @@ def run_program(
     stdin: bytes | None = None,
     cancel: Event | None = None,
 ) -> str:
-    """Run a program without a shell and return what it prints.
-
-    Raises:
-        CommandError: It could not be started, took longer than `seconds`, was cancelled, or failed.
-    """
+    """Run a program without a shell and return what it prints; every failure is a `CommandError`."""
     shown = " ".join(command[:2])
     stop = cancel or Event()
     if stop.is_set():
@@ -72,7 +65,7 @@ def run_program(
     try:
         process = _start(command, cwd, environ, has_stdin=stdin is not None)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
+        why = getattr(error, "strerror", error)
         raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
     with process:
         try:
@@ -126,20 +119,13 @@ def _last_line(output: bytes) -> str:
     return head(redact(next((line.strip() for line in reversed(lines) if line.strip()), "")), MAX_ERROR_CHARS)
 
 
-# --- shell commands --------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """The result of a shell command: what it printed, stdout and stderr together, and its exit status.
-
-    The status is None if it was stopped. `dropped` bytes in the middle of the output were not kept.
-    """
+    """The result of a shell command: stdout and stderr together, and its exit status; None if it was stopped."""
 
     output: str
     status: int | None
     ended: _Ending
-    dropped: int = 0
 
 
 def run(
@@ -150,11 +136,7 @@ def run(
     cancel: Event | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> CommandResult:
-    """Run a shell command until it ends, its time is over, or `cancel` is set. Then its whole group is killed.
-
-    Raises:
-        InputError: It cannot be started.
-    """
+    """Run a shell command until it ends, its time is over, or `cancel` is set. Then its whole group is killed."""
     shell, known = shutil.which("bash") or "/bin/sh", environment(os.environ if environ is None else environ)
     try:
         process = _start([shell, "-c", command], cwd, known, stderr=subprocess.STDOUT)
@@ -167,7 +149,7 @@ def run(
         finally:
             _terminate(process)
     status = process.returncode if ended == "exit" else None
-    return CommandResult(output=output.text(), status=status, ended=ended, dropped=output.dropped)
+    return CommandResult(output=output.text(), status=status, ended=ended)
 
 
 def _follow(process: subprocess.Popen[bytes], output: _Output, *, deadline: float, cancel: Event) -> _Ending:

@@ -72,9 +72,6 @@ def bounds_of(root: Path, settings: Settings, *, guarded: Sequence[Path] = ()) -
     return Bounds(root=root, writable=settings.workspace.access == "rw", guarded=(trust_file().parent, *guarded))
 
 
-# --- the first run ---------------------------------------------------------------
-
-
 def prepare(root: Path, settings: Settings) -> Prepared:
     """Create the folder and its files if they are missing. Existing files are never overwritten.
 
@@ -98,9 +95,6 @@ def prepare(root: Path, settings: Settings) -> Prepared:
     except OSError as error:
         problems = (f"{root}: cannot be written: {error.strerror}",)
     return Prepared(written=tuple(written), problems=problems)
-
-
-# --- the files -------------------------------------------------------------------
 
 
 def context_files(root: Path, settings: Settings, *, first_run: bool = False) -> tuple[ContextFile, ...]:
@@ -156,9 +150,6 @@ def _marker(name: str, first: int, last: int, whole: int) -> str:
     )
 
 
-# --- the prompt ------------------------------------------------------------------
-
-
 def system_prompt(
     root: Path, *, settings: Settings, now: int, tools: Sequence[Tool] = (), first_run: bool = False
 ) -> str:
@@ -200,11 +191,7 @@ def _project_context(files: Sequence[ContextFile]) -> str:
 
 
 def local_time(milliseconds: int, *, timezone: str | None) -> datetime:
-    """Return a moment in the user's time zone; without one, in the machine's.
-
-    Raises:
-        SettingsError: There is no such time zone.
-    """
+    """Return a moment in the user's time zone; without one, in the machine's."""
     moment = utc(milliseconds)
     if timezone is None:
         return moment.astimezone()

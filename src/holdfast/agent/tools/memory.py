@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from holdfast.agent.memories import Category, LongTermMemory, Memories
+from holdfast.agent.memories import CATEGORIES, Category, Memories
 from holdfast.agent.notes import NoteHit, Notes
 from holdfast.agent.tools.toolbox import Answer, ArchiveText, Arguments, ToolFunction, make_tool
 from holdfast.errors import HoldfastError, InputError
@@ -18,6 +18,7 @@ from holdfast.memory.facts import FactHit, current, find, load
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.moments import minute
 from holdfast.session import Session
+from holdfast.store.base import FactRow
 from holdfast.store.codec import words
 from holdfast.text import head
 
@@ -28,9 +29,6 @@ MIN_CANDIDATE_SCORE: Final = 0.7
 MIN_CERTAIN_SCORE: Final = 0.9
 MAX_CANDIDATES: Final = 5
 _ACTION: Final = "Go on without notes, or read the files under memory/ with `read`, and tell the user."
-
-
-# --- notes -----------------------------------------------------------------------------
 
 
 class SearchNotes(Arguments, frozen=True):
@@ -116,9 +114,6 @@ def _to_json(value: dict[str, Any], *, is_error: bool = False) -> Answer:
     return Answer(text=json.dumps(value, ensure_ascii=False, indent=2), is_error=is_error)
 
 
-# --- long-term memories ----------------------------------------------------------------
-
-
 class RecallMemories(Arguments, frozen=True):
     """Search long-term memories and facts: preferences, decisions, people, what was learned in any session."""
 
@@ -152,7 +147,8 @@ def memory_tools(memories: Memories, session: Session | None = None) -> tuple[To
 
 def _recall(memories: Memories, session: Session | None, given: RecallMemories, _cancel: Event) -> Answer:
     limit = max(1, given.limit)
-    scored = [(each.score, f"[{each.category}] {each.text}") for each in memories.recall(given.query, limit=limit)]
+    found = memories.recall(given.query, limit=limit)
+    scored = [(hit.score, f"[{_category(hit.fact)}] {hit.fact.content}") for hit in found]
     if session is not None:
         facts = _find_facts(session, given.query, limit=limit)
         scored += [(hit.score, f"[{hit.fact.type}] {hit.fact.content}") for hit in facts]
@@ -163,44 +159,45 @@ def _recall(memories: Memories, session: Session | None, given: RecallMemories, 
     return Answer(text="\n".join([f"Found {len(lines)} memories:", "", *numbered]))
 
 
+def _category(fact: FactRow) -> str:
+    return fact.subject if fact.subject in CATEGORIES else "other"
+
+
 def _store(memories: Memories, given: StoreMemory, _cancel: Event) -> Answer:
     importance = min(1.0, max(0.0, given.importance))
     memory, is_new = memories.store(given.text, category=given.category, importance=importance)
     if not is_new:
-        return Answer(text=f'Similar memory already exists: "{memory.text}"')
-    return Answer(text=f'Stored: "{_shorten(memory.text, 100)}"')
+        return Answer(text=f'Similar memory already exists: "{memory.content}"')
+    return Answer(text=f'Stored: "{_shorten(memory.content, 100)}"')
 
 
 def _forget(memories: Memories, given: ForgetMemory, _cancel: Event) -> Answer:
     """Forget a memory: by an id, or the beginning of one that no other memory has; or by words that fit only one."""
     if given.memory_id:
-        matches = [each for each in memories.all() if each.id.startswith(given.memory_id)]
+        matches = [row for row in memories.rows() if row.id.startswith(given.memory_id)]
         if not matches:
             raise InputError(f"there is no memory {given.memory_id!r}: memory_forget with a query shows the ids")
         return _forget_only(memories, matches, done=f"Memory {matches[0].id} forgotten.")
     if not given.query:
         raise InputError("Provide query or memoryId.")
-    matches = memories.recall(given.query, limit=MAX_CANDIDATES, min_score=MIN_CANDIDATE_SCORE)
-    if not matches:
+    hits = memories.recall(given.query, limit=MAX_CANDIDATES, min_score=MIN_CANDIDATE_SCORE)
+    if not hits:
         return Answer(text="No matching memories found.")
-    is_certain = matches[0].score > MIN_CERTAIN_SCORE
-    return _forget_only(memories, matches, done=f'Forgotten: "{matches[0].text}"' if is_certain else "")
+    done = f'Forgotten: "{hits[0].fact.content}"' if hits[0].score > MIN_CERTAIN_SCORE else ""
+    return _forget_only(memories, [hit.fact for hit in hits], done=done)
 
 
-def _forget_only(memories: Memories, matches: list[LongTermMemory], *, done: str) -> Answer:
+def _forget_only(memories: Memories, matches: list[FactRow], *, done: str) -> Answer:
     """Forget the only match; otherwise, or without a text for it, list the candidates."""
     if len(matches) == 1 and done:
         memories.forget(matches[0].id)
         return Answer(text=done)
-    lines = "\n".join(f"- [{each.id}] {_shorten(each.text, 60)}" for each in matches)
+    lines = "\n".join(f"- [{row.id}] {_shorten(row.content, 60)}" for row in matches)
     return Answer(text=f"Found {len(matches)} candidates. Specify memoryId:\n{lines}")
 
 
 def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{head(text, most)}..."
-
-
-# --- the archive -------------------------------------------------------------------------
 
 
 class GetArchived(Arguments, frozen=True):

@@ -104,9 +104,6 @@ def bash_tools(bounds: Bounds, *, confirm: Confirm) -> tuple[ToolFunction, ...]:
     return (make_tool("bash", Bash, partial(_bash, bounds.root, confirm)),) if bounds.writable else ()
 
 
-# --- reading -------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """Some lines of a file: the number of the last one, whether more follow, and whether one is longer than shown."""
@@ -153,9 +150,6 @@ def read_page(file: BinaryIO, *, offset: int, limit: int) -> Page:
             is_cut = is_cut or len(piece) > room
             shown += piece[:room]
     return Page(text=bytes(shown).decode("utf-8", "replace"), last=last, has_more=has_more, is_cut=is_cut)
-
-
-# --- writing -------------------------------------------------------------------
 
 
 def _confirm(bounds: Bounds, confirm: Confirm, given: Write | Edit, *, change: list[str]) -> Place:
