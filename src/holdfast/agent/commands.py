@@ -169,7 +169,8 @@ def _pin(agent: Agent, numbers: str) -> str:
 
 def _undo_trim(agent: Agent, _: str) -> str:
     count = agent.session.undo_trim()
-    return f"{count} message(s) come back, as far as they fit." if count else "Nothing was trimmed."
+    removed = f"The last trim removed {count} message(s). They come back as far as they fit."
+    return removed if count else "Nothing was trimmed."
 
 
 def _help(_agent: Agent, _: str) -> Iterator[str]:
