@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from holdfast.agent import session_notes, workspace
 from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Notes
-from holdfast.agent.sessions import Opened, SessionEntry, Sessions, id_of
-from holdfast.agent.tally import CountedModel, Tally
+from holdfast.agent.sessions import Opened, Purpose, SessionEntry, Sessions, Spent, id_of
 from holdfast.agent.tools import Confirm, agent_tools, flush_tools
 from holdfast.agent.view import Quiet, ReplyStream, View
 from holdfast.compact import Compaction
@@ -38,7 +38,7 @@ from holdfast.errors import (
 )
 from holdfast.memory.block import strip_message
 from holdfast.messages import Message, Text, Usage
-from holdfast.models.base import Model
+from holdfast.models.base import Model, Prompt, Reply
 from holdfast.providers.models import cost
 from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
 from holdfast.redact import redact_value
@@ -60,6 +60,9 @@ MAX_REPLY_TOKENS: Final = 8_192
 REPLY_SECONDS: Final = 600.0
 _COUNTED: Final = ("input", "output", "cache_read", "cache_write")
 
+Tally: TypeAlias = SimpleQueue[tuple[Purpose, Spent]]
+"""Model calls outside of the conversation that are not counted yet, from any thread."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
@@ -69,6 +72,27 @@ class Turn:
     steps: int = 0
     usage: Usage = field(default_factory=Usage)
     interrupted: bool = False
+
+
+class CountedModel:
+    """A model whose calls are added to a tally."""
+
+    def __init__(self, model: Model, purpose: Purpose, tally: Tally) -> None:
+        self.name, self.provider, self.context_tokens = model.name, model.provider, model.context_tokens
+        self._model, self._purpose, self._tally = model, purpose, tally
+
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: float | None = None,
+        cancel: Event | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Call the model, and count the call; see `Model.ask`."""
+        reply = self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
+        self._tally.put((self._purpose, Spent.of(reply.usage, cost=cost(self.name, reply.usage))))
+        return reply
 
 
 class Agent:
@@ -357,21 +381,19 @@ class Agent:
             )
         if self.opened.archived is None or not self.settings.session.memory_file:
             return
-        self.view.working("naming the conversation")
         try:
-            session_notes.write_session_note(
-                self.opened,
-                time=self.sessions.clock(),
-                bounds=workspace.bounds_of(self.root, self.settings),
-                model=self._writer(),
-                mask=self.settings.archive.redaction,
-                cancel=self.cancel,
-            )
+            with self._working("naming the conversation"):
+                session_notes.write_session_note(
+                    self.opened,
+                    time=self.sessions.clock(),
+                    bounds=workspace.bounds_of(self.root, self.settings),
+                    model=self._writer(),
+                    mask=self.settings.archive.redaction,
+                    cancel=self.cancel,
+                )
         except (InputError, StorageError) as error:
             where = self.opened.archived
             self.view.notice(f"No note of the last conversation was written: {error}. All of it is in {where}.")
-        finally:
-            self.view.working("")
 
     def forget(self, ids: Sequence[int]) -> int:
         """Forget messages of any conversation for good: in transcripts, in later requests, in memory."""
@@ -413,6 +435,15 @@ class Agent:
         while self.hook_failures:
             self.view.notice(self.hook_failures.pop(0))
 
+    @contextmanager
+    def _working(self, what: str) -> Iterator[None]:
+        """Show what takes time."""
+        self.view.working(what)
+        try:
+            yield
+        finally:
+            self.view.working("")
+
     def _writer(self) -> Model:
         return CountedModel(self.flush_model or self.model, "flush", self.tally)
 
@@ -440,14 +471,11 @@ class Agent:
             self.view.working(f"compacting: {step.stage} {step.step}/{step.steps}")
 
         self.flush()
-        self.view.working("compacting")
-        messages = self.build_messages()
-        try:
+        with self._working("compacting"):
+            messages = self.build_messages()
             done = self.session.compact(
                 messages, limit=self.limit, instructions=instructions, cancel=self.cancel, on_progress=show
             )
-        finally:
-            self.view.working("")
         self._record_compaction(done)
         return done
 
@@ -491,10 +519,10 @@ class Agent:
         prompt = flush.prompt(settings, now=workspace.local_time(now, timezone=settings.agent.timezone))
         bounds = workspace.bounds_of(self.root, settings)
         tools = flush_tools(bounds, note=prompt.path, mask=settings.archive.redaction)
-        self.view.working("writing notes")
         try:
-            window = self._assemble()
-            session_notes.run_flush(window.messages, prompt, model=self._writer(), tools=tools, cancel=self.cancel)
+            with self._working("writing notes"):
+                window = self._assemble()
+                session_notes.run_flush(window.messages, prompt, model=self._writer(), tools=tools, cancel=self.cancel)
             self.update_entry(lambda known: known.with_flush(now=now, cycle=entry.compaction_count))
         except ModelCancelledError:
             pass  # the user cancelled it: this is not a failure
@@ -505,5 +533,3 @@ class Agent:
                 self.view.notice(f"Writing notes failed {most} times; the compaction goes on without them. ({error})")
             else:
                 self.view.notice(f"Notes could not be written before the compaction: {error}")
-        finally:
-            self.view.working("")

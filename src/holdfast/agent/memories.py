@@ -13,7 +13,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Final, Literal, TypeAlias
 
-from holdfast.agent.embedders import derive
+import msgspec
+
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
@@ -28,7 +29,16 @@ from holdfast.signals import has_signal
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
 from holdfast.text import is_unsegmented
 
-__all__ = ["CATEGORIES", "Category", "Memories", "capture", "category_of", "embedding_settings", "refuse"]
+__all__ = [
+    "CATEGORIES",
+    "Category",
+    "Memories",
+    "capture",
+    "category_of",
+    "derive_embedding",
+    "embedding_settings",
+    "refuse",
+]
 
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 
@@ -41,6 +51,16 @@ _TYPES: Final[Mapping[Category, FactType]] = {"decision": "decision"}
 _WORD: Final = re.compile(r"\w+")
 
 
+def derive_embedding(archive: Embedding, provider: str, **own: object) -> Embedding:
+    """Return the settings of an embedder; what `own` does not set is as for the archive.
+
+    Another provider than that of the archive does not get its model, key or address.
+    """
+    unset = {} if provider == archive.provider else dict.fromkeys(("model", "dimension", "base_url", "api_key"))
+    given = {name: value for name, value in own.items() if value is not None}
+    return msgspec.structs.replace(archive, **{**unset, **given, "provider": provider})
+
+
 def embedding_settings(settings: Settings) -> Embedding:
     """Return how memories are embedded; what `long_term.embedding` does not set is as for the archive.
 
@@ -48,7 +68,7 @@ def embedding_settings(settings: Settings) -> Embedding:
     """
     given, archive = settings.long_term.embedding, settings.embedding
     is_openai = given.api_key is not None and archive.provider == "auto" and not (given.base_url or archive.base_url)
-    return derive(
+    return derive_embedding(
         archive,
         given.provider or ("openai" if is_openai else archive.provider),
         model=given.model,

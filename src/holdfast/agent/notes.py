@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import msgspec
 import numpy as np
 
-from holdfast.agent.embedders import Embedders
+from holdfast.agent.memories import derive_embedding
 from holdfast.agent.note_files import (
     Fallback,
     Kind,
@@ -41,21 +41,24 @@ from holdfast.agent.note_files import (
 )
 from holdfast.agent.paths import Bounds, locate, read_bytes
 from holdfast.agent.qmd import CommandError, Qmd, custom_collections
-from holdfast.errors import InputError, StorageError
+from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import archive
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.search.columns import Floats
-from holdfast.search.embed import Choice, Embedder
+from holdfast.search.embed import Choice, Embedder, RemoteEmbedder, choose
+from holdfast.search.embed.base import behind_cache
 from holdfast.search.embed.static import vector_weight
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.passages import windows
-from holdfast.settings import Settings
+from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Record, Scope, SearchQuery, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import digest, head, terms
 
 __all__ = ["Excerpt", "NoteHit", "NoteResults", "Notes", "SyncResult", "forget_notes"]
+
+T = TypeVar("T")
 
 INDEX_VERSION: Final = "2"
 MIN_GROWN_BYTES: Final = 100_000
@@ -108,6 +111,72 @@ class Indexed(msgspec.Struct, frozen=True):
     signature: str
     numbers: dict[str, int]
     lines: dict[str, list[tuple[int, int]]]
+
+
+@dataclass(slots=True)
+class Embedders:
+    """The embedder of notes: the configured one, the fallback if it fails, else none. Opened when first needed."""
+
+    settings: Settings
+    choose: Callable[[Embedding], Choice] = field(default=lambda given: choose(given, allow_remote=given.allow_remote))
+    fallback: Fallback | None = None
+    _choices: list[Embedding] | None = None
+    _embedder: Embedder | None = None
+    _provider: str = ""
+
+    def reset(self) -> None:
+        """Try the configured provider again."""
+        self._choices, self.fallback = None, None
+
+    @property
+    def provider(self) -> str:
+        """The provider in use; `none` if only words are compared."""
+        inner = behind_cache(self.current)
+        if inner is None:
+            return "none"
+        automatic = inner.space.name.partition("/")[0] if isinstance(inner, RemoteEmbedder) else "local"
+        return automatic if self._provider == "auto" else self._provider
+
+    @property
+    def current(self) -> Embedder | None:
+        """The embedder in use; None if only words are compared."""
+        if self._choices is None:
+            notes, archive = self.settings.memory_search, self.settings.embedding
+            wanted = derive_embedding(
+                archive,
+                archive.provider if notes.provider == "auto" else notes.provider,
+                model=notes.local.model_path or notes.model,
+                dimension=notes.output_dimensionality,
+                base_url=notes.remote.base_url,
+                api_key=notes.remote.api_key,
+            )
+            spare = derive_embedding(msgspec.structs.replace(archive, provider=""), notes.fallback)
+            self._choices = [wanted, spare]
+            self._open_next(wanted.provider)
+        return self._embedder
+
+    def _open_next(self, wanted: str, failure: str = "") -> None:
+        """Open the next provider that is available."""
+        self._embedder = None
+        while self._embedder is None and self._choices:
+            given = self._choices.pop(0)
+            if given.provider == "none":
+                continue
+            choice = self.choose(given)
+            self._embedder, self._provider = choice.embedder, given.provider
+            if choice.embedder is None:
+                failure = failure or "; ".join(choice.reasons)
+        if failure and self.fallback is None:
+            self.fallback = Fallback(wanted=wanted, reason=failure)
+
+    def call(self, use: Callable[[Embedder], T]) -> T | None:
+        """Use the embedder; one that fails is replaced by the next. None if there is none."""
+        while (embedder := self.current) is not None:
+            try:
+                return use(embedder)
+            except EmbeddingError as error:
+                self._open_next(self._provider, str(error))
+        return None
 
 
 @dataclass(slots=True)

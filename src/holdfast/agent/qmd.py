@@ -265,16 +265,16 @@ class Qmd:
     def _wait_for(self, collections: list[Collection], deadline: Deadline) -> list[Collection]:
         """Wait for the first update, and return the collections that QMD knows."""
 
-        def known() -> list[Collection]:
+        def find_known() -> list[Collection]:
             return [each for each in collections if self._state.collections.items() >= _describe([each]).items()]
 
-        if not self.failure and not (self._state.updated and known() == collections):
+        if not self.failure and not (self._state.updated and find_known() == collections):
             self.wait(deadline.remaining)
         if self.failure:
             raise CommandError(self.failure)
         if not self._state.updated:
             raise CommandError("QMD is still reading the notes for the first time")
-        return known()
+        return find_known()
 
     def _query(
         self, collections: list[Collection], query: str, limit: int, deadline: Deadline

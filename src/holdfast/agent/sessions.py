@@ -11,18 +11,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from dataclasses import replace as replace_fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.notes import forget_notes
 from holdfast.agent.qmd import forget_sessions
-from holdfast.agent.tally import Spent
 from holdfast.agent.workspace import local_time
 from holdfast.compaction.flush import Cycle
 from holdfast.errors import InputError, StorageError
@@ -37,7 +36,7 @@ from holdfast.transcripts.records import iso_time, messages_of, wire_messages
 from holdfast.transcripts.session import Session as Transcript
 from holdfast.transcripts.session import newest_session
 
-__all__ = ["Opened", "SessionEntry", "Sessions", "id_of", "reset_reason", "session_key"]
+__all__ = ["Opened", "Purpose", "SessionEntry", "Sessions", "Spent", "id_of", "reset_reason", "session_key"]
 
 DEFAULT_IDLE_MINUTES: Final = 60
 """The pause that ends a conversation with `session.reset.mode = "idle"` if none is set."""
@@ -50,7 +49,27 @@ _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _FILE: Final = re.compile(r"[\w.%-]{1,200}\.jsonl")
 
 
-# --- the entry of a conversation ---------------------------------------------------
+Purpose: TypeAlias = Literal["summaries", "flush", "extraction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What some calls used. `input` includes cached tokens."""
+
+    calls: int = 0
+    input: int = 0
+    output: int = 0
+    cost: float = 0.0
+
+    @classmethod
+    def of(cls, usage: Usage | None, *, cost: float = 0.0) -> Spent:
+        """Return what one call used."""
+        used = usage or Usage()
+        return cls(1, used.input + used.cache_read + used.cache_write, used.output, cost)
+
+    def __add__(self, other: Spent) -> Spent:
+        """Return the sum of both."""
+        return Spent(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -219,9 +238,6 @@ def reset_reason(entry: SessionEntry, now: int, settings: Settings) -> Literal["
     return "idle" if pause is not None and now - last > pause * _MINUTE else ""
 
 
-# --- the store of conversations ----------------------------------------------------
-
-
 def session_key(agent: str = "main", name: str = "main") -> str:
     """Return the key of a conversation: `agent:main:main`."""
     return f"agent:{_check_agent(agent)}:{name.strip().lower() or 'main'}"
@@ -300,8 +316,6 @@ class Sessions:
         """The index of the agent's notes."""
         return self.home / f"notes-{self.agent}.db"
 
-    # --- reading ---------------------------------------------------------------
-
     def is_first(self, session: str, *, cwd: str) -> bool:
         """Whether no other conversation began in a folder."""
         others = (file for file in self.folder.glob("*.jsonl*") if id_of(file) != session)
@@ -369,8 +383,6 @@ class Sessions:
         except OSError as error:
             raise StorageError(f"could not be read: {error.strerror}", path=self.file) from error
         return reset_reason(SessionEntry.from_json(entries.get(key)), self.clock(), settings)
-
-    # --- changing --------------------------------------------------------------
 
     def update(self, key: str, change: Callable[[SessionEntry], SessionEntry]) -> SessionEntry:
         """Change the entry of a conversation. `change` is given the entry as it is in the file now."""
