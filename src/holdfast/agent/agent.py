@@ -50,8 +50,6 @@ from holdfast.transcripts.records import is_forgotten, messages_of
 from holdfast.transcripts.tree import Context
 from holdfast.window import Window
 
-__all__ = ["Agent", "Turn"]
-
 MIN_MESSAGES: Final = 2
 """A conversation of at most this many messages is neither flushed nor compacted automatically."""
 MAX_STEPS: Final = 100

@@ -18,8 +18,6 @@ from holdfast.settings import LongTermEmbedding
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_json, count_text
 
-__all__ = ["COMMANDS", "Command", "CommandResult", "complete", "is_command", "run", "short"]
-
 _THOUSAND: Final = 1_000
 _MILLION: Final = 1_000_000
 _MINUTE: Final = 60_000

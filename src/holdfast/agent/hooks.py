@@ -18,8 +18,6 @@ from holdfast.errors import InputError, SettingsError
 from holdfast.events import Compacted, Compacting, Hook, Hooks, SummaryRequest, SummaryResult
 from holdfast.settings import HookSettings
 
-__all__ = ["load_hooks"]
-
 _FUNCTION: Final = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
 
 

@@ -29,17 +29,6 @@ from holdfast.signals import has_signal
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
 from holdfast.text import is_unsegmented
 
-__all__ = [
-    "CATEGORIES",
-    "Category",
-    "Memories",
-    "capture",
-    "category_of",
-    "derive_embedding",
-    "embedding_settings",
-    "refuse",
-]
-
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 
 CATEGORIES: Final[tuple[Category, ...]] = ("preference", "fact", "decision", "entity", "other")

@@ -19,24 +19,6 @@ from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.pi import is_copy
 from holdfast.transcripts.session import stream_entries
 
-__all__ = [
-    "Chunk",
-    "Fallback",
-    "Kind",
-    "Line",
-    "NoteHit",
-    "NoteResults",
-    "Source",
-    "expand_paths",
-    "find_notes",
-    "find_sessions",
-    "number_lines",
-    "read_lines",
-    "read_messages",
-    "split_chunks",
-    "walk_files",
-]
-
 Kind: TypeAlias = Literal["memory", "sessions"]
 Line: TypeAlias = tuple[int, str]
 """The number of a line in its file, from 1, and its text."""

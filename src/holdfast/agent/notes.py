@@ -40,7 +40,8 @@ from holdfast.agent.note_files import (
     split_chunks,
 )
 from holdfast.agent.paths import Bounds, locate, read_bytes
-from holdfast.agent.qmd import CommandError, Qmd, custom_collections
+from holdfast.agent.qmd import Qmd, custom_collections
+from holdfast.agent.shell import CommandError
 from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import archive
 from holdfast.memory.memory import Memory
@@ -55,8 +56,6 @@ from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Record, Scope, SearchQuery, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import digest, head, terms
-
-__all__ = ["Excerpt", "NoteHit", "NoteResults", "Notes", "SyncResult", "forget_notes"]
 
 T = TypeVar("T")
 
@@ -79,15 +78,6 @@ _SESSIONS: Final = "sessions/"
 _DATED: Final = re.compile(r"(?:^|/)memory/(?:.*/)?(\d{4}-\d{2}-\d{2})[^/]*\.md$")
 _DAY: Final = 86_400_000
 _MILLISECOND: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncResult:
-    """What an update has changed in the index."""
-
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +188,7 @@ class Notes:
     _memory: Memory | None = None
     _temporary: TemporaryDirectory[str] | None = None
     _problems: tuple[str, ...] = ()
+    _unreadable: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.embedders = Embedders(self.settings)
@@ -255,45 +246,44 @@ class Notes:
 
     # --- updating ----------------------------------------------------------------
 
-    def start(self) -> SyncResult:
-        """Read every file at the start of a session, if the settings say so."""
+    def start(self) -> list[str]:
+        """Read every file at the start of a session, if the settings say so; return what has changed."""
         if self.qmd is not None:
             self.qmd.start()
-            return SyncResult()
-        if not self.settings.memory_search.sync.on_session_start:
-            return SyncResult()
-        self.embedders.reset()
-        return self.sync(whole=True)
+        elif self.settings.memory_search.sync.on_session_start:
+            self.embedders.reset()
+            return self.sync(whole=True)
+        return []
 
-    def poll(self) -> SyncResult:
-        """Read files that have changed and are not being edited any more, if the settings say so."""
+    def poll(self) -> list[str]:
+        """Read files that have changed and are not being edited any more, if the settings say so; return them."""
+        sync = self.settings.memory_search.sync
         if self.qmd is not None:
             self.qmd.poll()
-            return SyncResult()
-        sync = self.settings.memory_search.sync
-        return self.sync(quiet=sync.watch_debounce_ms) if sync.watch else SyncResult()
+        elif sync.watch:
+            return self.sync(quiet=sync.watch_debounce_ms)
+        return []
 
-    def sync(self, *, quiet: int = 0, whole: bool = False) -> SyncResult:
-        """Update the index: read changed files again, and remove deleted ones.
+    def sync(self, *, quiet: int = 0, whole: bool = False) -> list[str]:
+        """Update the index: read changed files again, whose names are returned, and remove deleted ones.
 
         A file must not have been changed for `quiet` milliseconds. With `whole`, read also sessions that have grown
         only a little, and embed everything new.
         """
         changed: list[str] = []
         with self._lock:
-            known, sources, problems = self._indexed(), self._find_sources(), list(self._problems)
-            removed = tuple(known.keys() - {source.name for source in sources})
-            for name in removed:
+            known, sources, self._unreadable = self._indexed(), self._find_sources(), []
+            for name in known.keys() - {source.name for source in sources}:
                 self.memory.forget(scope=self._scope(name))
             for source in sources:
                 if self._is_stale(source, known.get(source.name), quiet=quiet, whole=whole):
                     try:
                         changed += [source.name] if self._index(source, known) else []
                     except OSError as error:
-                        problems.append(f"{source.name}: {error.strerror}")
+                        self._unreadable.append(f"{source.name}: {error.strerror}")
         if whole:
             self.embed()
-        return SyncResult(changed=tuple(changed), removed=removed, problems=tuple(problems))
+        return changed
 
     def _find_sources(self) -> list[Source]:
         search = self.settings.memory_search
@@ -383,7 +373,8 @@ class Notes:
 
     def _search_index(self, query: str, *, max_results: int | None, min_score: float | None) -> NoteResults:
         settings = self.settings.memory_search
-        synced = self.sync() if settings.sync.on_search or self.qmd is not None else SyncResult()
+        if settings.sync.on_search or self.qmd is not None:
+            self.sync()
         self.embed(seconds=EMBED_SECONDS)
         made = None
         if query.strip():
@@ -397,7 +388,7 @@ class Notes:
             model="" if made is None else made[0].space.name,
             fallback=self.embedders.fallback,
             mode="words" if made is None else with_words,
-            warnings=synced.problems,
+            warnings=(*self._problems, *self._unreadable),
         )
 
     def _rank(self, query: str, made: tuple[Embedder, Floats] | None, *, limit: int) -> list[tuple[float, NoteHit]]:

@@ -23,18 +23,6 @@ from unicodedata import category
 
 from holdfast.errors import InputError
 
-__all__ = [
-    "Bounds",
-    "Place",
-    "append_bytes",
-    "guard_reason",
-    "locate",
-    "locate_to_write",
-    "open_file",
-    "read_bytes",
-    "write_bytes",
-]
-
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
 # Opening a pipe or a device would block.

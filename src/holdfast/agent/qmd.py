@@ -39,8 +39,6 @@ from holdfast.settings import Qmd as QmdSettings
 from holdfast.settings import Settings
 from holdfast.text import head
 
-__all__ = ["Collection", "CommandError", "Qmd", "custom_collections", "forget_sessions", "missing_command"]
-
 REGISTER_SECONDS: Final = 30.0
 UPDATE_SECONDS: Final = 120.0
 """Time limits of background work; a search has the limit of the settings."""

@@ -28,8 +28,6 @@ from holdfast.redact import redact
 from holdfast.text import head
 from holdfast.transcripts import journal, read
 
-__all__ = ["last_words", "make_slug", "run_flush", "write_session_note"]
-
 MAX_FLUSH_STEPS: Final = 8
 MAX_FLUSH_TOKENS: Final = 2_048
 FLUSH_SECONDS: Final = 120.0

@@ -36,8 +36,6 @@ from holdfast.transcripts.records import iso_time, messages_of, wire_messages
 from holdfast.transcripts.session import Session as Transcript
 from holdfast.transcripts.session import newest_session
 
-__all__ = ["Opened", "Purpose", "SessionEntry", "Sessions", "Spent", "id_of", "reset_reason", "session_key"]
-
 DEFAULT_IDLE_MINUTES: Final = 60
 """The pause that ends a conversation with `session.reset.mode = "idle"` if none is set."""
 MAX_ERROR_CHARS: Final = 200

@@ -21,8 +21,6 @@ from holdfast.errors import InputError
 from holdfast.redact import redact
 from holdfast.text import head
 
-__all__ = ["MAX_OUTPUT_BYTES", "CommandError", "CommandResult", "environment", "run", "run_program"]
-
 MAX_OUTPUT_BYTES: Final = 4 << 20
 """What is kept of a command's output; of more, the first and the last half."""
 MAX_ERROR_CHARS: Final = 200
@@ -202,23 +200,21 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 class _Output:
     """The output of a command: its beginning, and the end of what follows."""
 
-    head: bytearray = field(default_factory=bytearray)
-    tail: bytearray = field(default_factory=bytearray)
+    kept: bytearray = field(default_factory=bytearray)
     dropped: int = 0
 
     def feed(self, piece: bytes) -> None:
-        room = MAX_OUTPUT_BYTES // 2 - len(self.head)
-        self.head += piece[:room]
-        self.tail += piece[room:]
-        if len(self.tail) > MAX_OUTPUT_BYTES:
+        self.kept += piece
+        if len(self.kept) > 2 * MAX_OUTPUT_BYTES:
             self._shorten()
 
     def text(self) -> str:
         self._shorten()
+        half = MAX_OUTPUT_BYTES // 2
         gap = f"\n[... {self.dropped:,} bytes were not kept ...]\n".encode() if self.dropped else b""
-        return bytes(self.head + gap + self.tail).decode("utf-8", "replace")
+        return (self.kept[:half] + gap + self.kept[half:]).decode("utf-8", "replace")
 
     def _shorten(self) -> None:
-        over = max(0, len(self.tail) - MAX_OUTPUT_BYTES // 2)
+        over, half = max(0, len(self.kept) - MAX_OUTPUT_BYTES), MAX_OUTPUT_BYTES // 2
+        del self.kept[half : half + over]
         self.dropped += over
-        del self.tail[:over]

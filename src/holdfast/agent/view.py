@@ -8,8 +8,6 @@ from holdfast.compaction.flush import Held
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.retry import RESTART_NOTICE
 
-__all__ = ["Quiet", "ReplyStream", "View"]
-
 
 class View(Protocol):
     """Shows a turn while it happens. The methods are called in order and must not raise."""

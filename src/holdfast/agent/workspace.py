@@ -23,18 +23,6 @@ from holdfast.settings import Settings
 from holdfast.settings.trust import trust_file
 from holdfast.text import head, tail
 
-__all__ = [
-    "FILES",
-    "ContextFile",
-    "Prepared",
-    "bounds_of",
-    "context_files",
-    "local_time",
-    "prepare",
-    "system_prompt",
-    "truncate",
-]
-
 FILES: Final = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
 """The files that are always in the prompt, in this order."""
 FIRST_RUN: Final = "BOOTSTRAP.md"

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from embed_models import static_folder
-from holdfast.agent.notes import NoteResults, Notes
+from holdfast.agent.note_files import NoteResults
+from holdfast.agent.notes import Notes
 from holdfast.errors import EmbeddingError
 from holdfast.search.embed import Choice, Purpose, RemoteEmbedder, Space
 from holdfast.search.embed.base import Floats
@@ -144,27 +145,27 @@ class TestUpToDate:
 
     def test_changes_count_before_the_next_search(self, world: World) -> None:
         """New, changed and deleted notes are seen at once."""
-        assert world.notes.start().changed == ("memory/2026-02-09.md", "memory/2026-02-10.md")
+        assert world.notes.start() == ["memory/2026-02-09.md", "memory/2026-02-10.md"]
         world.write("memory/2026-02-09.md", "we deploy with Dokku", age=5)
         (hit,) = world.notes.search("deploy").hits
         assert "Dokku" in hit.snippet
         (world.root / "memory" / "2026-02-09.md").unlink()
         assert world.notes.search("deploy").hits == ()
-        assert world.notes.sync().changed == ()
+        assert world.notes.sync() == []
 
     def test_a_touched_note_is_not_cut_again(self, world: World) -> None:
         """The time changes, the words do not: nothing changed."""
         world.notes.start()
         world.write("memory/2026-02-10.md", "# Tue\n\n- lunch with Anna\n- billing retries five times\n", age=1)
-        assert world.notes.sync().changed == ()
+        assert world.notes.sync() == []
         assert world.notes.memory.stats().messages == 2
 
     def test_watching_waits_until_a_note_is_quiet(self, world: World) -> None:
         """A file that was written just now is taken in when it has rested."""
         world.write("MEMORY.md", "fresh", age=100)
-        assert "MEMORY.md" not in world.notes.poll().changed
+        assert "MEMORY.md" not in world.notes.poll()
         world.now += 2_000
-        assert world.notes.poll().changed == ("MEMORY.md",)
+        assert world.notes.poll() == ["MEMORY.md"]
 
     @pytest.mark.parametrize("switch", ["watch", "on_session_start", "on_search"])
     def test_each_look_has_its_switch(self, tmp_path: Path, switch: str) -> None:
@@ -174,9 +175,9 @@ class TestUpToDate:
         looks = {"watch": world.notes.poll, "on_session_start": world.notes.start}
         if switch == "on_search":
             assert world.notes.search("zebra").hits == ()
-            assert world.notes.start().changed
+            assert world.notes.start()
         else:
-            assert looks[switch]().changed == ()
+            assert looks[switch]() == []
         assert world.notes.search("zebra").hits
         world.notes.close()
 
@@ -184,7 +185,7 @@ class TestUpToDate:
         """What one has indexed the other finds, and both see the same files."""
         with world.open() as other:
             world.notes.start()
-            assert other.sync().changed == ()
+            assert other.sync() == []
             world.write("MEMORY.md", "zebra", age=1)
             assert paths(world.notes.search("zebra")) == ["MEMORY.md"]
             assert paths(other.search("zebra")) == ["MEMORY.md"]
@@ -207,7 +208,7 @@ class TestUpToDate:
         world.notes.close()
         world.settings = settings(chunking={"tokens": 5, "overlap": 1})
         with world.open() as notes:
-            assert len(notes.start().changed) == 2
+            assert len(notes.start()) == 2
             assert notes.search("deploy").hits[0].start == 3
 
     def test_a_note_that_cannot_be_read(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +461,7 @@ class TestSessions:
         world.notes.start()
         session.append_message(says("the giraffe code is 4712"))
         assert world.notes.search("giraffe").hits == ()
-        assert world.notes.start().changed == ("sessions/s.jsonl",)
+        assert world.notes.start() == ["sessions/s.jsonl"]
         for number in range(50):
             session.append_message(says(f"word {number}"))
         session.append_message(says("the lion code is 4713"))

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from holdfast.agent.notes import NoteResults, Notes
+from holdfast.agent.note_files import NoteResults
+from holdfast.agent.notes import Notes
 from holdfast.agent.qmd import missing_command
 from holdfast.agent.tools.memory import note_tools
 from holdfast.cli import holdfast

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.agent.memories import CATEGORIES, Category, Memories
-from holdfast.agent.notes import NoteHit, Notes
+from holdfast.agent.note_files import NoteHit
+from holdfast.agent.notes import Notes
 from holdfast.agent.tools.toolbox import Answer, ArchiveText, Arguments, ToolFunction, make_tool
 from holdfast.errors import HoldfastError, InputError
 from holdfast.memory.facts import FactHit, current, find, load
@@ -21,8 +22,6 @@ from holdfast.session import Session
 from holdfast.store.base import FactRow
 from holdfast.store.codec import words
 from holdfast.text import head
-
-__all__ = ["archive_text", "archive_tools", "cite", "memory_tools", "note_tools"]
 
 MAX_ARCHIVE_CHARS: Final = 20_000
 MIN_CANDIDATE_SCORE: Final = 0.7

@@ -17,19 +17,6 @@ from holdfast.messages import Text, ToolCall, ToolResult
 from holdfast.models.base import Tool
 from holdfast.text import clip
 
-__all__ = [
-    "Action",
-    "Answer",
-    "ArchiveText",
-    "Arguments",
-    "Confirm",
-    "ToolFunction",
-    "Toolbox",
-    "cancelled_result",
-    "make_schema",
-    "make_tool",
-]
-
 A = TypeVar("A", bound="Arguments")
 
 ArchiveText: TypeAlias = Callable[[ToolCall, str], int]

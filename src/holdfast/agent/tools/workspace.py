@@ -26,8 +26,6 @@ from holdfast.agent.tools.toolbox import Action, Answer, Arguments, Confirm, Too
 from holdfast.errors import InputError
 from holdfast.redact import redact
 
-__all__ = ["bash_tools", "file_tools", "flush_tools", "read_page"]
-
 MAX_READ_LINES: Final = 2_000
 MAX_READ_BYTES: Final = 50_000
 """The most that one `read` shows."""
