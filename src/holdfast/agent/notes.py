@@ -80,15 +80,6 @@ _DAY: Final = 86_400_000
 _MILLISECOND: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excerpt:
-    """Lines of a note; empty if there is no such note. `following` is the next line, if there are more."""
-
-    path: str
-    text: str
-    following: int | None = None
-
-
 class Indexed(msgspec.Struct, frozen=True):
     """What the record of a file says: its state when it was read, and the numbers of its chunks.
 
@@ -448,13 +439,22 @@ class Notes:
 
     # --- reading -----------------------------------------------------------------
 
-    def read(self, path: str, *, start: int = 1, count: int | None = None) -> Excerpt:
-        """Read some lines of a note, of a file in an extra path, or of a past session; no other files."""
+    def read(self, path: str, *, start: int = 1, count: int | None = None) -> tuple[str, int | None]:
+        """Read some lines of a note, of a file in an extra path, or of a past session; no other files.
+
+        Returns the text, empty if there is no such note, and the number of the next line, if there are more.
+        """
         stop = float("inf") if count is None else start + count
         lines = [line for line in self._read_lines(path) if start <= line[0] < stop]
-        kept = _fit_lines(lines[:MAX_EXCERPT_LINES] if count is None else lines)
-        following = lines[len(kept)][0] if len(kept) < len(lines) else None
-        return Excerpt(path=path, text="\n".join(text for _, text in kept), following=following)
+        kept: list[str] = []
+        room = MAX_EXCERPT_CHARS
+        for _, text in lines[: MAX_EXCERPT_LINES if count is None else None]:
+            if len(text) >= room:
+                kept += [] if kept else [text[:MAX_EXCERPT_CHARS]]  # of a first line that does not fit, its beginning
+                break
+            kept.append(text)
+            room -= len(text) + 1
+        return "\n".join(kept), lines[len(kept)][0] if len(kept) < len(lines) else None
 
     def _read_lines(self, path: str) -> list[Line]:
         sessions = self._session_folder() if path.startswith(_SESSIONS) else None
@@ -528,18 +528,6 @@ def _note_time(path: str, file: Indexed, now: int) -> float:
         return now
     is_evergreen = file.kind == "memory" and path.startswith(("MEMORY.md", "memory.md", "memory/"))
     return now if is_evergreen else file.mtime / _MILLISECOND
-
-
-def _fit_lines(lines: Sequence[Line]) -> list[Line]:
-    """Return as many lines as fit; of a first line that does not fit, its beginning."""
-    kept: list[Line] = []
-    room = MAX_EXCERPT_CHARS
-    for number, text in lines:
-        if len(text) >= room:
-            return kept or [(number, text[:MAX_EXCERPT_CHARS])]
-        kept.append((number, text))
-        room -= len(text) + 1
-    return kept
 
 
 def _apply_min_score(found: Sequence[tuple[float, NoteHit]], given: float | None, default: float) -> list[NoteHit]:

@@ -141,7 +141,12 @@ class Qmd:
             if is_working or now - max(self._tried, self._state.updated) < update.debounce_ms:
                 return
             is_due = now - self._state.updated >= update.interval // _MILLISECOND
-            if boot or is_due or self.failure or self._state.collections != _describe(self._collections()):
+            if (
+                boot
+                or is_due
+                or self.failure
+                or self._state.collections != {each.name: each.place for each in self._collections()}
+            ):
                 self._tried = now
                 self._worker = Thread(target=self._work, name="holdfast-qmd", daemon=True)
                 self._worker.start()
@@ -173,7 +178,7 @@ class Qmd:
             ours.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             ours.symlink_to(theirs)
         self._export(now)
-        self._register(_describe(self._collections()))
+        self._register({each.name: each.place for each in self._collections()})
         self._run("update", seconds=UPDATE_SECONDS)
         self._state.updated = now
         _save_state(self.folder, self._state)
@@ -220,16 +225,20 @@ class Qmd:
 
     def _collections(self) -> list[Collection]:
         """List the collections of the settings that exist; no folder twice with the same mask."""
-        qmd, exports = self.settings.memory.qmd, self._export_folder()
-        collections = [*_default_collections(self.root)] if qmd.include_default_memory else []
-        collections += custom_collections(self.root, qmd)
-        existing = [each for each in collections if each.path.is_dir()]
+        root, qmd, exports = self.root, self.settings.memory.qmd, self._export_folder()
+        collections = custom_collections(root, qmd)
+        if qmd.include_default_memory:
+            upper, lower = root / "MEMORY.md", root / "memory.md"
+            is_other = lower.is_file() and not (upper.exists() and lower.samefile(upper))
+            alternative = [Collection(name="memory-alt", path=root, mask=lower.name)] if is_other else []
+            notes = Collection(name="memory-dir", path=root / "memory", mask=_ALL)
+            first = Collection(name="memory-root", path=root, mask=upper.name)
+            collections = [first, *alternative, notes, *collections]
+        unique = {(each.path.resolve(), each.mask): each for each in reversed(collections) if each.path.is_dir()}
+        existing = list(unique.values())[::-1]
         if exports is not None:  # the folder is created with the first export
             existing.append(Collection(name="sessions", path=exports, mask=_ALL, kind="sessions"))
-        unique: dict[tuple[Path, str], Collection] = {}
-        for each in existing:
-            unique.setdefault((each.path.resolve(), each.mask), each)
-        return list(unique.values())
+        return existing
 
     # --- searching ---------------------------------------------------------------
 
@@ -264,14 +273,12 @@ class Qmd:
         """Wait for the first update, and return the collections that QMD knows."""
 
         def find_known() -> list[Collection]:
-            return [each for each in collections if self._state.collections.items() >= _describe([each]).items()]
+            return [each for each in collections if self._state.collections.get(each.name) == each.place]
 
         if not self.failure and not (self._state.updated and find_known() == collections):
             self.wait(deadline.remaining)
-        if self.failure:
-            raise CommandError(self.failure)
-        if not self._state.updated:
-            raise CommandError("QMD is still reading the notes for the first time")
+        if self.failure or not self._state.updated:
+            raise CommandError(self.failure or "QMD is still reading the notes for the first time")
         return find_known()
 
     def _query(
@@ -351,6 +358,11 @@ class Collection:
     mask: str
     kind: Kind = "memory"
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its path and mask, as QMD registers it."""
+        return os.fspath(self.path), self.mask
+
     def contains(self, file: Path) -> bool:
         """Whether a resolved file belongs to the collection."""
         base = self.path.resolve()
@@ -376,14 +388,6 @@ class Collection:
         return next((file for file in similar if not file.is_symlink() and self.contains(file)), None)
 
 
-def _default_collections(root: Path) -> Iterator[Collection]:
-    yield Collection(name="memory-root", path=root, mask="MEMORY.md")
-    lower = root / "memory.md"
-    if lower.is_file() and not ((root / "MEMORY.md").exists() and lower.samefile(root / "MEMORY.md")):
-        yield Collection(name="memory-alt", path=root, mask="memory.md")
-    yield Collection(name="memory-dir", path=root / "memory", mask=_ALL)
-
-
 def custom_collections(root: Path, qmd: QmdSettings) -> list[Collection]:
     """Return the collections of `memory.qmd.paths`."""
     collections: list[Collection] = []
@@ -393,10 +397,6 @@ def custom_collections(root: Path, qmd: QmdSettings) -> list[Collection]:
         folder, mask = (path.parent, path.name) if path.is_file() else (path, place.pattern or _ALL)
         collections.append(Collection(name=name, path=folder, mask=mask))
     return collections
-
-
-def _describe(collections: list[Collection]) -> dict[str, tuple[str, str]]:
-    return {each.name: (os.fspath(each.path), each.mask) for each in collections}
 
 
 def _expand_braces(mask: str) -> list[str]:

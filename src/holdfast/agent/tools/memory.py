@@ -100,9 +100,10 @@ def _find_facts(session: Session, query: str, *, limit: int = 5) -> list[FactHit
 
 
 def _get_note(notes: Notes, given: GetNote, _cancel: Event) -> Answer:
-    excerpt = notes.read(given.path, start=_at_least_one(given.first) or 1, count=_at_least_one(given.lines))
-    more = f"\n\n[more follows: from={excerpt.following} goes on]" if excerpt.following else ""
-    return _to_json({"path": excerpt.path, "text": f"{excerpt.text}{more}"})
+    start, count = _at_least_one(given.first) or 1, _at_least_one(given.lines)
+    text, following = notes.read(given.path, start=start, count=count)
+    more = f"\n\n[more follows: from={following} goes on]" if following else ""
+    return _to_json({"path": given.path, "text": f"{text}{more}"})
 
 
 def _at_least_one(number: int | None) -> int | None:
