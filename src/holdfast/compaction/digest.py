@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast import signals
-from holdfast.compaction.dialogue import one_line, own_words
+from holdfast.compaction.dialogue import list_identifiers, one_line, own_words
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.compaction.sections import (
     FAILURES,
@@ -25,12 +25,11 @@ from holdfast.compaction.sections import (
     without_lists,
 )
 from holdfast.compaction.tool_calls import Activity
-from holdfast.compaction.wording import find_identifiers
 from holdfast.messages import Message
 from holdfast.text import clip, terms
 from holdfast.tokens import TokenCounter, count_text
 
-__all__ = ["EARLIER", "IDENTIFIERS", "Turn", "make_appendix", "make_digest", "outline", "split_turns"]
+__all__ = ["EARLIER", "IDENTIFIERS", "Turn", "make_appendix", "make_digest", "outline", "outline_plan", "split_turns"]
 
 EARLIER: Final = "### Earlier"
 IDENTIFIERS: Final = "### Exact Identifiers"
@@ -107,6 +106,7 @@ def outline(
     """Make the sections of the digest by heading, the last request first; a section may be empty."""
     old = _Previous(without_lists(previous))
     turns = split_turns(messages)
+    names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
     last, goal, limits, progress, decided, following, context = HEADINGS
     lines = {
         last: _quote_request(request or _last_request(turns), turns),
@@ -118,7 +118,7 @@ def outline(
         following: _find_next_steps(old.lines(following), activity, turns),
         context: old.lines(context),
         _COMMANDS: _make_list(old.lines(_COMMANDS), [f"`{command}`" for command in activity.commands]),
-        IDENTIFIERS: _find_names(old.lines(IDENTIFIERS), messages),
+        IDENTIFIERS: _make_list(old.lines(IDENTIFIERS), reversed(names))[-_MAX_NAMES:],
         EARLIER: old.rest,
     }
     sections = {
@@ -130,6 +130,12 @@ def outline(
         progress: _nest(sections[progress], sections[_DONE], sections[_OPEN]),
         context: _nest(sections[context], sections[_COMMANDS], sections[IDENTIFIERS], sections[EARLIER]),
     }
+
+
+def outline_plan(plan: CompactionPlan) -> dict[str, tuple[Section, ...]]:
+    """Make the sections of the digest of everything that a plan summarises."""
+    messages = [item.message for item in plan.summarised]
+    return outline(messages, activity=plan.activity, previous=plan.previous, request=plan.request)
 
 
 def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
@@ -263,15 +269,6 @@ def _find_next_steps(old: tuple[str, ...], activity: Activity, turns: Sequence[T
     request = turns[-1].request
     step = f"Finish the last request: {one_line(request, _MAX_QUESTION)}" if request else "Go on with the last request"
     return (f"- {step}",)
-
-
-def _find_names(old: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
-    """List identifiers, newest last: those in words, then those in calls."""
-    recent = messages[-_MAX_SEARCHED:]
-    texts = [own_words(message) for message in reversed(recent)]
-    calls = [str(call.arguments) for message in reversed(recent) for call in message.calls]
-    names = find_identifiers([*texts, *calls], limit=_MAX_NEW_NAMES)
-    return _make_list(old, reversed(names))[-_MAX_NAMES:]
 
 
 def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ __all__ = ["RESTART_NOTICE", "Fallback", "Retrying", "Sleep"]
 RESTART_NOTICE: Final = "\n\n[The reply broke off and begins anew.]\n\n"
 """Passed to `on_text` before a reply starts again that had already delivered text."""
 
-Sleep = Callable[[float, Event | None], None]
+Sleep = Callable[[float, Event | None], object]
 """Waits so many seconds, or until the event is set."""
 
 
