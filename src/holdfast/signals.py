@@ -14,20 +14,6 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast.patterns import compile_once, load
 
-__all__ = [
-    "Signal",
-    "Statement",
-    "classify_sentence",
-    "find_change",
-    "has_signal",
-    "is_additive",
-    "is_stated",
-    "line_pattern",
-    "select",
-    "sentences",
-    "without_code",
-]
-
 Signal: TypeAlias = Literal["remember", "decision", "choice", "correction", "cause", "preference", "rule", "todo"]
 Statement: TypeAlias = Literal["remember", "decision", "correction"]
 

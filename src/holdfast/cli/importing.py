@@ -17,6 +17,7 @@ from holdfast.cli.opening import no_transcript, open_memory, opens_memory
 from holdfast.cli.output import as_json, echo, emit_json, plural
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import folder, transfer
+from holdfast.memory.home import is_folder
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
 
@@ -130,7 +131,7 @@ def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
     """Return the folders with sessions of agents on this machine, and with the memory of OpenClaw's plugin."""
     context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
     sessions = [place.folder for place in transcripts.default_places(environ, home)]
-    return [*sessions, *([context] if folder.claims(context) else [])]
+    return [*sessions, *([context] if is_folder(context) else [])]
 
 
 def _import_all(
@@ -140,7 +141,7 @@ def _import_all(
 
     before = memory.store.counts()["messages"]
     exports = [path for path in paths if transfer.claims(path)]
-    folders = [path for path in paths if folder.claims(path)]
+    folders = [path for path in paths if is_folder(path)]
     refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:

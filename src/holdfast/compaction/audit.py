@@ -21,8 +21,6 @@ from holdfast.patterns import compile_once, load
 from holdfast.settings import Compaction
 from holdfast.text import terms
 
-__all__ = ["Checklist", "Language", "audit", "detect_language", "find_fault", "find_requirements", "repair"]
-
 Language: TypeAlias = Literal["Chinese", "Japanese", "Korean", "Latin script"]
 
 _RECENT: Final = 10
@@ -38,16 +36,7 @@ _NAMES_WEIGHT: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checklist:
-    """What a summary must contain, or what it lacks of it.
-
-    Attributes:
-        headings: Headings, each on a line of its own.
-        request: The user's last request, by most of its words.
-        names: Identifiers, exactly.
-        failures: Commands that failed.
-        files: Files that were changed.
-        language: The language of the summary; None for any.
-    """
+    """What a summary must contain, or what it lacks of it: identifiers (`names`) exactly, the request by its words."""
 
     headings: tuple[str, ...] = ()
     request: str = ""
@@ -135,7 +124,7 @@ def repair(text: str, misses: Checklist, *, plan: CompactionPlan) -> list[Sectio
         if heading in misses.headings:
             is_empty = not any(section.lines for section in digest[heading])
             sections += [Section(title=heading, lines=(_NONE,))] if is_empty else digest[heading]
-    names = tuple(f"- {name}" for name in misses.names)
+    names = tuple(map("- {}".format, misses.names))
     return [*sections, Section(title=IDENTIFIERS, lines=names, weight=_NAMES_WEIGHT)]
 
 
@@ -161,19 +150,20 @@ _MAX_ERROR: Final = 600
 def find_fault(reply: Reply) -> str | None:
     """Say why an answer cannot be a summary, such as a refusal or an error; None where it may be one."""
     text = reply.text.strip()
-    forms = {name: compile_once(form, re.IGNORECASE) for name, form in load("summaries")["answers"].items()}
-    if reply.stop == "refusal":
-        return "the model refused"
-    filled = (line for line in text.splitlines() if len(line) > _MAX_SKELETON_LINE or not forms["skeleton"].match(line))
-    if len("".join(filled)) < _MIN_FILLED:
-        return "the answer is empty" if not text else "the answer has headings and nothing under them"
-    if forms["data"].match(text):
-        return "the answer is data, not a summary"
-    if len(text) > _MAX_ERROR or text.startswith("## "):
-        return None
-    if forms["refusal"].match(text):
-        return "the model refused"
-    return "the answer is an error message" if forms["error"].match(text.lstrip("*_`> ⚠️❌")) else None
+    is_long = len(text) > _MAX_ERROR or text.startswith("## ")
+    filled = (line for line in text.splitlines() if len(line) > _MAX_SKELETON_LINE or not _matches("skeleton", line))
+    faults = {
+        "the model refused": reply.stop == "refusal" or (not is_long and _matches("refusal", text)),
+        "the answer is empty": not text,
+        "the answer has headings and nothing under them": len("".join(filled)) < _MIN_FILLED,
+        "the answer is data, not a summary": _matches("data", text),
+        "the answer is an error message": not is_long and _matches("error", text.lstrip("*_`> ⚠️❌")),
+    }
+    return next((fault for fault, is_there in faults.items() if is_there), None)
+
+
+def _matches(form: str, text: str) -> bool:
+    return compile_once(load("summaries")["answers"][form], re.IGNORECASE).match(text) is not None
 
 
 # --- language ----------------------------------------------------------------

@@ -13,17 +13,6 @@ from holdfast.messages import Image, Message, Opaque, Part, Text, ToolCall, Tool
 from holdfast.patterns import compile_once, load
 from holdfast.text import clip, head
 
-__all__ = [
-    "call_text",
-    "escape",
-    "find_identifiers",
-    "list_identifiers",
-    "one_line",
-    "own_words",
-    "render_messages",
-    "shorten",
-]
-
 _MAX_RESULT: Final = 2_000
 """Characters of a tool result that a summariser reads; the archive has the rest."""
 _MAX_ARGUMENT: Final = 600

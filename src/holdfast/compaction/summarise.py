@@ -20,6 +20,7 @@ from holdfast.compaction.plan import (
     CompactionPlan,
     Span,
     chunk_tokens,
+    count_tokens,
     is_oversized,
     spans,
     split_by_share,
@@ -44,30 +45,9 @@ from holdfast.settings import Compaction
 from holdfast.text import clip, digest, head
 from holdfast.tokens import TokenCounter, count_message, count_text
 
-__all__ = ["MAX_CALLS", "Details", "Progress", "Rung", "Summary", "make_details", "summarise"]
-
 Rung: TypeAlias = Literal["full", "smaller", "without_oversized", "partial", "digest"]
 RUNGS: Final[tuple[Rung, ...]] = ("full", "smaller", "without_oversized", "partial", "digest")
 """The steps of the ladder, best first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
-    """Data beside a summary, for programs: files, failed calls by tool and message, and what a hook adds."""
-
-    read_files: tuple[str, ...] = ()
-    modified_files: tuple[str, ...] = ()
-    tool_failures: tuple[tuple[str, str], ...] = ()
-    other: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the details as session files store them."""
-        return {
-            "readFiles": list(self.read_files),
-            "modifiedFiles": list(self.modified_files),
-            "toolFailures": [{"toolName": tool, "summary": summary} for tool, summary in self.tool_failures],
-            **self.other,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +62,7 @@ class Summary:
         calls: The calls of the model.
         misses: What the model's own words lacked, and was added by rule.
         warnings: What went wrong.
-        details: Files and failures, for programs.
+        details: Files, failed calls and what a hook adds, as session files store them.
         from_hook: Whether a hook wrote it.
     """
 
@@ -93,20 +73,13 @@ class Summary:
     calls: int = 0
     misses: Checklist = field(default_factory=Checklist)
     warnings: tuple[str, ...] = ()
-    details: Details = field(default_factory=Details)
+    details: Mapping[str, Any] = field(default_factory=dict)
     from_hook: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The progress of a compaction.
-
-    Attributes:
-        stage: What is being summarised, such as `history` or `merge`.
-        step: The number of the chunk, from 1.
-        steps: The number of chunks.
-        calls: The calls of the model so far.
-    """
+    """The progress of a compaction: the stage (`history`, `merge`, ...), its chunk of so many, the calls so far."""
 
     stage: str
     step: int
@@ -136,65 +109,14 @@ _CALL_SHARE: Final = 2 / 3
 _MIN_TIME: Final = 0.5
 
 
-def summarise(
-    plan: CompactionPlan,
-    model: Model | None,
-    *,
-    settings: Compaction,
-    window_tokens: int,
-    clock: Callable[[], float],
-    sleep: Callable[[float], object],
-    instructions: str | None = None,
-    cancel: Event | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    done: MutableMapping[str, str] | None = None,
-    count: TokenCounter = count_text,
-) -> Summary:
-    """Make the summary of a plan. Nothing is changed: the caller records it.
-
-    Args:
-        plan: What is summarised.
-        model: The model; None makes the digest.
-        settings: How summaries are made.
-        window_tokens: The tokens of the model's window.
-        clock: Returns monotonic seconds.
-        sleep: Waits between two tries; `cancel.wait` can be interrupted.
-        instructions: What this summary focuses on, in the user's words.
-        cancel: Cancels the compaction when set, from any thread.
-        on_progress: Called with every step. Must not raise.
-        done: Finished answers by the digest of their prompt. If the caller keeps them, they are not asked for again
-            after a failure.
-        count: Counts tokens.
-
-    Raises:
-        CompactionError: There is nothing to summarise, or no summary is shorter than what it would replace.
-        ModelCancelledError: It was cancelled.
-    """
-    if plan.outcome != "ready":
-        raise CompactionError(plan.reason)
-    return _Summariser(
-        plan=plan,
-        model=model,
-        settings=settings,
-        window=window_tokens,
-        clock=clock,
-        sleep=sleep,
-        instructions=instructions,
-        cancel=cancel,
-        on_progress=on_progress,
-        done={} if done is None else done,
-        count=count,
-    ).summarise()
-
-
-def make_details(plan: CompactionPlan) -> Details:
-    """Return the files and failures in what a plan summarises."""
+def make_details(plan: CompactionPlan) -> dict[str, Any]:
+    """Return the files and failures in what a plan summarises, as session files store them."""
     done = plan.activity
-    return Details(
-        read_files=done.read,
-        modified_files=done.modified,
-        tool_failures=tuple((failure.tool, str(failure)) for failure in done.failures),
-    )
+    return {
+        "readFiles": list(done.read),
+        "modifiedFiles": list(done.modified),
+        "toolFailures": [{"toolName": failure.tool, "summary": str(failure)} for failure in done.failures],
+    }
 
 
 class _NoAnswerError(HoldfastError):
@@ -230,45 +152,64 @@ class _Partial:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Summariser:
-    """Summarises a plan, down the ladder; see `summarise`.
+class Summariser:
+    """Makes the summary of a plan, down the ladder. Nothing is changed: the caller records it.
 
     Attributes:
+        plan: What is summarised.
+        model: The model; None makes the digest.
+        settings: How summaries are made.
+        window_tokens: The tokens of the model's window.
+        clock: Returns monotonic seconds.
+        sleep: Waits between two tries; `cancel.wait` can be interrupted.
+        instructions: What this summary focuses on, in the user's words.
+        cancel: Cancels the compaction when set, from any thread.
+        on_progress: Called with every step. Must not raise.
+        done: Finished answers by the digest of their prompt. If the caller keeps them, they are not asked for again
+            after a failure.
+        count: Counts tokens.
         calls: The calls of the model so far.
         troubles: The errors, in order.
         hopeless: Why further calls make no sense; empty while they do.
-        required: What the summary must contain.
-        appendix: What is written below it.
     """
 
     plan: CompactionPlan
     model: Model | None
     settings: Compaction
-    window: int
+    window_tokens: int
     clock: Callable[[], float]
     sleep: Callable[[float], object]
-    instructions: str | None
-    cancel: Event | None
-    on_progress: Callable[[Progress], None] | None
-    done: MutableMapping[str, str]
-    count: TokenCounter
-    calls: int = 0
-    troubles: list[str] = field(default_factory=list)
-    hopeless: str = ""
-    deadline: float = field(init=False)
-    max_tokens: int = field(init=False)
-    required: Checklist = field(init=False)
-    appendix: tuple[Section, ...] = field(init=False)
+    instructions: str | None = None
+    cancel: Event | None = None
+    on_progress: Callable[[Progress], None] | None = None
+    done: MutableMapping[str, str] = field(default_factory=dict)
+    count: TokenCounter = count_text
+    calls: int = field(default=0, init=False)
+    troubles: list[str] = field(default_factory=list, init=False)
+    hopeless: str = field(default="", init=False)
+    _deadline: float = field(init=False)
+    _max_tokens: int = field(init=False)
+    _required: Checklist = field(init=False)
+    _appendix: tuple[Section, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        reply = min(int(_REPLY_SHARE * self.settings.reserve_tokens), self.window // 4)
-        self.max_tokens = max(_MIN_REPLY, reply)
-        self.deadline = self.clock() + self.settings.timeout_seconds
-        self.required = find_requirements(self.plan, settings=self.settings)
-        self.appendix = make_appendix(self.plan, recent_turns=self.settings.recent_turns_preserve)
+        if isinstance(self.model, Retrying):  # its own retries would multiply those of a compaction
+            self.model = self.model.model
+        reply = min(int(_REPLY_SHARE * self.settings.reserve_tokens), self.window_tokens // 4)
+        self._max_tokens = max(_MIN_REPLY, reply)
+        self._deadline = self.clock() + self.settings.timeout_seconds
+        self._required = find_requirements(self.plan, settings=self.settings)
+        self._appendix = make_appendix(self.plan, recent_turns=self.settings.recent_turns_preserve)
 
     def summarise(self) -> Summary:
-        """Summarise, audit and repair; make the digest where the model gives no summary."""
+        """Summarise, audit and repair; make the digest where the model gives no summary.
+
+        Raises:
+            CompactionError: There is nothing to summarise, or no summary is shorter than what it would replace.
+            ModelCancelledError: It was cancelled.
+        """
+        if self.plan.outcome != "ready":
+            raise CompactionError(self.plan.reason)
         made = self._summarise_parts() if self.model is not None else None
         misses = Checklist()
         if made is None:
@@ -296,7 +237,7 @@ class _Summariser:
         limit = self.plan.summary_tokens - self._count_framed("")
         if limit < _MIN_ROOM:
             raise CompactionError(f"a summary of {replaced:,} tokens of history would be no shorter")
-        text = escape_frame(pack([*sections, *self.appendix], limit=limit, count=self.count))
+        text = escape_frame(pack([*sections, *self._appendix], limit=limit, count=self.count))
         text = cut_to(text, limit=limit, count=self.count)
         tokens = self._count_framed(text)
         if not text or tokens >= replaced:
@@ -349,9 +290,9 @@ class _Summariser:
         messages = tuple(item.message for item in span.items)
         text = render_messages(messages)
         passage = _Passage(text, self.count(text), messages)
-        if not is_oversized(passage, self.window):
+        if not is_oversized(passage, self.window_tokens):
             return passage
-        size = len(text) * self.window // (4 * passage.tokens)
+        size = len(text) * self.window_tokens // (4 * passage.tokens)
         left = clip(text, head=size * 2 // 3, tail=size // 3, marker="\n[... the middle is left out: too long]\n")
         return replace(passage, text=left)  # its tokens stay, so that a later step may leave it out
 
@@ -370,17 +311,17 @@ class _Summariser:
         is_staged = self.settings.mode == "safeguard"
         # Beside the chunk, a prompt has room for the previous summary and the answer.
         previous = max(self.plan.summary_tokens, self.count(self.plan.previous))
-        room = max(self.window // 8, self.window - self.max_tokens - OVERHEAD - previous)
-        most = chunk_tokens(units, self.window) if is_staged else room
+        room = max(self.window_tokens // 8, self.window_tokens - self._max_tokens - OVERHEAD - previous)
+        most = chunk_tokens(units, self.window_tokens) if is_staged else room
         whole = split_by_size(units, most)
         stages = [whole]
         if is_staged and len(whole) > 1 and len(units) >= _MIN_STAGED:
             stages = [split_by_size(part, most) for part in split_by_share(units)]
         yield "full", stages
-        smaller = split_by_size(units, max(1, min(most, sum(unit.tokens for unit in units)) // 2))
+        smaller = split_by_size(units, max(1, min(most, count_tokens(units)) // 2))
         if len(smaller) > len(whole):
             yield "smaller", [smaller]
-        reduced = [_omit(unit) if is_oversized(unit, self.window) else unit for unit in units]
+        reduced = [_omit(unit) if is_oversized(unit, self.window_tokens) else unit for unit in units]
         if reduced != list(units):
             yield "without_oversized", [split_by_size(reduced, most)]
 
@@ -405,8 +346,8 @@ class _Summariser:
 
     def _revise(self, text: str) -> tuple[str, Checklist]:
         """Ask for the summary again while it lacks something; return the best one, and what it lacks."""
-        below = "\n".join(section.text for section in self.appendix)
-        misses = audit(text, self.required, below=below)
+        below = "\n".join(section.text for section in self._appendix)
+        misses = audit(text, self._required, below=below)
         retries = self.settings.quality_guard.max_retries
         for step in range(1, retries + 1):
             if not misses:
@@ -416,7 +357,7 @@ class _Summariser:
                 again = self._ask("summary_revise", _tag("summary", escape(text)), missing=escape(str(misses)))
             except _NoAnswerError:
                 break
-            left = audit(again, self.required, below=below)
+            left = audit(again, self._required, below=below)
             if left.total < misses.total:
                 text, misses = again, left
         return text, misses
@@ -452,7 +393,7 @@ class _Summariser:
         return cut_to(self.done[key], limit=self.plan.summary_tokens, count=self.count)
 
     def _make_rules(self) -> str:
-        settings, language = self.settings, self.required.language
+        settings, language = self.settings, self._required.language
         words = str(int(_WORDS_PER_TOKEN * self.plan.summary_tokens))
         named = f", {language}" if language not in {None, "Latin script"} else ""
         identifiers = load("summary_identifiers") if settings.identifier_policy == "strict" else ""
@@ -467,23 +408,21 @@ class _Summariser:
 
     def _call(self, prompt: str) -> Reply:
         """Call the model with retries, within the deadline and the limit of calls."""
-        check_cancelled(self.cancel, self.model.name if self.model else "")
-        # The model's own retries would multiply these.
-        model = self.model.model if isinstance(self.model, Retrying) else self.model
-        left = self.deadline - self.clock()
-        if not self.hopeless and left < _MIN_TIME:
-            self.hopeless = "the time for this compaction is over"
-        if not self.hopeless and self.calls + _MAX_TRIES > MAX_CALLS:
-            self.hopeless = f"{self.calls} calls were not enough"
-        if self.hopeless or model is None:
+        left = self._deadline - self.clock()
+        if left < _MIN_TIME:
+            self.hopeless = self.hopeless or "the time for this compaction is over"
+        elif self.calls + _MAX_TRIES > MAX_CALLS:
+            self.hopeless = self.hopeless or f"{self.calls} calls were not enough"
+        if self.hopeless or self.model is None:
             raise _NoAnswerError(self.hopeless)
+        check_cancelled(self.cancel, self.model.name)
 
         def record(error: ModelError, _failed: int, _wait: float) -> None:
             self.calls += 1
             self.troubles.append(str(error))
 
         retrying = Retrying(
-            model=model,
+            model=self.model,
             attempts=_MAX_TRIES,
             first_wait=_MIN_WAIT,
             longest_wait=_MAX_WAIT,
@@ -497,7 +436,7 @@ class _Summariser:
         user = Message(role="user", parts=(Text(text=prompt),))
         self.calls += 1
         try:
-            request = Prompt(messages=(system, user), max_tokens=self.max_tokens)
+            request = Prompt(messages=(system, user), max_tokens=self._max_tokens)
             return retrying.ask(request, timeout=left, cancel=self.cancel)
         except ModelCancelledError:
             raise

@@ -28,8 +28,6 @@ from holdfast.settings import Settings
 from holdfast.store.base import FactRow, MessageRow, Scope
 from holdfast.text import head, tail
 
-__all__ = ["Dropped", "Extraction", "extract", "read_explicit"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
@@ -170,16 +168,16 @@ def _read_change(sentence: str) -> Draft:
     match = signals.find_change(sentence)
     if match is None or not signals.is_stated(sentence):
         return draft
-    value, slot, subject = match["value"].strip(), "", match["subject"].strip()
-    if (named := signals.line_pattern("named_value").fullmatch(value)) is not None:
-        value, slot = named["value"] or named["port"], (named["slot"] or "port").lower()
+    value, slot, subject, old = match["value"].strip(), "", match["subject"].strip(), match["old"] or ""
+    if named := signals.line_pattern("named_value").fullmatch(value):
+        slot, value = (named["slot"].lower(), named["value"]) if named["slot"] else ("port", named["port"])
     key = split_slot(subject)
     if key is not None and key[0]:
         subject, slot = key
     slot = slot or _SLOT_OF_KIND.get(kind_of(value), "")
     if not slot:
         return draft
-    return replace(draft, type=type_of(slot), subject=subject, slot=slot, value=value, old=(match["old"] or "").strip())
+    return replace(draft, type=type_of(slot), subject=subject, slot=slot, value=value, old=old.strip())
 
 
 # --- unclear pairs -----------------------------------------------------------------
@@ -210,12 +208,13 @@ def _apply_verdicts(reply: str, unclear: Sequence[Decision], rows: list[FactRow]
     actions: list[str] = []
     for answer in parse_objects(reply, name="answers", key="new") or []:
         held = {fact.id: fact for fact in facts.current(rows)}
-        number, old, action = answer.get("new"), held.get(str(answer.get("old"))), str(answer.get("action")).upper()
-        decision = dict(enumerate(unclear, 1)).get(number) if isinstance(number, int) else None
-        if decision is None or old is None or old.pinned or old.id not in decision.rivals:
+        given = answer.get("new")
+        number = given if isinstance(given, int) else 0
+        old, action = held.get(str(answer.get("old"))), str(answer.get("action")).upper()
+        rivals = {place: decision.rivals for place, decision in enumerate(unclear, 1) if decision.rows[0].id in held}
+        if old is None or old.pinned or old.id not in rivals.get(number, ()):
             continue
-        new = held.get(decision.rows[0].id)
-        row = _apply_verdict(action, new, old, settings) if new else None
+        row = _apply_verdict(action, unclear[number - 1].rows[0], old, settings)
         if row is not None:
             actions.append(action)
             rows.append(row)

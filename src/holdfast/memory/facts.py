@@ -22,28 +22,6 @@ from holdfast import patterns
 from holdfast.store.base import Across, FactRow, FactType, Scope, Select, Store
 from holdfast.text import digest, terms
 
-__all__ = [
-    "LONG_TERM",
-    "Action",
-    "Decision",
-    "Draft",
-    "FactHit",
-    "as_of",
-    "current",
-    "find",
-    "is_asked",
-    "kind_of",
-    "load",
-    "make_row",
-    "normalise_slot",
-    "resolve",
-    "retire",
-    "same_subject",
-    "split_slot",
-    "supersede",
-    "type_of",
-]
-
 LONG_TERM: Final = "memory"
 """The kind of the record that marks a fact as a long-term memory; `long_term` decides whether it is recalled."""
 
@@ -160,14 +138,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What becomes of a draft.
-
-    Attributes:
-        action: What is done.
-        reason: Why, in a few words.
-        rows: The rows to add to the store, in order.
-        rivals: The ids of facts that it may replace, where no rule can tell.
-    """
+    """What becomes of a draft: the rows to add in order, and the facts that it may replace where no rule can tell."""
 
     action: Action
     reason: str
@@ -200,13 +171,12 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
         return Decision(action="NONE", reason="known")
     related = [fact for fact in current(known) if same_subject(fact.subject, draft.subject)]
     rivals = [fact for fact in related if draft.slot == fact.slot != ""]
-    for fact in related:
-        if _states_same(draft, fact):
-            return _add_detail(draft, fact)
+    twins = [fact for fact in related if _states_same(draft, fact)]
+    if twins:
+        return _add_detail(draft, twins[0])
     if rivals:
         return _replace_rivals(draft, new, rivals)
-    words = set(terms(draft.content))
-    near = tuple(fact.id for fact in related if draft.subject and _overlap(words, fact.content) >= _MIN_OVERLAP)
+    near = tuple(fact.id for fact in related if _is_near(draft, fact))
     return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
 
 
@@ -237,9 +207,10 @@ def _is_known(new: FactRow, versions: Sequence[FactRow]) -> bool:
     return not is_later or any(set(new.evidence) <= set(version.evidence) for version in versions)
 
 
-def _overlap(words: set[str], content: str) -> float:
-    theirs = set(terms(content))
-    return len(words & theirs) / max(1, len(words | theirs))
+def _is_near(draft: Draft, fact: FactRow) -> bool:
+    """Tell whether a fact about the same subject has much the same words, though not the same slot."""
+    ours, theirs = set(terms(draft.content)), set(terms(fact.content))
+    return bool(draft.subject) and len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs)
 
 
 def _states_same(draft: Draft, fact: FactRow) -> bool:

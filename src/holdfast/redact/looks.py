@@ -8,8 +8,6 @@ from typing import Final
 
 from holdfast.patterns import compile_once, load
 
-__all__ = ["is_cookie", "is_genuine", "is_password", "is_random", "is_token"]
-
 _MIN_PASSWORD_CHARS: Final = 4
 _MIN_NUMBER_DIGITS: Final = 6
 _MIN_TOKEN_CHARS: Final = 8

@@ -14,8 +14,6 @@ from typing import Final
 from holdfast.patterns import compile_once, load
 from holdfast.redact.looks import is_cookie, is_genuine, is_password, is_random, is_token
 
-__all__ = ["Rule", "Secret", "find_after_words", "find_by_format", "find_in_commands", "find_in_value", "load_rules"]
-
 _MASKS: Final = {
     **dict.fromkeys(("authorization", "cookie", "password", "token", "url-password", "url-token"), "[REDACTED]"),
     "base64": "[REDACTED_B64]",
