@@ -96,7 +96,7 @@ def read(*, path: Path | None, megabytes: int, as_json: bool) -> None:
 
 
 @bench.command()
-@click.option("--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Secrets of each kind.")
+@click.option("--samples", type=click.IntRange(min=1), default=40, show_default=True, help="Secrets of each kind.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json
 def redaction(*, samples: int, seed: int, as_json: bool) -> None:
