@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -177,7 +177,7 @@ class Notes:
     qmd: Qmd | None = field(init=False, default=None)
     _lock: RLock = field(default_factory=RLock)
     _memory: Memory | None = None
-    _temporary: TemporaryDirectory[str] | None = None
+    _closing: ExitStack = field(default_factory=ExitStack)
     _problems: tuple[str, ...] = ()
     _unreadable: list[str] = field(default_factory=list)
 
@@ -198,18 +198,16 @@ class Notes:
         if self.qmd is not None:
             self.qmd.close()
         with self._lock:
-            if self._memory is not None:
-                self._memory.close()
-            if self._temporary is not None:
-                self._temporary.cleanup()
-            self._memory = self._temporary = None
+            self._closing.close()
+            self._memory = None
 
     @property
     def memory(self) -> Memory:
         """The store of the notes, opened when it is first needed."""
         with self._lock:
             if self._memory is None:
-                self._memory = Memory(store=self._open(), settings=Settings(), clock=self.clock)
+                memory = Memory(store=self._open(), settings=Settings(), clock=self.clock)
+                self._memory = self._closing.enter_context(memory)
             return self._memory
 
     def _open(self) -> SqliteStore:
@@ -222,9 +220,9 @@ class Notes:
             reason = "read-only"
         except (StorageError, OSError) as error:
             reason = str(error)
-        self._temporary = TemporaryDirectory(prefix="holdfast-notes-", ignore_cleanup_errors=True)
+        folder = TemporaryDirectory(prefix="holdfast-notes-", ignore_cleanup_errors=True)
         self._problems = (f"{self.file} cannot be used ({reason}): the index of notes is temporary",)
-        return SqliteStore(Path(self._temporary.name, "notes.db"))
+        return SqliteStore(Path(self._closing.enter_context(folder), "notes.db"))
 
     def _scope(self, path: str = "") -> Scope:
         return Scope(project=str(self.root), session=path)
