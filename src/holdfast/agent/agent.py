@@ -6,6 +6,7 @@ any point can be continued.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -102,6 +103,9 @@ class Agent:
 
     The conversation that is open is `opened`, with its transcript, and `session` in the engine. `history` is all of it,
     with secrets unmasked while it is open. Setting `cancel` interrupts whatever is going on.
+
+    Raises:
+        InputError: The platform is Windows.
     """
 
     def __init__(
@@ -118,6 +122,11 @@ class Agent:
         view: View | None = None,
         flush_model: Model | None = None,
     ) -> None:
+        if os.open not in os.supports_dir_fd:
+            raise InputError(
+                "the agent does not run on Windows, where its file tools and shell lack the system calls they need: "
+                "use it in WSL. The library and the other commands work here"
+            )
         self.engine, self.model, self.sessions, self.root = engine, model, sessions, root
         self.notes, self.project, self.confirm, self.flush_model = notes, project, confirm, flush_model
         self.view: View = view or Quiet()
