@@ -492,7 +492,7 @@ class Agent:
         summary, first = done.summary, done.plan.first_kept
         if summary is None:
             return
-        made: Any = (redact_value if self.settings.archive.redaction else dict)(summary.details.to_json())
+        made: Any = (redact_value if self.settings.archive.redaction else dict)(dict(summary.details))
         known = {entry.id for entry in self.opened.transcript.path()}
         self.opened.transcript.append_compaction(
             summary.text,
