@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pexpect
 import pytest
+from msgspec.structs import replace
 
 from e2e.pty import PROMPT, Terminal, readable
 from holdfast.agent.sessions import Sessions, session_key
