@@ -243,7 +243,7 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
 
 
 def _confirm(question: str) -> None:
-    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.cli.chat import drop_input  # noqa: PLC0415 - only for this
 
     if sys.stdin.isatty():
         drop_input(sys.stdin.fileno())

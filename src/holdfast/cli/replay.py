@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import settings as configuration
@@ -31,20 +31,6 @@ from holdfast.settings import Settings
 from holdfast.transcripts import Transcript
 from holdfast.window import Window
 
-__all__ = [
-    "Replay",
-    "ReplayStats",
-    "describe_stats",
-    "find_requests",
-    "make_settings",
-    "record_window",
-    "replay",
-    "replay_file",
-    "replay_messages",
-    "replay_options",
-    "replay_requests",
-]
-
 _CUTS = {"trimmed", "compacted"}
 
 
@@ -52,23 +38,9 @@ _CUTS = {"trimmed", "compacted"}
 class ReplayStats:
     """Figures about the windows of replayed transcripts.
 
-    Attributes:
-        files: Transcripts replayed.
-        turns: Requests made.
-        invalid: Windows that break a rule of one of five providers.
-        over_limit: Windows larger than the limit.
-        too_small: Requests refused because the messages that must stay did not fit.
-        cuts: Requests in which messages or earlier blocks were removed from the window.
-        block_cuts: Those in which only blocks were removed.
-        prunings: Requests in which tool results were shortened or cleared.
-        recalls: Requests with a recall block.
-        recalled_tokens: Tokens of all blocks.
-        prefix_kept: The share of each request, by tokens, that is a prefix of the next; requests without a cut.
-        repairs: Changes that a provider's rules asked for.
-        warnings: Failures that did not stop a request.
-        ms_p50: Median milliseconds per request, without the model; `ms_p95` is the 95th percentile.
-        ms_steps: Mean milliseconds of each step.
-        points: Each window, for the plot.
+    `block_cuts` are the cuts that removed only earlier blocks; `too_small` are the requests that were refused because
+    the messages that must stay did not fit; `prefix_kept` is the share of each request, by tokens, that is a prefix of
+    the next one, over requests without a cut.
     """
 
     files: int = 0
@@ -159,49 +131,29 @@ def record_window(
 def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position: str, as_json: bool) -> None:
     """Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time."""
     settings = make_settings(reserve=reserve, position=position)
-    stats = ReplayStats()
+    stats, top = ReplayStats(), budget(settings, window=limit).prompt
     for file in files:
         sessions = list(transcripts.sessions(file))
         if not sessions:
             raise no_transcript([file])
         for session in sessions:
-            _replay_file(session.path, limit=limit, settings=settings, stats=stats)
+            messages = transcripts.read(session.path).messages
+            with LivePlot(sum(1 for _ in find_requests(messages)), words=printable(session.path.name)) as live:
+                progress = partial(live.add, ceiling=top)
+                replay_messages(messages, limit=limit, settings=settings, stats=stats, progress=progress)
     stats.summarise()
     if as_json:
-        emit_json(_to_json(stats))
+        emit_json({key: value for key, value in asdict(stats).items() if key not in {"points", "kept", "times"}})
         return
     screen = open_console()
-    screen.print(_draw(stats, screen, limit=limit, settings=settings))
-    screen.print(describe_stats(stats, limit=limit))
+    if stats.points:
+        screen.print(draw_chart(stats.points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2)).append("\n"))
+    else:
+        screen.print(Styled("No request fitted."))
+    screen.print(_describe_stats(stats, limit=limit))
 
 
-def prompt_limit(settings: Settings, limit: int) -> int:
-    """Return how many tokens the messages may have in a window of `limit` tokens."""
-    return budget(settings, window=limit).prompt
-
-
-def _replay_file(path: Path, *, limit: int, settings: Settings, stats: ReplayStats) -> None:
-    messages = transcripts.read(path).messages
-    top = prompt_limit(settings, limit)
-    with LivePlot(sum(1 for _ in find_requests(messages)), words=printable(path.name)) as live:
-        replay_messages(
-            messages, limit=limit, settings=settings, stats=stats, progress=lambda one: live.add(one, ceiling=top)
-        )
-
-
-def _to_json(stats: ReplayStats) -> dict[str, Any]:
-    data = asdict(stats)
-    return {key: value for key, value in data.items() if key not in {"points", "kept", "times"}}
-
-
-def _draw(stats: ReplayStats, screen: Console, *, limit: int, settings: Settings) -> Styled:
-    if not stats.points:
-        return Styled("No request fitted.")
-    width = min(MAX_WIDTH, screen.width - 2)
-    return draw_chart(stats.points, ceiling=prompt_limit(settings, limit), width=width).append("\n")
-
-
-def describe_stats(stats: ReplayStats, *, limit: int) -> Styled:
+def _describe_stats(stats: ReplayStats, *, limit: int) -> Styled:
     """Describe the figures in three lines."""
     good, bad = "bold green", "bold red"
     text = Styled(f"{stats.turns:,} requests of {plural(stats.files, 'transcript')} in {human_tokens(limit)} tokens: ")
@@ -229,16 +181,7 @@ _RECALL_DEADLINE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A transcript, replayed up to one of its requests.
-
-    Attributes:
-        transcript: The transcript.
-        engine: The engine that was used, still open.
-        given: The messages of the last request.
-        window: The window of that request.
-        reports: The reports of all requests up to it, without those that were refused.
-        session: The name of the session in memory.
-    """
+    """A transcript, replayed up to one of its requests: its messages, its window, and the reports up to it."""
 
     transcript: Transcript
     engine: Engine
@@ -306,35 +249,19 @@ def replay_file(
         session = transcript.session if home else "replay"
         windows = replay_requests(engine, transcript.messages, session=session, limit=limit, model=transcript.model)
         with LivePlot(turn or total, words=printable(file.name)) as live:
-            result = _run(transcript, engine, islice(windows, turn or total), live=live, session=session)
-        yield result
-
-
-def _run(
-    transcript: Transcript,
-    engine: Engine,
-    windows: Iterator[tuple[int, Window | None]],
-    *,
-    live: LivePlot,
-    session: str,
-) -> Replay:
-    last: Window | None = None
-    reports: list[ContextReport] = []
-    given = 0
-    for given, last in windows:  # noqa: B007 - the last one is used
-        if last is not None:
-            reports.append(last.report)
-        live.add(make_point(last.report) if last else None, ceiling=last.report.max_tokens if last else 1)
-    if last is None:
-        raise InputError("the messages that must stay in this window do not fit: use a larger --limit")
-    return Replay(
-        transcript=transcript,
-        engine=engine,
-        given=transcript.messages[:given],
-        window=last,
-        reports=reports,
-        session=session,
-    )
+            last: Window | None = None
+            reports: list[ContextReport] = []
+            given = 0
+            for given, last in islice(windows, turn or total):  # noqa: B007 - the last one is used
+                if last is not None:
+                    reports.append(last.report)
+                live.add(make_point(last.report) if last else None, ceiling=last.report.max_tokens if last else 1)
+        if last is None:
+            raise InputError("the messages that must stay in this window do not fit: use a larger --limit")
+        messages = transcript.messages[:given]
+        yield Replay(
+            transcript=transcript, engine=engine, given=messages, window=last, reports=reports, session=session
+        )
 
 
 def find_requests(messages: Sequence[Message]) -> Iterator[int]:

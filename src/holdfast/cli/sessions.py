@@ -15,8 +15,6 @@ from holdfast.store.base import Select
 if TYPE_CHECKING:
     from holdfast.transcripts import Problem, SessionRef
 
-__all__ = ["sessions"]
-
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))

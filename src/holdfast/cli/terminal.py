@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.agent import Options, allow_interrupts, drop_input, interruptible, open_agent
+from holdfast.cli.chat import Options, drop_input, interruptible, open_agent, terminal_without
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:  # loaded while the user types
     from holdfast.agent.agent import Agent
     from holdfast.agent.tools import Action
     from holdfast.cli.screen import Screen
-
-__all__ = ["WORDS", "CommandCompleter", "MaskedHistory", "converse", "take_interrupt"]
 
 _QUESTIONS: Final = {"run": "  Run it?", "write": "  Write it?"}
 _ALWAYS: Final = " a = always in this conversation,"
@@ -71,7 +69,7 @@ def converse(options: Options) -> None:
                 break
     finally:
         if opening.agent is not None:
-            with allow_interrupts():
+            with terminal_without("ECHO", "ICANON"):
                 opening.agent.close()
 
 
@@ -119,7 +117,7 @@ class _Opening(Thread):
         """Wait for the agent and its screen; Ctrl-C leaves."""
         if not self._done.is_set():
             self.begin()
-            with allow_interrupts():
+            with terminal_without("ECHO", "ICANON"):
                 self._done.wait()
         if self.error is not None:
             raise self.error
@@ -202,7 +200,7 @@ def _handle_line(session: PromptSession[str], opening: _Opening, line: str) -> b
     agent, screen = opening.wait()
     from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded by now
 
-    with interruptible(agent), allow_interrupts():
+    with interruptible(agent), terminal_without("ECHO", "ICANON"):
         if take_interrupt(session):  # pressed before the handler was there
             agent.cancel.set()
         screen.begin()

@@ -30,8 +30,6 @@ from holdfast.settings.table import (
 from holdfast.settings.trust import is_project_file, is_trusted, trust_file
 from holdfast.settings.values import Secret
 
-__all__ = ["Loaded", "default_files", "load", "read_file"]
-
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 
 _MAX_FILE_BYTES: Final = 512 * 1024

@@ -17,18 +17,6 @@ from msgspec import inspect, structs
 from holdfast.settings.schema import Settings
 from holdfast.settings.values import Kind, Secret, spell_duration
 
-__all__ = [
-    "Setting",
-    "Tree",
-    "as_dict",
-    "find_similar_names",
-    "openclaw_tree",
-    "reference",
-    "settings_table",
-    "struct_of",
-    "toml_tree",
-]
-
 _MAX_COMPARED_CHARS: Final = 80
 """Longer names are accidents, and comparing takes quadratic time."""
 _CLOSE: Final = 0.8
