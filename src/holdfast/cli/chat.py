@@ -19,8 +19,10 @@ import click
 
 if TYPE_CHECKING:
     from holdfast.agent.agent import Agent, Turn
+    from holdfast.agent.commands import CommandResult
     from holdfast.agent.tools import Confirm
     from holdfast.agent.view import View
+    from holdfast.cli.screen import Screen
     from holdfast.settings import Loaded, Settings
 
 _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line · Ctrl-D: leave"
@@ -104,6 +106,15 @@ class Plain:
     def working(self, what: str) -> None:
         """Show nothing."""
 
+    def show(self, done: CommandResult) -> None:
+        """Show the result of a command."""
+        if done.report is not None:
+            from holdfast.cli.console import open_console  # noqa: PLC0415 - as above
+            from holdfast.cli.context import print_window  # noqa: PLC0415 - as above
+
+            print_window(open_console(), done.report)
+        self.text(done.text)
+
     def end(self) -> None:
         """End the line of a reply."""
         if self._written:
@@ -160,37 +171,35 @@ def _run_lines(options: Options) -> None:
             if text == "/exit":
                 break
             if text:
-                failed |= not _handle_line(agent, view, text)
+                with interruptible(agent):
+                    failed |= handle_line(agent, view, text) is None
     finally:
         agent.close()
     if failed:
         raise click.exceptions.Exit(1)
 
 
-def _handle_line(agent: Agent, view: Plain, line: str) -> bool:
-    """Run a command or a turn, and return whether it succeeded."""
-    from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - as above
+def handle_line(agent: Agent, view: Plain | Screen, line: str) -> CommandResult | None:
+    """Run a command or a turn, and show what it says; None where it failed."""
+    from holdfast.agent.commands import CommandResult, is_command, run  # noqa: PLC0415 - as above
     from holdfast.errors import HoldfastError  # noqa: PLC0415 - as above
 
-    with interruptible(agent):
-        try:
-            if not is_command(line, triggers=agent.settings.session.reset_triggers):
-                if agent.say(line).interrupted:
-                    view.notice("Interrupted. The conversation so far is kept.")
-                return True
+    try:
+        if is_command(line, triggers=agent.settings.session.reset_triggers):
             done = run(agent, line)
-            if done.report is not None:
-                from holdfast.cli.console import open_console  # noqa: PLC0415 - as above
-                from holdfast.cli.context import print_window  # noqa: PLC0415 - as above
-
-                print_window(open_console(), done.report)
-            view.text(done.text)
-        except HoldfastError as error:
-            view.notice(str(error))
-            return False
-        finally:
-            view.end()
-    return True
+            view.show(done)
+            return done
+        turn = agent.say(line)
+        view.end()
+        if turn.interrupted:
+            view.notice("Interrupted. The conversation so far is kept.")
+        return CommandResult()
+    except HoldfastError as error:
+        view.end()
+        view.notice(str(error))
+        return None
+    finally:
+        view.end()
 
 
 # --- the agent ----------
@@ -234,11 +243,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     for text in loaded.without_effect:
         view.notice(text)
     settings = _choose_settings(options, loaded)
-    by_key = (name for key, name in _KEYS.items() if os.environ.get(key))
-    name = options.model or settings.agent.model or next(by_key, None)
-    if name is None:
-        raise click.ClickException(_HELP)
-    model = open_model(name, settings=settings)
+    model = open_model(_choose_model(options, settings), settings=settings)
     flush_model = settings.compaction.memory_flush.model
     root = (options.workspace or Path(settings.workspace.path or ".")).expanduser().resolve()
     engine = Engine.open(options.home, settings=settings, hooks=load_hooks(settings.hooks, root=root))
@@ -261,6 +266,15 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         view=view,
         flush_model=open_model(flush_model, settings=settings) if flush_model else None,
     )
+
+
+def _choose_model(options: Options, settings: Settings) -> str:
+    """Return the model that the options, the settings or an API key in the environment name."""
+    by_key = (name for key, name in _KEYS.items() if os.environ.get(key))
+    name = options.model or settings.agent.model or next(by_key, None)
+    if name is None:
+        raise click.ClickException(_HELP)
+    return name
 
 
 def _choose_settings(options: Options, loaded: Loaded) -> Settings:

@@ -184,11 +184,15 @@ def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: 
         words = f"{sign} {status} in request {group[0].turn}: {group[0].reason} ({saved} tokens)"
         screen.print(Styled(words, style=f"bold {colour}"))
     for entry in group:
-        cost, after = human_tokens(entry.tokens_before), human_tokens(entry.tokens_after)
-        cost = cost if entry.tokens_after == entry.tokens_before else f"{cost}→{after}"
-        number = f"#{entry.id}" if entry.id else ""
-        line = Styled(f"{sign} {number:>6} {entry.role:<9} {cost:>10}  ", style=colour)
-        line.append(printable(entry.text), style="dim" if status == "kept" else "default")
-        screen.print(line, no_wrap=True, overflow="ellipsis")
+        screen.print(_format_entry(entry, sign, colour), no_wrap=True, overflow="ellipsis")
         if entry.sent:
             screen.print(Styled(f"      sent: {printable(entry.sent)}", style="dim"), no_wrap=True, overflow="ellipsis")
+
+
+def _format_entry(entry: Entry, sign: str, colour: str) -> Styled:
+    cost = human_tokens(entry.tokens_before)
+    if entry.tokens_after != entry.tokens_before:
+        cost = f"{cost}→{human_tokens(entry.tokens_after)}"
+    number = f"#{entry.id}" if entry.id else ""
+    line = Styled(f"{sign} {number:>6} {entry.role:<9} {cost:>10}  ", style=colour)
+    return line.append(printable(entry.text), style="dim" if entry.status == "kept" else "default")

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -81,31 +80,14 @@ class ReplayStats:
         self.prefix_kept = round(float(np.mean(self.kept)), 4) if self.kept else 1.0
 
 
-def replay_messages(
-    messages: Sequence[Message],
-    *,
-    limit: int,
-    settings: Settings,
-    stats: ReplayStats,
-    progress: Callable[[Point | None], None] = lambda _: None,
-) -> None:
-    """Replay one conversation in a temporary memory and add its figures to `stats`."""
-    stats.files += 1
-    with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=settings, background=False) as engine:
-        for _, window in replay_requests(engine, messages, limit=limit):
-            progress(record_window(window, stats))
-
-
-def record_window(
-    window: Window | None, stats: ReplayStats, *, providers: Sequence[str] = tuple(FORMATS)
-) -> Point | None:
+def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
     """Check one window against every provider's rules and the limit, and add it to the figures."""
     stats.turns += 1
     if window is None:
         stats.too_small += 1
         return None
     report = window.report
-    stats.invalid += any(check(window.render(provider), provider) for provider in providers)
+    stats.invalid += any(check(window.render(provider), provider) for provider in FORMATS)
     stats.over_limit += report.over_limit > 0
     kinds = {change.kind for change in report.changes}
     stats.count_changes(report.changes)
@@ -138,9 +120,14 @@ def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position
             raise no_transcript([file])
         for session in sessions:
             messages = transcripts.read(session.path).messages
-            with LivePlot(sum(1 for _ in find_requests(messages)), words=printable(session.path.name)) as live:
-                progress = partial(live.add, ceiling=top)
-                replay_messages(messages, limit=limit, settings=settings, stats=stats, progress=progress)
+            stats.files += 1
+            with (
+                tempfile.TemporaryDirectory() as home,
+                Engine.open(home, settings=settings, background=False) as engine,
+                LivePlot(sum(1 for _ in find_requests(messages)), words=printable(session.path.name)) as live,
+            ):
+                for _, window in replay_requests(engine, messages, limit=limit):
+                    live.add(record_window(window, stats), ceiling=top)
     stats.summarise()
     if as_json:
         emit_json({key: value for key, value in asdict(stats).items() if key not in {"points", "kept", "times"}})
@@ -239,7 +226,8 @@ def replay_file(
     """Replay a transcript up to a request, in a temporary memory unless `home` is given."""
     transcript = transcripts.read(file)
     total = sum(1 for _ in find_requests(transcript.messages))
-    if turn is not None and turn > total:
+    turn = turn or total
+    if turn > total:
         raise InputError(f"{file.name} has {total} requests: --turn takes 1 to {total}")
     settings = make_settings(reserve=reserve, position=position)
     with (
@@ -248,14 +236,16 @@ def replay_file(
     ):
         session = transcript.session if home else "replay"
         windows = replay_requests(engine, transcript.messages, session=session, limit=limit, model=transcript.model)
-        with LivePlot(turn or total, words=printable(file.name)) as live:
+        with LivePlot(turn, words=printable(file.name)) as live:
             last: Window | None = None
             reports: list[ContextReport] = []
             given = 0
-            for given, last in islice(windows, turn or total):  # noqa: B007 - the last one is used
-                if last is not None:
+            for given, last in islice(windows, turn):  # noqa: B007 - the last one is used
+                if last is None:
+                    live.add(None, ceiling=1)
+                else:
                     reports.append(last.report)
-                live.add(make_point(last.report) if last else None, ceiling=last.report.max_tokens if last else 1)
+                    live.add(make_point(last.report), ceiling=last.report.max_tokens)
         if last is None:
             raise InputError("the messages that must stay in this window do not fit: use a larger --limit")
         messages = transcript.messages[:given]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +55,8 @@ def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None
 
 
 def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) -> None:
-    from holdfast import transcripts  # noqa: PLC0415 - sessions in memory are listed without it
-
     problems: list[Problem] = []
-    places = folders or tuple(place.folder for place in transcripts.default_places(os.environ, Path.home()))
-    found = (ref for folder in places for ref in transcripts.sessions(folder, on_problem=problems.append))
-    refs = sorted(found, key=lambda ref: -ref.modified)[:limit]
+    refs = sorted(_find(folders, problems), key=lambda ref: -ref.modified)[:limit]
     if as_json:
         emit_json({"sessions": [_to_json(ref) for ref in refs], "problems": [problem.what for problem in problems]})
     else:
@@ -71,6 +68,13 @@ def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) 
         echo("No sessions in the usual places of the known agents: holdfast sessions FOLDER", err=True)
     elif not as_json:
         _print_files(refs)
+
+
+def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[SessionRef]:
+    from holdfast import transcripts  # noqa: PLC0415 - sessions in memory are listed without it
+
+    for folder in folders or (place.folder for place in transcripts.default_places(os.environ, Path.home())):
+        yield from transcripts.sessions(folder, on_problem=problems.append)
 
 
 def _print_files(refs: list[SessionRef]) -> None:

@@ -107,8 +107,8 @@ def part_text(part: Part) -> str:
             return f"→ {part.name} {given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)}"
         case ToolResult():
             return "\n".join(part_text(block) for block in part.content) or "(no output)"
-        case Image(media_type=media_type):
-            return f"[image {media_type}]" if media_type else "[image]"
+        case Image():
+            return f"[{' '.join(filter(None, ['image', part.media_type]))}]"
         case Opaque():
             return f"[{part.kind}]"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.chat import Options, drop_input, interruptible, open_agent, terminal_without
+from holdfast.cli.chat import Options, drop_input, handle_line, interruptible, open_agent, terminal_without
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:
@@ -198,27 +198,12 @@ def _read_line(session: PromptSession[str], opening: _Opening) -> str | None:
 def _handle_line(session: PromptSession[str], opening: _Opening, line: str) -> bool:
     """Run a command or a turn; return whether the user leaves."""
     agent, screen = opening.wait()
-    from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded by now
-
     with interruptible(agent), terminal_without("ECHO", "ICANON"):
         if take_interrupt(session):  # pressed before the handler was there
             agent.cancel.set()
         screen.begin()
-        try:
-            if is_command(line, triggers=agent.settings.session.reset_triggers):
-                done = run(agent, line)
-                screen.show(done)
-                return done.is_exit
-            turn = agent.say(line)
-            screen.end()
-            if turn.interrupted:
-                screen.notice("Interrupted. The conversation so far is kept.")
-        except HoldfastError as error:
-            screen.end()
-            screen.notice(str(error))
-        finally:
-            screen.end()
-    return False
+        done = handle_line(agent, screen, line)
+    return done is not None and done.is_exit
 
 
 # --- the prompt --------------------------------------------------------------------------

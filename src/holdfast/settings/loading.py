@@ -123,15 +123,18 @@ def load(
     environ = os.environ if environ is None else environ
     in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
     layers = [_read_tables(overrides, source="arguments", environ=environ), _read_environment(environ)]
-    by_file = {path: _load_file(path, environ=environ, project=project, agent=agent_id) for path in in_order}
-    layers += (layer for of_file in by_file.values() for layer in of_file)
-    refused = {path: [key for layer in of_file for key in layer.refused] for path, of_file in by_file.items()}
+    refused: dict[Path, tuple[str, ...]] = {}
+    for path in in_order:
+        of_file = _load_file(path, environ=environ, project=project, agent=agent_id)
+        layers += of_file
+        if keys := dict.fromkeys(key for layer in of_file for key in layer.refused):
+            refused[path] = tuple(keys)
     values, origins = _merge(layers)
     return Loaded(
         settings=_build(Settings, values, origins),
         origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in settings_table()}),
         ignored=MappingProxyType({name: place for layer in reversed(layers) for name, place in layer.ignored.items()}),
-        refused=MappingProxyType({path: tuple(dict.fromkeys(keys)) for path, keys in refused.items() if keys}),
+        refused=MappingProxyType(refused),
     )
 
 
@@ -210,8 +213,8 @@ def _make_layer(
     for row in settings_table() if raw_values else ():
         given = [name for name in names(row) if name in raw_values]
         if given:
-            raw = _expand_secret(raw_values[given[0]], environ, row=row, at=(source, given[0]))
-            values[row.key] = _check(raw, row, at=(source, given[0]), strict=not from_text)
+            at = (source, given[0])
+            values[row.key] = _check(raw_values[given[0]], row, environ, at=at, strict=not from_text)
             origins[row.key] = f"{source}: {given[0]}"
             unused |= dict.fromkeys(given[1:], f"{source}: {given[0]} says the same")
         if row.key in values and row.rival in values:
@@ -344,19 +347,14 @@ def _parse_list(row: Setting, text: str) -> object:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _expand_secret(value: object, environ: Mapping[str, str], *, row: Setting, at: tuple[str, str]) -> object:
-    if not row.secret or not isinstance(value, str):
-        return value
+def _check(value: object, row: Setting, environ: Mapping[str, str], *, at: tuple[str, str], strict: bool) -> object:
     try:
-        return Secret.expand(value, environ)
+        if row.secret and isinstance(value, str):
+            return Secret.expand(value, environ)
+        return msgspec.convert(row.read(value), row.type, strict=strict)
     except KeyError as error:
         message = f"the environment variable {error.args[0]} is not set"
         raise SettingsError(message, source=at[0], key=at[1]) from error
-
-
-def _check(value: object, row: Setting, *, at: tuple[str, str], strict: bool) -> object:
-    try:
-        return msgspec.convert(row.read(value), row.type, strict=strict)
     except (ValueError, msgspec.ValidationError):
         # `from None`: the cause would repeat the value, which may be a secret.
         shown = "a value of another kind" if row.secret else _show_value(value)
@@ -502,22 +500,17 @@ def _parse_json(text: str, *, source: str) -> Mapping[str, Any]:
     try:
         data = json.loads(text)  # much faster than JSON5, and enough for files that programs write
     except (ValueError, RecursionError):
-        data = _parse_json5(text, source=source)
+        import json5  # noqa: PLC0415 - only for files that people write
+
+        try:
+            data = json5.loads(text)
+        except ValueError as error:
+            reason = str(error).removeprefix("<string>:")
+            line, _, rest = reason.partition(" ")
+            what = f"line {line} is not valid JSON5: {rest}" if line.isdigit() else f"is not valid JSON5: {reason}"
+            raise SettingsError(what, source=source) from error
+        except RecursionError as error:
+            raise SettingsError("not valid JSON5: nested too deeply", source=source) from error
     if not isinstance(data, dict):
         raise SettingsError("expected an object with settings", source=source)
     return data
-
-
-def _parse_json5(text: str, *, source: str) -> Any:
-    import json5  # noqa: PLC0415 - only for files that people write
-
-    try:
-        return json5.loads(text)
-    except ValueError as error:
-        message = str(error).removeprefix("<string>:")
-        line = message.split(" ", 1)[0]
-        place = f"line {line} " if line.isdigit() else ""
-        reason = message.removeprefix(f"{line} ") if place else message
-        raise SettingsError(f"{place}is not valid JSON5: {reason}", source=source) from error
-    except RecursionError as error:
-        raise SettingsError("not valid JSON5: nested too deeply", source=source) from error
