@@ -247,11 +247,7 @@ class LivePlot:
         self._bar.update(self._task, advance=1, rate=rate)
         if self._live.is_started and now - self._shown >= _REFRESH_SECONDS:
             self._shown = now
-            self._live.update(self._draw(ceiling), refresh=True)
-
-    def _draw(self, ceiling: int) -> Group:
-        if not self.points:
-            return Group(self._bar)
-        width = min(MAX_WIDTH, self._screen.width - 2)
-        drawn = draw_chart(self.points, ceiling=ceiling, width=width, height=self._height, turns=self._total)
-        return Group(drawn, Styled(), self._bar)
+            width = min(MAX_WIDTH, self._screen.width - 2)
+            drawn = draw_chart(self.points, ceiling=ceiling, width=width, height=self._height, turns=self._total)
+            shown = Group(drawn, Styled(), self._bar) if self.points else Group(self._bar)
+            self._live.update(shown, refresh=True)

@@ -88,7 +88,10 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
             echo(f"{save}: a session to try the other commands with")
         return
     start = time.perf_counter()
-    messages = _load_session()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "long-session.jsonl"
+        file.write_text("\n".join(session_lines()), "utf-8")
+        messages = [Message(role="system", parts=(Text(text=_SYSTEM),)), *transcripts.read(file).messages]
     screen = Console(quiet=True) if as_json else open_console()
     stats = ReplayStats(files=1)
     settings = make_settings(reserve=_RESERVE)
@@ -108,13 +111,6 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
 def session_lines() -> list[str]:
     """Return the lines of the session, a file that pi and OpenClaw can read: six weeks of a payments migration."""
     return files("holdfast.cli").joinpath("demo.jsonl").read_text("utf-8").rstrip("\n").split("\n")
-
-
-def _load_session() -> list[Message]:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "long-session.jsonl"
-        file.write_text("\n".join(session_lines()), "utf-8")
-        return [Message(role="system", parts=(Text(text=_SYSTEM),)), *transcripts.read(file).messages]
 
 
 def _replay(engine: Engine, messages: Sequence[Message], *, limit: int, stats: ReplayStats, screen: Console) -> None:

@@ -213,6 +213,20 @@ def _make_prompt(
     home: Callable[[], Path], *, status: Callable[[], str], on_render: Callable[[], None]
 ) -> PromptSession[str]:
     """Make the prompt. `on_render` is called each time it was drawn; `status` returns the line below it."""
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: Any) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None  # Enter chooses the word in the menu
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
     session: PromptSession[str] = PromptSession(
         [("class:prompt", "› ")],
         history=ThreadedHistory(MaskedHistory(home)),
@@ -221,7 +235,7 @@ def _make_prompt(
         multiline=True,
         prompt_continuation="  ",
         bottom_toolbar=status,
-        key_bindings=_make_key_bindings(),
+        key_bindings=keys,
         style=_STYLE,
         refresh_interval=0.5,
         reserve_space_for_menu=5,
@@ -257,24 +271,6 @@ def _ask(question: str, answers: str) -> str:
             return "n"
         if answer in set(answers):
             return answer
-
-
-def _make_key_bindings() -> KeyBindings:
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    def _(event: Any) -> None:
-        buffer = event.current_buffer
-        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-            buffer.complete_state = None  # Enter chooses the word in the menu
-        else:
-            buffer.validate_and_handle()
-
-    @keys.add("escape", "enter")
-    def _(event: Any) -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
 
 
 class CommandCompleter(Completer):

@@ -42,6 +42,7 @@ _DEEP_KEY: Final = (
 )
 """Matches a dotted key that is too long: the parser needs memory quadratic in its parts."""
 
+_NONE: Final[Mapping[str, str]] = {}
 _PREFIX: Final = "HOLDFAST_"
 _NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME"})
 _SIMILAR: Final = 0.9
@@ -203,7 +204,7 @@ def _make_layer(
     names: Callable[[Setting], tuple[str, ...]],
     source: str,
     environ: Mapping[str, str],
-    ignored: Mapping[str, str],
+    ignored: Mapping[str, str] = _NONE,
     from_text: bool = False,
 ) -> _Layer:
     """Check the values of a source. Of several names for one setting the first is used and the others are ignored."""
@@ -320,19 +321,27 @@ def _read_tables(
     data: Mapping[str, object], *, source: str, environ: Mapping[str, str], limited: bool = False
 ) -> _Layer:
     tree = toml_tree()
-    raw_values: dict[str, object] = {}
-    refused: list[str] = []
-    for path, value in _walk_names(data, tree):
-        if path not in tree.leaves:
-            raise _make_unknown_error(path, value, tree, source=source)
-        if limited and not tree.leaves[path].project:
-            refused.append(tree.leaves[path].key)
+    raw_values, others, refused = _sort_names(data, tree, limited=limited)
+    if others:
+        raise _make_unknown_error(*next(iter(others.items())), tree, source=source)
+    layer = _make_layer(raw_values, names=lambda row: (row.key, *row.aliases), source=source, environ=environ)
+    return replace(layer, refused=refused)
+
+
+def _sort_names(
+    data: Mapping[str, Any], tree: Tree, *, limited: bool
+) -> tuple[dict[str, object], dict[str, object], tuple[str, ...]]:
+    """Return the values of settings, those of unknown names, and the settings that this source may not set."""
+    values, others, refused = {}, {}, []
+    for name, value in _walk_names(data, tree):
+        row = tree.leaves.get(name)
+        if row is None:
+            others[name] = value
+        elif limited and not row.project:
+            refused.append(row.key)
         else:
-            raw_values[path] = value
-    checked = _make_layer(
-        raw_values, names=lambda row: (row.key, *row.aliases), source=source, environ=environ, ignored={}
-    )
-    return replace(checked, refused=tuple(refused))
+            values[name] = value
+    return values, others, tuple(refused)
 
 
 def _parse_list(row: Setting, text: str) -> object:
@@ -416,17 +425,14 @@ def _is_agent(entry: object, agent: str | None) -> bool:
 
 def _read_openclaw_names(data: Mapping[str, Any], *, source: str, environ: Mapping[str, str], limited: bool) -> _Layer:
     tree = openclaw_tree()
-    raw_values: dict[str, object] = {}
     ignored: dict[str, str] = {}
-    refused: list[str] = []
-    for name, value in _walk_names(data, tree):
-        row = tree.leaves.get(name)
-        if row is None:
-            ignored |= _ignore_foreign(name, value, tree, source=source)
-        elif limited and not row.project:
-            refused.append(row.key)
-        else:
-            raw_values[name] = value
+    raw_values, others, refused = _sort_names(data, tree, limited=limited)
+    for name, value in others.items():
+        if not _is_foreign(name, tree):
+            raise _make_unknown_error(name, value, tree, source=source)
+        ignored[name] = source
+        if name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value):
+            ignored[_CACHE_TTL] = source
     _apply_slot(raw_values, data, ignored, source)
     for name, value in list(raw_values.items()):
         if tree.leaves[name].secret:
@@ -437,19 +443,7 @@ def _read_openclaw_names(data: Mapping[str, Any], *, source: str, environ: Mappi
         elif isinstance(value, float) and value.is_integer():
             raw_values[name] = int(value)  # JavaScript has one kind of number: 2e4 and 20000.0 are whole numbers
     checked = _make_layer(raw_values, names=lambda row: row.openclaw, source=source, environ=environ, ignored=ignored)
-    return replace(checked, refused=tuple(refused))
-
-
-def _ignore_foreign(name: str, value: object, tree: Tree, *, source: str) -> dict[str, str]:
-    """Return the names to ignore for a name that is not ours.
-
-    Raises:
-        SettingsError: It is not OpenClaw's either.
-    """
-    if not _is_foreign(name, tree):
-        raise _make_unknown_error(name, value, tree, source=source)
-    has_ttl = name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value)
-    return dict.fromkeys((name, _CACHE_TTL) if has_ttl else (name,), source)
+    return replace(checked, refused=refused)
 
 
 def _apply_slot(raw_values: dict[str, object], data: Mapping[str, Any], ignored: dict[str, str], source: str) -> None:
