@@ -17,6 +17,7 @@ from holdfast.cli.opening import no_transcript, open_memory, opens_memory
 from holdfast.cli.output import as_json, echo, emit_json, plural
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import folder, transfer
+from holdfast.memory.home import is_folder
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
 
@@ -114,7 +115,7 @@ def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
     """Return the folders with sessions of agents on this machine, and with the memory of OpenClaw's plugin."""
     context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
     sessions = [place.folder for place in transcripts.default_places(environ, home)]
-    return [*sessions, *filter(folder.claims, [context])]
+    return [*sessions, *filter(is_folder, [context])]
 
 
 def _watch(
@@ -138,7 +139,7 @@ def _import_all(
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
 
     before = memory.store.counts()["messages"]
-    exports, folders = list(filter(transfer.claims, paths)), list(filter(folder.claims, paths))
+    exports, folders = list(filter(transfer.claims, paths)), list(filter(is_folder, paths))
     refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:
