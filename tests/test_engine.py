@@ -215,19 +215,6 @@ class TestKeeping:
         talk += [*long_talk(60)[3:], said("user", "And detail58, once more?")]
         assert "listens on port 6543" not in str(engine.session("s").assemble(talk, limit=LIMIT).render()[:6])
 
-    def test_an_excluded_message_is_not_recalled(self, engine: Engine) -> None:
-        """What the user excludes is recalled no more until it is included again; it stays in the archive."""
-        talk = [*long_talk(120), said("user", "Which port does the staging database listen on?")]
-        session = engine.session("s")
-        session.append(talk[:-1])
-        (number,) = {hit.message for hit in session.search("Remember staging database port", limit=1)}
-        assert "6543" in session.recall("Which port does the staging database listen on?").block
-        assert session.exclude_from_recall([number]) == 1
-        assert "6543" not in session.recall("Which port does the staging database listen on?").block
-        assert "6543" in session.get([number])[0].message.text
-        session.exclude_from_recall([number], excluded=False)
-        assert "6543" in session.recall("Which port does the staging database listen on?").block
-
     def test_a_cut_can_be_undone_where_there_is_room(self, engine: Engine) -> None:
         """What the last cut took comes back when it is asked for and fits."""
         talk = [*long_talk(60), said("user", "Please summarise detail57.")]

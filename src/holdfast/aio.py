@@ -52,8 +52,8 @@ class AsyncSession:
     """A `Session` for asyncio. Get it from `AsyncEngine.session`.
 
     All methods of `Session` exist with the same arguments and results, and are awaited: `append`, `assemble`, `edits`,
-    `exclude_from_recall`, `facts`, `forget`, `forget_facts`, `get`, `learn`, `pin`, `recall`, `remember`, `search`,
-    `size`, `timeline`, `token_scale` and `undo_trim`. `compact` has no `cancel`: cancel the task instead.
+    `facts`, `forget`, `forget_facts`, `get`, `learn`, `pin`, `recall`, `remember`, `search`, `size`, `timeline`,
+    `token_scale` and `undo_trim`. `compact` has no `cancel`: cancel the task instead.
 
     Attributes:
         sync: The session itself.
@@ -82,7 +82,6 @@ class AsyncSession:
     forget_facts = _session_method(Session.forget_facts)
     edits = _session_method(Session.edits)
     pin = _session_method(Session.pin)
-    exclude_from_recall = _session_method(Session.exclude_from_recall)
     undo_trim = _session_method(Session.undo_trim)
 
     async def compact(

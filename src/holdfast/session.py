@@ -305,11 +305,6 @@ class Session:
             self._edit(Pinned(on=pinned), self.state.with_pairs(ids))
         return known
 
-    def exclude_from_recall(self, ids: Sequence[int], *, excluded: bool = True) -> int:
-        """Never recall these messages from now on, or recall them again. They stay in the archive, and are found."""
-        _require_numbers(ids)
-        return self._memory.exclude_from_recall(ids, scope=self.scope, excluded=excluded)
-
     def undo_trim(self) -> int:
         """Bring back what the last cut removed, as far as it fits the next window, and return how many it removed."""
         with self.lock:
