@@ -14,9 +14,8 @@ from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, opens_memory, owner_of, session_scope
 from holdfast.cli.output import as_json, emit_json, human_tokens, plural, printable
-from holdfast.cli.replay import replay_file
-from holdfast.engine import Engine
 from holdfast.errors import InputError
+from holdfast.store.base import Select
 
 __all__ = ["timeline"]
 
@@ -46,13 +45,15 @@ def timeline(
 ) -> None:
     """Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings."""
     if file is not None:
+        from holdfast.cli.replay import replay_file  # noqa: PLC0415 - a stored session is shown without the engine
+
         with replay_file(file, limit=limit, reserve=reserve) as replayed:
             turns: list[Turn] = [report.to_json() for report in replayed.reports]
     elif session:
-        with Engine(open_memory(home)) as engine:
-            scope = session_scope(engine.memory, session=session, project=project, agent=agent)
-            stored = engine.session(scope.session, project=scope.project, agent=scope.agent).timeline()
-            turns = [report.to_json() | owner_of(scope) for report in stored]
+        with open_memory(home) as memory:
+            scope = session_scope(memory, session=session, project=project, agent=agent)
+            stored = memory.store.fetch(Select(kind="record", scope=scope, name="turn"))
+            turns = [dict(record.data) | owner_of(scope) for record in stored]
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:

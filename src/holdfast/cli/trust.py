@@ -11,7 +11,7 @@ import click
 from holdfast import settings as configuration
 from holdfast.cli.output import as_json, echo, emit_json
 from holdfast.errors import InputError
-from holdfast.settings.sources import read_file
+from holdfast.settings.loading import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 
 __all__ = ["trust"]
