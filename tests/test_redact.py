@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.redaction_corpus import fill
+from benchmarks.redaction import fill
+from holdfast.patterns import load
 from holdfast.redact import JSON, Secret, find, redact, redact_value
-from holdfast.redact.keyed import COMMAND_PATTERNS as COMMANDS
-from holdfast.redact.keyed import PATTERNS as KEYED
-from holdfast.redact.rules import ANYWHERE, TOKENS
 from shared_data import SHARED, needs_shared
 
 # Canaries are made here and not written down, lest a scanner of this repository takes them for leaks.
@@ -275,7 +273,9 @@ class TestValues:
 
 
 def _patterns() -> list[tuple[str, str]]:
-    return [(rule.name, rule.pattern) for rule in (*TOKENS, *ANYWHERE)] + [*KEYED.items(), *COMMANDS.items()]
+    tables = load("secrets")
+    formats = [(name, pattern) for rules in tables["formats"].values() for name, _, pattern, *_ in rules]
+    return formats + [item for table in (tables["keyed"], *tables["commands"].values()) for item in table.items()]
 
 
 @pytest.mark.parametrize(("name", "pattern"), _patterns())
