@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from msgspec.structs import replace
 
 from e2e.pty import PROMPT, Terminal, readable
 from holdfast.agent.sessions import Sessions, session_key
