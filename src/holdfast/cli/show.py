@@ -107,8 +107,8 @@ def part_text(part: Part) -> str:
             return f"→ {part.name} {given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)}"
         case ToolResult():
             return "\n".join(part_text(block) for block in part.content) or "(no output)"
-        case Image(media_type=media_type):
-            return f"[image {media_type}]" if media_type else "[image]"
+        case Image():
+            return f"[{' '.join(filter(None, ['image', part.media_type]))}]"
         case Opaque():
             return f"[{part.kind}]"
 
@@ -161,7 +161,11 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
         return
     ordered = sorted(table.items(), key=lambda item: -item[1][1])
     titles = ["role", "part", "number", "tokens", "share", ""]
-    print_table(titles, (_format_count(key, *row, total) for key, row in ordered), right=titles[2:5])
+    rows = [
+        (*key, f"{number:,}", f"{cost:,}", f"{cost / max(1, total):.0%}", "█" * round(30 * cost / max(1, total)))
+        for key, (number, cost) in ordered
+    ]
+    print_table(titles, rows, right=titles[2:5])
     screen = open_console()
     screen.print(f"{total:,} tokens by the estimate ({human_tokens(total)})")
     if reported.error is not None and reported.underestimated is not None:
@@ -169,11 +173,6 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
             f"The provider last reported {reported.last:,}. From one report to the next the count is off by"
             f" {reported.error:.1%}, and too low in {reported.underestimated:.0%} of {reported.requests - 1} requests."
         )
-
-
-def _format_count(key: tuple[str, str], number: int, tokens: int, total: int) -> tuple[str, ...]:
-    share = tokens / total if total else 0
-    return (*key, f"{number:,}", f"{tokens:,}", f"{share:.0%}", "█" * round(share * 30))
 
 
 def _count_parts(messages: Sequence[Message], count: TokenCounter) -> dict[tuple[str, str], tuple[int, int]]:
