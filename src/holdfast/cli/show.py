@@ -17,7 +17,7 @@ from holdfast import text
 from holdfast.cli.console import open_console, print_table
 from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, printable
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
-from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, context_tokens, count_message, count_part, counter
+from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter
 
 if TYPE_CHECKING:
     from holdfast.transcripts import Transcript
@@ -198,15 +198,15 @@ def _sum_by(table: dict[tuple[str, str], tuple[int, int]], index: int) -> dict[s
 def check_usage(messages: Sequence[Message], count: TokenCounter) -> UsageCheck:
     """Compare the running count with the usage that the provider reported at each reply."""
     errors: list[float] = []
-    requests = last = 0
-    for index, message in enumerate(messages):
+    requests = last = following = 0
+    for message in messages:
+        following += count_message(message, count=count)
         real = message.usage.context if message.usage is not None else 0
         if message.role != "assistant" or real <= 0 or message.is_broken:
             continue
-        before = context_tokens(messages[:index], count=count)
-        if before.index is not None:
-            errors.append((before.tokens + count_message(message, count=count) - real) / real)
-        requests, last = requests + 1, real
+        if requests:
+            errors.append((last + following - real) / real)
+        requests, last, following = requests + 1, real, 0
     if not errors:
         return UsageCheck(requests, last, None, None)
     mean = sum(abs(error) for error in errors) / len(errors)
