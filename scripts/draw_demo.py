@@ -1,4 +1,4 @@
-"""Draw docs/demo.svg: what `holdfast demo` prints in a terminal of 100 columns. Run it on an idle machine."""
+"""Draw docs/demo.svg: what `holdfast demo` prints in a terminal of 104 columns. Run it on an idle machine."""
 
 import re
 from io import StringIO
@@ -8,7 +8,7 @@ from holdfast.cli import demo
 from holdfast.cli.console import SafeConsole
 
 if __name__ == "__main__":
-    screen = SafeConsole(file=StringIO(), record=True, width=100, markup=False, highlight=False, emoji=False)
+    screen = SafeConsole(file=StringIO(), record=True, width=104, markup=False, highlight=False, emoji=False)
     demo.open_console = lambda: screen
     demo.demo.main([], standalone_mode=False)
     drawn = screen.export_svg(title="holdfast demo")
