@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 STAMP  := $(VENV)/.installed
 
+# Hundreds of processes are started by the tests: compiled modules are kept for them.
+unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
