@@ -11,8 +11,8 @@ import pytest
 from agent_files import FIXTURES
 from holdfast.errors import TranscriptError
 from holdfast.transcripts import Entry, read, stream
+from holdfast.transcripts.entry import timestamp
 from holdfast.transcripts.lines import read_document, read_head
-from holdfast.transcripts.reader import timestamp
 
 CLAUDE = FIXTURES / "claude_code" / "harbour.jsonl"
 LINE = '{"type":"user","uuid":"%s","parentUuid":null,"message":{"role":"user","content":"hi"}}\n'

@@ -21,7 +21,7 @@ from holdfast.transcripts.goose import GOOSE
 from holdfast.transcripts.grok import GROK
 from holdfast.transcripts.hermes import HERMES
 from holdfast.transcripts.kimi import KIMI
-from holdfast.transcripts.lines import read_head
+from holdfast.transcripts.lines import Head, read_head
 from holdfast.transcripts.message_list import MESSAGE_LIST
 from holdfast.transcripts.opencode import OPENCODE
 from holdfast.transcripts.openhands import OPENHANDS
@@ -65,7 +65,7 @@ READERS: Final[dict[str, Reader]] = {
 }
 """Every reader by name, in the order in which they are tried: the most specific first."""
 
-_CURSOR_COLUMNS: Final = frozenset({"blobs.data", "meta.value"})
+_CURSOR_COLUMNS: Final = ("blobs.data", "meta.value")
 
 
 # --- one session -----------------------------------------------------------------
@@ -86,20 +86,22 @@ def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
         if reader is None or reader.database is None:
             raise TranscriptError("an SQLite file of no agent that we know", path=file)
         return reader, select_session(path, file, reader.database)
+    if found := _find_folder(path, readers):
+        return found
+    return _claim(path, read_head(path)) if format is None else readers[0], path  # a named reader reads any file
+
+
+def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] | None:
     try:
-        for reader in readers:
-            if home := reader.folder(path):
-                return reader, home
+        return next(((reader, home) for reader in readers if (home := reader.folder(path))), None)
     except OSError as error:
         raise TranscriptError(f"cannot be read: {error.strerror or error}", path=path) from None
-    return _claim(path, readers, is_named=format is not None), path
 
 
-def _claim(path: Path, readers: Iterable[Reader], *, is_named: bool) -> Reader:
-    """Return the first reader that claims a file; a reader that the caller named reads any file."""
-    head = read_head(path)
-    for reader in readers:
-        if is_named or reader.claims(path, head):
+def _claim(path: Path, head: Head) -> Reader:
+    """Return the first reader that claims a file."""
+    for reader in READERS.values():
+        if reader.claims(path, head):
             return reader
     raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
 
@@ -230,13 +232,12 @@ def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
 def _walk(folder: Path) -> Iterator[_Item]:
     try:
         children = _list_folder(folder)
-        reader = next((reader for reader in READERS.values() if reader.folder(folder) == folder), None)
-        session = None if reader is None else _make_ref(folder, reader, _read_info(reader, folder))
+        for reader in READERS.values():
+            if reader.folder(folder) == folder:
+                yield _make_ref(folder, reader, _read_info(reader, folder))
+                return
     except (OSError, TranscriptError) as error:
         yield Problem(0, f"cannot be looked into: {error}")
-        return
-    if session is not None:
-        yield session
         return
     names = {item.name for item in children}
     # In OpenCode's old storage only the folder `session` holds sessions.
@@ -252,25 +253,25 @@ def _inspect_file(path: Path) -> Iterator[_Item]:
     items: list[_Item] = []
     try:
         if not is_copy(path) and (path.suffix in _SUFFIXES or ARCHIVED.search(path.name) is not None):
-            items = list(_read_file_ref(path) if database_file(path) is None else _read_database_refs(path))
+            items = list(_read_refs(path))
     except (OSError, TranscriptError) as error:
         items = [Problem(0, str(error))]
     yield from items or [path]
 
 
-def _read_file_ref(path: Path) -> Iterator[SessionRef]:
-    """Yield the session in a file, if a reader claims it; an empty file is not a session yet."""
-    if path.is_file() and path.stat().st_size == 0:
-        return
-    head = read_head(path, limit=_MAX_DOCUMENT_BYTES)
-    reader = next((reader for reader in READERS.values() if reader.claims(path, head)), None)
-    if reader is not None:
-        yield _make_ref(path, reader, merge_info(head.records, reader.describe))
+def _read_refs(path: Path) -> Iterator[SessionRef | Problem]:
+    """Yield the sessions in a file of a known agent; an empty file is not a session yet."""
+    if (file := database_file(path)) is not None:
+        yield from _read_database_refs(path, file)
+    elif not path.is_file() or path.stat().st_size > 0:
+        head = read_head(path, limit=_MAX_DOCUMENT_BYTES)
+        for reader in READERS.values():
+            if reader.claims(path, head):
+                yield _make_ref(path, reader, merge_info(head.records, reader.describe))
+                return
 
 
-def _read_database_refs(path: Path) -> Iterator[SessionRef | Problem]:
-    """Yield the sessions in an SQLite file, if it is one of a known agent."""
-    file = database_file(path) or path
+def _read_database_refs(path: Path, file: Path) -> Iterator[SessionRef | Problem]:
     reader = _find_database_reader(file, READERS.values())
     if reader is None or reader.database is None:
         return
