@@ -163,22 +163,21 @@ def check(wire: Sequence[Json], format: str, *, reasoning: Mapping[str, str] = _
 def read_request(body: Mapping[str, Any], *, format: str | None = None) -> list[Message]:
     """Read the conversation in a request body: the system prompt first, then the messages."""
     expect_object(body, "body")
-    listed = next((body[key] for key in ("messages", "input", "contents") if key in body), None)
+    list_key = next((key for key in ("messages", "input", "contents") if key in body), "messages")
+    listed = body.get(list_key)
     if isinstance(listed, str):
         listed = [{"role": "user", "content": listed}]
     if not isinstance(listed, list):
         raise FormatError("expected a list under 'messages', 'input' or 'contents'", where="body")
-    if "messages" in body:
-        name = format or (ANTHROPIC.name if "system" in body else OPENAI_CHAT.name)
-    else:
-        name = format or (OPENAI_RESPONSES.name if "input" in body else GEMINI.name)
-    form = expect_format(name)
-    key = next((key for key in form.system_keys if body.get(key)), None)
+    by_key = {"messages": OPENAI_CHAT.name, "input": OPENAI_RESPONSES.name, "contents": GEMINI.name}
+    is_anthropic = list_key == "messages" and "system" in body
+    form = expect_format(format or (ANTHROPIC.name if is_anthropic else by_key[list_key]))
     system: list[Message] = []
-    if key is not None and form.read_system is not None:
-        # A system prompt beside the list has no wire form of its own, unlike a system message in the list.
-        system = [Message(role="system", parts=form.read_system(body[key], f"body.{key}"))]
-    return [*system, *read(listed, format=format or (name if form.list_key != "messages" else None))]
+    for key in form.system_keys:
+        if body.get(key) and form.read_system is not None and not system:
+            # A system prompt beside the list has no wire form of its own, unlike a system message in the list.
+            system = [Message(role="system", parts=form.read_system(body[key], f"body.{key}"))]
+    return [*system, *read(listed, format=format or (form.name if form.list_key != "messages" else None))]
 
 
 def render_request(messages: Sequence[Message], format: str) -> dict[str, Any]:

@@ -24,20 +24,9 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import Violation, Wire, blocks, quote
-from holdfast.providers.shaping import (
-    Log,
-    change_messages,
-    change_parts,
-    drop_empty,
-    group_sides,
-    has_no_place,
-    is_blank,
-    is_thinking,
-    join_messages,
-    move_system_prompt,
-    start_with_user,
-)
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -52,8 +41,6 @@ from holdfast.providers.wire import (
     spelling,
     wire_of,
 )
-
-__all__ = ["GEMINI", "read_usage"]
 
 NAME: Final = "gemini"
 _ROLES: Final[dict[str, Role]] = {"user": "user", "model": "assistant", "function": "tool", "system": "system"}
@@ -281,12 +268,17 @@ def render_system(messages: Sequence[Message]) -> Json:
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Gemini accepts them: turns that alternate strictly, the user first."""
-    messages = move_system_prompt(messages, log)
+    messages = shaping.move_system_prompt(messages, log)
     lead = leading_system(messages, NAME)
-    shaped = change_messages(messages[lead:], _fit_message, log, "content")
+    shaped = shaping.change_messages(messages[lead:], _fit_message, log, "content")
     names: dict[str, str] = {}
-    shaped = drop_empty(change_messages(shaped, partial(_name_responses, names=names), log, "name"), log)
-    return [*messages[:lead], *(_join_side(side, log) for side in group_sides(start_with_user(shaped, log)))]
+    shaped = shaping.drop_empty(
+        shaping.change_messages(shaped, partial(_name_responses, names=names), log, "name"), log
+    )
+    return [
+        *messages[:lead],
+        *(_join_side(side, log) for side in shaping.group_sides(shaping.start_with_user(shaped, log))),
+    ]
 
 
 def _fit_message(message: Message) -> Message:
@@ -295,14 +287,14 @@ def _fit_message(message: Message) -> Message:
         message = replace(message, role="user", origin=None)
     elif (old := wire_of(message, NAME)) and old.get("role") is None:  # only a request of one content may leave it out
         message = replace(message, origin=None)
-    return change_parts(message, _fit_part)
+    return shaping.change_parts(message, _fit_part)
 
 
 def _fit_part(part: Part) -> Part | None:
     is_from_gemini = bool(wire_of(part, NAME))
     if isinstance(part, Text):
-        return part if part.text and (is_from_gemini or not is_blank(part)) else None
-    return None if has_no_place(part, NAME) or (is_thinking(part) and not is_from_gemini) else part
+        return part if part.text and (is_from_gemini or not shaping.is_blank(part)) else None
+    return None if shaping.has_no_place(part, NAME) or (shaping.is_thinking(part) and not is_from_gemini) else part
 
 
 def _name_responses(message: Message, *, names: dict[str, str]) -> Message:
@@ -314,13 +306,13 @@ def _name_responses(message: Message, *, names: dict[str, str]) -> Message:
             return part
         return replace(part, name=names[part.call_id], origin=None)
 
-    return change_parts(message, change)
+    return shaping.change_parts(message, change)
 
 
 def _join_side(messages: Sequence[Message], log: Log) -> Message:
     if len(messages) > 1 and any(wire_of(message, NAME) for message in messages):
         log.note("joined", None, f"joined {len(messages)} contents of one side, responses first")
-    return messages[0] if len(messages) == 1 else join_messages(messages)
+    return messages[0] if len(messages) == 1 else shaping.join_messages(messages)
 
 
 # --- rules -------------------------------------------------------------------

@@ -9,8 +9,6 @@ from typing import Any, Final, NamedTuple
 from holdfast.messages import Usage
 from holdfast.settings.schema import DEFAULT_CONTEXT_TOKENS
 
-__all__ = ["WINDOWS", "Price", "context_tokens", "cost", "find_tokens", "price"]
-
 
 class Price(NamedTuple):
     """List prices in dollars per million tokens: input, output, cache reads and cache writes."""

@@ -19,20 +19,9 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
-from holdfast.providers.shaping import (
-    Log,
-    assign_ids,
-    change_messages,
-    change_parts,
-    fit_name,
-    group_sides,
-    has_no_place,
-    is_blank,
-    is_thinking,
-    join_messages,
-    replace_pictures,
-)
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -52,8 +41,6 @@ from holdfast.providers.wire import (
     text_arguments,
     wire_of,
 )
-
-__all__ = ["OPENAI_CHAT", "read_usage"]
 
 NAME: Final = "openai_chat"
 ROLES: Final[dict[str, Role]] = {
@@ -301,10 +288,10 @@ def _render_beside(results: Sequence[ToolResult], words: Sequence[Part]) -> list
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Chat Completions accepts them."""
-    shaped = change_messages(messages, _drop_empty_calls, log, "empty-calls")
-    shaped = assign_ids(shaped, log, is_plain=False, is_unique=False)
-    shaped = _drop_unsendable(change_messages(shaped, _fit_message, log, "content"), log)
-    return [message for side in group_sides(_renew_legacy(shaped)) for message in _join_calls(side, log)]
+    shaped = shaping.change_messages(messages, _drop_empty_calls, log, "empty-calls")
+    shaped = shaping.assign_ids(shaped, log, is_plain=False, is_unique=False)
+    shaped = _drop_unsendable(shaping.change_messages(shaped, _fit_message, log, "content"), log)
+    return [message for side in shaping.group_sides(_renew_legacy(shaped)) for message in _join_calls(side, log)]
 
 
 def _drop_empty_calls(message: Message) -> Message:
@@ -318,14 +305,16 @@ def _drop_empty_calls(message: Message) -> Message:
 
 def _fit_message(message: Message) -> Message:
     # A thinking block has no place in the content: the message has to be rendered anew without it.
-    has_thinking = any(is_thinking(part) and wire_of(part, NAME) for part in message.parts)
+    has_thinking = any(shaping.is_thinking(part) and wire_of(part, NAME) for part in message.parts)
     if has_thinking or wire_of(message, NAME).get("content") == []:
         message = replace(message, origin=None)
-    message = replace_pictures(change_parts(message, _fit_part))
+    message = shaping.replace_pictures(shaping.change_parts(message, _fit_part))
     if message.role != "assistant":
         return message
     # Of the blocks in its content, the assistant may have only text.
-    return change_parts(message, lambda part: None if isinstance(part, Opaque) and wire_of(part, NAME) else part)
+    return shaping.change_parts(
+        message, lambda part: None if isinstance(part, Opaque) and wire_of(part, NAME) else part
+    )
 
 
 def _fit_part(part: Part) -> Part | None:
@@ -333,11 +322,11 @@ def _fit_part(part: Part) -> Part | None:
         case Text():
             return part if part.text or not wire_of(part, NAME) else None
         case ToolCall():
-            return _fit_call(fit_name(part, MAX_NAME_CHARS))
+            return _fit_call(shaping.fit_name(part, MAX_NAME_CHARS))
         case ToolResult():
             return _fit_result(part)
         case _:
-            return None if has_no_place(part, NAME) else part
+            return None if shaping.has_no_place(part, NAME) else part
 
 
 def _fit_call(call: ToolCall) -> ToolCall:
@@ -360,7 +349,7 @@ def _drop_unsendable(messages: Sequence[Message], log: Log) -> list[Message]:
     """Drop messages of nothing but thinking and blank text."""
     left: list[Message] = []
     for message in messages:
-        if any(not is_thinking(part) and not is_blank(part) for part in message.parts):
+        if any(not shaping.is_thinking(part) and not shaping.is_blank(part) for part in message.parts):
             left.append(message)
         elif wire_of(message, NAME):
             log.note("empty-message", None, "dropped a message of which nothing can be sent")
@@ -375,7 +364,7 @@ def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
         following = messages[index + 1] if index + 1 < len(messages) else None
         is_paired = _is_legacy_pair(message, following) or (before is not None and _is_legacy_pair(before, message))
         if any(map(_is_legacy, message.parts)) and not is_paired:
-            renewed[index] = change_parts(message, lambda p: replace(p, origin=None) if _is_legacy(p) else p)
+            renewed[index] = shaping.change_parts(message, lambda p: replace(p, origin=None) if _is_legacy(p) else p)
     return renewed
 
 
@@ -394,7 +383,7 @@ def _join_calls(messages: Sequence[Message], log: Log) -> list[Message]:
         return list(messages)
     if any(wire_of(message, NAME) for message in messages[first:]):
         log.note("joined", None, "joined the calls of one reply")
-    return [*messages[:first], join_messages(messages[first:])]
+    return [*messages[:first], shaping.join_messages(messages[first:])]
 
 
 # --- rules -------------------------------------------------------------------

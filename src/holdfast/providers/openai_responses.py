@@ -22,20 +22,9 @@ from holdfast.messages import (
     ToolCall,
     ToolResult,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
-from holdfast.providers.shaping import (
-    NO_OUTPUT,
-    Log,
-    assign_ids,
-    change_messages,
-    change_parts,
-    drop_empty,
-    fit_name,
-    has_client_fields,
-    has_no_place,
-    is_thinking,
-    replace_pictures,
-)
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -52,11 +41,10 @@ from holdfast.providers.wire import (
     object_arguments,
     read_content,
     rebuild,
+    render_content,
     text_arguments,
     wire_of,
 )
-
-__all__ = ["OPENAI_RESPONSES", "check_reasoning", "link_reasoning"]
 
 NAME: Final = "openai_responses"
 ROLES: Final[dict[str, Role]] = {
@@ -224,21 +212,10 @@ def _render_message(message: Message) -> list[Json]:
 
 
 def _make_message(message: Message, old: Json) -> Json | None:
-    content = _make_content(message.parts, old.get("content"), message.role)
+    content = render_content(message.parts, old.get("content"), partial(_make_part, role=message.role), format=NAME)
     role = "user" if message.role == "tool" else message.role
     role = old["role"] if ROLES.get(old.get("role", "")) == role else role
     return {"role": role, "content": content} if content else None
-
-
-def _make_content(parts: Sequence[Part], old: object, role: Role) -> str | list[Json]:
-    """Render content as one string where it was one, or where it is one plain text, else as a list of parts."""
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    is_single = len(parts) == 1 and not isinstance(old, list) and not wire_of(parts[0], NAME)
-    if len(texts) == len(parts) and (is_single or isinstance(old, str)):
-        return "\n".join(texts)
-    make = partial(_make_part, role=role)
-    rendered = (rebuild(part, make, format=NAME) for part in parts if isinstance(part, ResultContent))
-    return [part for part in rendered if part is not None]
 
 
 def _make_part(part: ResultContent, old: Json, *, role: Role) -> Json | None:
@@ -280,7 +257,8 @@ def _make_call(call: ToolCall, old: Json) -> Json:
 def _make_output(content: Sequence[Part], old: object) -> object:
     if all(isinstance(block, Text) and not wire_of(block, NAME) for block in content) and not isinstance(old, list):
         return "\n".join(block.text for block in content if isinstance(block, Text))
-    rendered = _make_content(content, old if isinstance(old, list) else [], "tool")
+    listed = old if isinstance(old, list) else []
+    rendered = render_content(content, listed, partial(_make_part, role="tool"), format=NAME)
     return rendered[0] if isinstance(old, Mapping) and rendered else rendered or ""
 
 
@@ -294,14 +272,14 @@ def render_system(messages: Sequence[Message]) -> str:
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Responses accepts them."""
-    shaped = assign_ids(messages, log, is_plain=False, is_unique=True)
-    shaped = drop_empty(change_messages(shaped, _fit_message, log, "content"), log)
+    shaped = shaping.assign_ids(messages, log, is_plain=False, is_unique=True)
+    shaped = shaping.drop_empty(shaping.change_messages(shaped, _fit_message, log, "content"), log)
     return _drop_last_reasoning(_renew_items(shaped, log), log)
 
 
 def _fit_message(message: Message) -> Message:
-    message = replace(message, origin=None) if has_client_fields(message) else message
-    return replace_pictures(change_parts(message, partial(_fit_part, role=message.role)))
+    message = replace(message, origin=None) if shaping.has_client_fields(message) else message
+    return shaping.replace_pictures(shaping.change_parts(message, partial(_fit_part, role=message.role)))
 
 
 def _fit_part(part: Part, *, role: Role) -> Part | None:
@@ -314,20 +292,20 @@ def _fit_part(part: Part, *, role: Role) -> Part | None:
         case ToolCall():
             key = TEXT_FIELDS.get(kind_of(old))
             is_text = key is None or isinstance(old.get(key), str)
-            return fit_name(part if is_text else replace(part, origin=None), MAX_NAME_CHARS)
+            return shaping.fit_name(part if is_text else replace(part, origin=None), MAX_NAME_CHARS)
         case ToolResult():
             return _fit_result(part)
         case Thinking() | RedactedThinking():
             return part if isinstance(old.get("summary"), list) else None
         case _:
-            return None if has_no_place(part, NAME) else part
+            return None if shaping.has_no_place(part, NAME) else part
 
 
 def _fit_result(result: ToolResult) -> ToolResult:
     old = wire_of(result, NAME)
     if not result.content and kind_of(old) in OUTPUT_REQUIRED and old.get("output") is None:
-        return replace(result, content=(Text(text=NO_OUTPUT),))
-    content = tuple(block for block in result.content if not has_no_place(block, NAME))
+        return replace(result, content=(Text(text=shaping.NO_OUTPUT),))
+    content = tuple(block for block in result.content if not shaping.has_no_place(block, NAME))
     return result if len(content) == len(result.content) else replace(result, content=content)
 
 
@@ -348,7 +326,7 @@ def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
             renewed.append(message)
             seen |= ids
             continue
-        parts = tuple(replace(part, origin=None) for part in message.parts if not is_thinking(part))
+        parts = tuple(replace(part, origin=None) for part in message.parts if not shaping.is_thinking(part))
         renewed += [replace(message, parts=parts, origin=None)] if parts else []
         seen |= ids
     return renewed
@@ -366,7 +344,7 @@ def _drop_last_reasoning(messages: Sequence[Message], log: Log) -> list[Message]
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         parts = message.parts
-        while parts and not is_followed and is_thinking(parts[-1]):
+        while parts and not is_followed and shaping.is_thinking(parts[-1]):
             parts = parts[:-1]
         if len(parts) != len(message.parts):
             log.note("reasoning-alone", index, "dropped reasoning that nothing follows")

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from holdfast.messages import Usage
 
-__all__ = ["Numbers", "is_overflow", "is_silent_overflow", "numbers"]
-
 MAX_ERROR_CHARS: Final = 4_000
 """Characters of an error that are examined. What is longer quotes the request."""
 

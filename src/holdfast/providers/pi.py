@@ -21,8 +21,9 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import Violation, Wire, blocks, kind, quote
-from holdfast.providers.shaping import Log, change_messages
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -40,8 +41,6 @@ from holdfast.providers.wire import (
     spelling,
     wire_of,
 )
-
-__all__ = ["BRANCH_SUMMARY", "COMPACTION_SUMMARY", "PI"]
 
 NAME: Final = "pi"
 CALL_TYPES: Final = ("toolCall", "toolUse", "tool_use", "functionCall")
@@ -339,7 +338,7 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     def change(message: Message) -> Message:
         return replace(message, origin=None) if wire_of(message, NAME).get("role") == "developer" else message
 
-    return change_messages(messages, change, log, "role")
+    return shaping.change_messages(messages, change, log, "role")
 
 
 # --- rules -------------------------------------------------------------------

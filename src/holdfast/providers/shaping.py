@@ -25,29 +25,6 @@ from holdfast.providers.rules import MAX_ID_CHARS
 from holdfast.providers.wire import wire_of
 from holdfast.text import digest
 
-__all__ = [
-    "CONTINUED",
-    "NO_OUTPUT",
-    "SHOWN_BELOW",
-    "Log",
-    "Repair",
-    "assign_ids",
-    "change_messages",
-    "change_parts",
-    "drop_empty",
-    "fit_name",
-    "group_sides",
-    "has_client_fields",
-    "has_no_place",
-    "is_blank",
-    "is_empty",
-    "is_thinking",
-    "join_messages",
-    "move_system_prompt",
-    "replace_pictures",
-    "start_with_user",
-]
-
 CONTINUED: Final = "[Earlier messages are not shown.]"
 """The first user message where a provider requires one and the conversation has none."""
 PICTURE: Final = "(image)"

@@ -13,8 +13,6 @@ from holdfast.transcripts.entry import Entry, Item, Problem, timestamp
 from holdfast.transcripts.lines import MAX_LINE_BYTES, Head, bounded_lines, open_binary
 from holdfast.transcripts.reader import Reader
 
-__all__ = ["AIDER"]
-
 _NAME: Final = ".aider.chat.history.md"
 _START: Final = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)", re.MULTILINE)
 _MARKS: Final = {"user": "####", "output": ">"}

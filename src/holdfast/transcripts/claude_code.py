@@ -13,8 +13,6 @@ from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item, Json, make_entry, text
 from holdfast.transcripts.reader import Reader, SessionInfo, claims_if, delay_items, read_entries
 
-__all__ = ["CLAUDE_CODE", "frame"]
-
 _OWN_TYPES: Final = frozenset(
     {
         *("file-history-snapshot", "custom-title", "ai-title", "queue-operation", "last-prompt"),

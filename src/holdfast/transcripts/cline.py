@@ -11,8 +11,6 @@ from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item, Problem, make_entry, text
 from holdfast.transcripts.reader import Reader, SessionInfo, attach_messages, folder_with, read_object
 
-__all__ = ["CLINE"]
-
 _HISTORY: Final = "api_conversation_history.json"
 
 

@@ -14,8 +14,6 @@ from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapp
 from holdfast.transcripts.lines import Head
 from holdfast.transcripts.reader import Reader, SessionInfo, amend_last, delay_items, read_entries, read_usage
 
-__all__ = ["CODEX"]
-
 _RECORDS: Final = frozenset(
     {
         *("session_meta", "response_item", "event_msg", "turn_context", "compacted"),

@@ -12,8 +12,6 @@ from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapp
 from holdfast.transcripts.lines import open_binary
 from holdfast.transcripts.reader import Reader, SessionInfo, claims_if, folder_with, read_entries, string
 
-__all__ = ["COPILOT"]
-
 NAME: Final = "copilot"
 _EVENTS: Final = "events.jsonl"
 _WORKSPACE: Final = "workspace.yaml"

@@ -10,8 +10,6 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.messages import Message
 
-__all__ = ["Entry", "Item", "Json", "Problem", "Transcript", "find", "make_entry", "mapping", "objects", "text"]
-
 Json: TypeAlias = Mapping[str, Any]
 """A record as it was decoded."""
 

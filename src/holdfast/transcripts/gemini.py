@@ -26,9 +26,6 @@ from holdfast.transcripts.reader import (
     string,
 )
 
-__all__ = ["GEMINI", "QWEN"]
-
-
 # --- parts of the Gemini API ---------------------------------------------------
 
 

@@ -21,8 +21,6 @@ from holdfast.transcripts.reader import (
     string,
 )
 
-__all__ = ["GOOSE"]
-
 NAME: Final = "goose"
 
 

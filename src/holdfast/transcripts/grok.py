@@ -26,8 +26,6 @@ from holdfast.transcripts.reader import (
     string,
 )
 
-__all__ = ["GROK"]
-
 NAME: Final = "grok"
 _UPDATES: Final = "updates.jsonl"
 _SUMMARY: Final = "summary.json"

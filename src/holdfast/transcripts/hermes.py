@@ -17,8 +17,6 @@ from holdfast.transcripts.entry import Entry, Item, Json, Problem, text, timesta
 from holdfast.transcripts.reader import Database, Reader, SessionInfo, attach_messages, open_session, read_values
 from holdfast.transcripts.request_log import Conversation
 
-__all__ = ["HERMES"]
-
 
 def _is_snapshot(value: Any) -> bool:
     """Whether a value is a list of turns, each a list of messages."""

@@ -28,8 +28,6 @@ from holdfast.transcripts.reader import (
     string,
 )
 
-__all__ = ["KIMI"]
-
 NAME: Final = "kimi"
 _MAIN: Final = "agents/main/wire.jsonl"
 _STATE: Final = "state.json"

@@ -18,18 +18,6 @@ import msgspec
 from holdfast.errors import TranscriptError
 from holdfast.files import open_regular
 
-__all__ = [
-    "MAX_LINE_BYTES",
-    "Head",
-    "Line",
-    "bounded_lines",
-    "open_binary",
-    "parse_line",
-    "read_document",
-    "read_head",
-    "read_lines",
-]
-
 MAX_LINE_BYTES: Final = 64 << 20
 """A longer line is not read: decoding it would take several times its size in memory."""
 

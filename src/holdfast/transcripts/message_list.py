@@ -15,8 +15,6 @@ from holdfast.transcripts.lines import Head, read_head
 from holdfast.transcripts.pi import CLAWDBOT, TOOL_CALL
 from holdfast.transcripts.reader import Reader, SessionInfo, attach_messages, read_rows
 
-__all__ = ["MESSAGE_LIST"]
-
 _LISTS: Final = ("messages", "traj", "conversation", "input", "contents")
 
 

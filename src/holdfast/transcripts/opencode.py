@@ -22,8 +22,6 @@ from holdfast.transcripts.reader import (
     string,
 )
 
-__all__ = ["OPENCODE"]
-
 NAME: Final = "opencode"
 _USAGE: Final = {
     **{name: name for name in ("input", "output", "total")},

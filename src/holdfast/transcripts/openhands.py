@@ -21,8 +21,6 @@ from holdfast.transcripts.reader import (
     string,
 )
 
-__all__ = ["OPENHANDS"]
-
 NAME: Final = "openhands"
 _EVENTS: Final = "event-*.json"
 _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}

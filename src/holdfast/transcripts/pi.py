@@ -33,8 +33,6 @@ from holdfast.transcripts.reader import (
 )
 from holdfast.transcripts.records import is_forgotten, is_header, messages_of, read_entry
 
-__all__ = ["ARCHIVED", "CLAWDBOT", "OPENCLAW", "PI_SESSION", "TOOL_CALL", "is_copy"]
-
 ARCHIVED: Final = re.compile(r"\.jsonl\.(reset|deleted|bak)\.[\dT.:Z-]+$")
 """Matches the names of sessions that OpenClaw has archived: they are still sessions."""
 

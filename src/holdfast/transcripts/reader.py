@@ -18,8 +18,6 @@ from holdfast.providers.wire import image_from_url
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, objects, text
 from holdfast.transcripts.lines import Head, Line, read_document, read_head, read_lines
 
-__all__ = ["Database", "Reader", "SessionInfo", "attach_messages", "open_session", "read_block", "read_entries"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo:

@@ -14,8 +14,6 @@ from holdfast.providers.pi import PI
 from holdfast.transcripts.entry import Entry, Json, make_entry, objects
 from holdfast.transcripts.lines import Line
 
-__all__ = ["FORGOTTEN", "encode", "is_forgotten", "is_header", "iso_time", "messages_of", "read_entry", "wire_messages"]
-
 HEADER: Final = "session"
 
 

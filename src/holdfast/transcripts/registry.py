@@ -38,8 +38,6 @@ from holdfast.transcripts.reader import (
 )
 from holdfast.transcripts.request_log import REQUEST_LOG
 
-__all__ = ["READERS", "Place", "SessionRef", "default_places", "read", "sessions", "stream"]
-
 READERS: Final[dict[str, Reader]] = {
     reader.name: reader
     for reader in (

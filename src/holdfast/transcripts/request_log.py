@@ -16,8 +16,6 @@ from holdfast.providers.openai_chat import read_usage as read_openai_usage
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, mapping, text, timestamp
 from holdfast.transcripts.reader import Reader, SessionInfo, read_values
 
-__all__ = ["REQUEST_LOG", "Conversation", "Request", "requests", "restates"]
-
 _LISTS: Final = ("messages", "input", "contents")
 _BODIES: Final = ("request", "body")
 

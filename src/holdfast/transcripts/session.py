@@ -30,8 +30,6 @@ from holdfast.transcripts.records import (
     wire_messages,
 )
 
-__all__ = ["Context", "Session", "Tree", "compaction_region", "newest_session", "rebuild"]
-
 Clock: TypeAlias = Callable[[], int]
 NewId: TypeAlias = Callable[[], str]
 
