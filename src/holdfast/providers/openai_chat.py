@@ -38,6 +38,7 @@ from holdfast.providers.wire import (
     number,
     read_content,
     rebuild,
+    rebuild_always,
     text_arguments,
     wire_of,
 )
@@ -63,12 +64,13 @@ def read(data: Json, where: str) -> Message:
     """Read one message of a Chat Completions request or response."""
     role = expect_role(data, ROLES, where, format=NAME)
     content = read_content(data.get("content"), _read_part, f"{where}.content", format=NAME)
-    parts: tuple[Part, ...] = (
-        (_read_result(data, content, where),)
-        if role == "tool"
-        else (*_read_thinking(data), *content, *_read_refusal(data), *_read_calls(data, where))
-    )
-    name = None if role == "tool" else expect(data, "name", str, where, default="") or None
+    name = expect(data, "name", str, where, default="") or None
+    parts: tuple[Part, ...]
+    if role == "tool":
+        call_id = expect(data, "tool_call_id", str, where, default=name or "")  # the `function` role has only a name
+        parts = (ToolResult(call_id=call_id, content=content, name=name).read_from(data, format=NAME),)
+        return Message(role=role, parts=parts, usage=read_usage(data.get("usage"))).read_from(data, format=NAME)
+    parts = (*_read_thinking(data), *content, *_read_calls(data, where))
     message = Message(role=role, parts=parts, usage=read_usage(data.get("usage")), name=name)
     return message.read_from(data, format=NAME)
 
@@ -92,22 +94,19 @@ def _read_thinking(data: Json) -> tuple[Thinking, ...]:
     return tuple(Thinking(text=text) for text in texts if isinstance(text, str) and text)[:1]
 
 
-def _read_refusal(data: Json) -> tuple[Text, ...]:
-    """Read a refusal beside the content; its wire form without a type tells it from one in the content."""
-    text = data.get("refusal")
-    return (Text(text=text).read_from({"refusal": text}, format=NAME),) if isinstance(text, str) and text else ()
-
-
-def _read_calls(data: Json, where: str) -> tuple[ToolCall, ...]:
-    calls = [
-        _read_call(call, f"{where}.tool_calls[{index}]")
-        for index, call in enumerate(expect(data, "tool_calls", list, where, default=[]))
-    ]
+def _read_calls(data: Json, where: str) -> list[Text | ToolCall]:
+    """Read what is beside the content: a refusal, calls, and a call in the old field."""
+    parts: list[Text | ToolCall] = []
+    if isinstance(text := data.get("refusal"), str) and text:
+        # Its wire form without a type tells it from a refusal in the content.
+        parts.append(Text(text=text).read_from({"refusal": text}, format=NAME))
+    for index, call in enumerate(expect(data, "tool_calls", list, where, default=[])):
+        parts.append(_read_call(call, f"{where}.tool_calls[{index}]"))
     legacy = data.get("function_call")
     if isinstance(legacy, Mapping):
         name = expect(legacy, "name", str, f"{where}.function_call", default="")
-        calls.append(_read_function(legacy, f"{where}.function_call", call_id=name).read_from(legacy, format=NAME))
-    return tuple(calls)
+        parts.append(_read_function(legacy, f"{where}.function_call", call_id=name).read_from(legacy, format=NAME))
+    return parts
 
 
 def _read_call(entry: Any, where: str) -> ToolCall:
@@ -127,12 +126,6 @@ def _read_function(data: Json, where: str, *, call_id: str) -> ToolCall:
         value = decode_arguments(expect(data, "arguments", str, where, default=""))
     arguments = limit_depth(value, f"{where}.arguments")
     return ToolCall(id=call_id, name=expect(data, "name", str, where, default=""), arguments=arguments)
-
-
-def _read_result(data: Json, content: tuple[ResultContent, ...], where: str) -> ToolResult:
-    name = expect(data, "name", str, where, default="")
-    call_id = expect(data, "tool_call_id", str, where, default=name)  # the old `function` role has only a name
-    return ToolResult(call_id=call_id, content=content, name=name or None).read_from(data, format=NAME)
 
 
 def read_usage(data: Any) -> Usage | None:
@@ -167,39 +160,28 @@ def render(messages: Sequence[Message]) -> list[Json]:
     rendered: list[Json] = []
     pending: list[Json] = []
     for message in messages:
+        others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
         if message.calls or not message.results:
-            rendered += [*pending, *_render_words(message)]
+            words = replace(message, parts=others) if message.results else message
+            wire = rebuild(words, _make_message, format=NAME)
+            rendered += pending if wire is None else [*pending, wire]
             pending = _render_beside(message.results, ())
         else:
-            pending += _render_beside(message.results, _parts_beside_results(message))
-        rendered += [_render_result(result) for result in message.results]
+            pending += _render_beside(message.results, others)
+        rendered += [rebuild_always(result, _make_result, format=NAME) for result in message.results]
     return rendered + pending
-
-
-def _parts_beside_results(message: Message) -> tuple[Part, ...]:
-    return tuple(part for part in message.parts if not isinstance(part, ToolResult))
-
-
-def _render_words(message: Message) -> list[Json]:
-    words = replace(message, parts=_parts_beside_results(message)) if message.results else message
-    wire = rebuild(words, _make_message, format=NAME)
-    return [] if wire is None else [wire]
 
 
 def _make_message(message: Message, old: Json) -> Json | None:
     content = _make_content(message.parts, old)
     if message.role == "assistant" or message.calls:
-        fields = {"content": content or None, **_make_refusal(message), **_make_calls(message.calls)}
+        refusal = "\n".join(part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part))
+        fields = {"content": content or None, **({"refusal": refusal} if refusal else {}), **_make_calls(message.calls)}
         # A message of nothing but thinking cannot be sent back.
         return {"role": "assistant", **fields, **_make_thinking(message, old)} if any(fields.values()) else None
     role = "user" if message.role == "tool" else message.role
     role = old["role"] if ROLES.get(old.get("role", "")) == role else role
     return {"role": role, "content": content} if content else None
-
-
-def _make_refusal(message: Message) -> Json:
-    text = "\n".join(part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part))
-    return {"refusal": text} if text else {}
 
 
 def _make_calls(calls: Sequence[ToolCall]) -> Json:
@@ -258,12 +240,6 @@ def _make_call(call: ToolCall, old: Json) -> Json:
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": text_arguments(call.arguments)}}
     function = {"name": call.name, "arguments": encode_arguments(call.arguments)}
     return function if _is_legacy(call) else {"id": call.id, "type": "function", "function": function}
-
-
-def _render_result(result: ToolResult) -> Json:
-    wire = rebuild(result, _make_result, format=NAME)
-    assert wire is not None  # every result can be rendered
-    return wire
 
 
 def _make_result(result: ToolResult, old: Json) -> Json:

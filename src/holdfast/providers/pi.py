@@ -37,7 +37,7 @@ from holdfast.providers.wire import (
     number,
     object_arguments,
     read_content,
-    rebuild,
+    rebuild_always,
     spelling,
     wire_of,
 )
@@ -96,7 +96,7 @@ def read(data: Json, where: str) -> Message:
 
 def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ...]]:
     if name in _ROLES:
-        return _ROLES[name], _read_content(data.get("content"), f"{where}.content")
+        return _ROLES[name], read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
     if name in RESULT_ROLES:
         return "tool", (_read_result(data, where).read_from(data, format=NAME),)
     if name == "tool_call":
@@ -114,10 +114,6 @@ def _without_signature(part: Part) -> Part:
     if not isinstance(part, Thinking) or part.signature is None or part.origin is None:
         return part
     return replace(part, signature=None).read_from(part.origin.data, format=NAME)
-
-
-def _read_content(content: Any, where: str) -> tuple[Part, ...]:
-    return read_content(content, _read_block, where, format=NAME)
 
 
 def _read_block(block: Any, where: str) -> Part:
@@ -165,7 +161,7 @@ def _read_image(data: Json, where: str) -> Part:
 
 
 def _read_result(data: Json, where: str) -> ToolResult:
-    parts = _read_content(data.get("content"), f"{where}.content")
+    parts = read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
     return ToolResult(
         call_id=expect(data, spelling(data, RESULT_IDS), str, where, default=""),
         content=tuple(_as_result_content(part) for part in parts),
@@ -245,13 +241,11 @@ def _render_message(message: Message) -> list[Json]:
 def _render_words(message: Message) -> Json:
     old = wire_of(message, NAME)
     if old.get("role") == "tool_call" and len(message.calls) == len(message.parts) == 1:
-        return _render_block(message.calls[0])
+        return rebuild_always(message.calls[0], _make_block, format=NAME)
     if old.get("role") in _COMPOSED_ROLES:  # the fields do not match an edited text: they go
         rest = {key: value for key, value in old.items() if key not in _COMPOSED_FIELDS}
-        return {"role": "user", **rest, "content": [_render_block(part) for part in message.parts]}
-    wire = rebuild(message, _make_message, format=NAME)
-    assert wire is not None  # every message can be rendered
-    return wire
+        return {"role": "user", **rest, "content": _make_content(message.parts, {})}
+    return rebuild_always(message, _make_message, format=NAME)
 
 
 def _make_message(message: Message, old: Json) -> Json:
@@ -265,12 +259,11 @@ def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
     texts = [part.text for part in parts if isinstance(part, Text)]
     if isinstance(old.get("content"), str) and len(texts) == len(parts):
         return "\n".join(texts)
-    return [_render_block(part) for part in parts]
+    return [rebuild_always(part, _make_block, format=NAME) for part in parts]
 
 
 def _render_result(result: ToolResult, message: Message) -> Json:
-    wire = rebuild(result, _make_result, format=NAME)
-    assert wire is not None  # every result can be rendered
+    wire = rebuild_always(result, _make_result, format=NAME)
     return wire if wire_of(result, NAME) or message.timestamp is None else {**wire, "timestamp": message.timestamp}
 
 
@@ -283,12 +276,6 @@ def _make_result(result: ToolResult, old: Json) -> Json:
         "content": _make_content(result.content, old),
         spelling(old, _IS_ERROR): result.is_error,
     }
-
-
-def _render_block(part: Part) -> Json:
-    wire = rebuild(part, _make_block, format=NAME)
-    assert wire is not None  # what pi does not know is carried
-    return wire
 
 
 def _make_block(part: Part, old: Json) -> Json:
@@ -359,19 +346,14 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
             found += _check_answered(waiting, where)
             waiting = set()
         was_reply = is_reply
-        waiting.update(_call_ids(message))
+        calls = [block for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
+        waiting.update(_first_of(call, CALL_IDS) for call in ([message] if role == "tool_call" else calls))
         if role in RESULT_ROLES:
             call_id = _first_of(message, RESULT_IDS)
             if call_id not in waiting:
                 found.append(Violation("orphan-result", where, f"no open call {quote(call_id)} before"))
             waiting.discard(call_id)
     return [*found, *_check_answered(waiting, "the end")]
-
-
-def _call_ids(message: Wire) -> list[str]:
-    if message.get("role") == "tool_call":
-        return [_first_of(message, CALL_IDS)]
-    return [_first_of(block, CALL_IDS) for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
 
 
 def _first_of(data: Wire, names: Sequence[str]) -> str:

@@ -183,6 +183,13 @@ def rebuild(value: V, make: Callable[[V, Json], Json | None], *, format: str) ->
     return _apply_difference(old, make(cast("V", value.as_read()), old) or {}, now)
 
 
+def rebuild_always(value: V, make: Callable[[V, Json], Json], *, format: str) -> Json:
+    """Return the wire form of a value that the format can always express."""
+    wire = rebuild(value, make, format=format)
+    assert wire is not None
+    return wire
+
+
 def render_content(
     parts: Sequence[Part], old: object, make: Callable[[Any, Json], Json | None], *, format: str
 ) -> str | list[Json]:

@@ -86,7 +86,8 @@ def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
         return reader, select_session(path, file, reader.database)
     if found := _find_folder(path, readers):
         return found
-    return _claim(path, read_head(path)) if format is None else readers[0], path  # a named reader reads any file
+    head = read_head(path)
+    return _claim(path, head) if format is None else readers[0], path  # a named reader reads any file
 
 
 def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] | None:
