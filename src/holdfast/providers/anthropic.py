@@ -204,18 +204,19 @@ def _make_block(part: Part, old: Json) -> Json | None:
     match part:
         case Thinking() if part.signature is not None and not is_sealed_elsewhere(part):
             return {"type": "thinking", "thinking": part.text, "signature": part.signature}
-        case Text() | Thinking():  # the provider refuses unsigned thinking: it can only be sent as text
-            return {"type": "text", "text": part.text} if part.text.strip() else None
-        case RedactedThinking():
-            return None if is_sealed_elsewhere(part) else {"type": "redacted_thinking", "data": part.data}
+        case Text() | Thinking() if part.text.strip():  # unsigned thinking is refused: it can only be sent as text
+            return {"type": "text", "text": part.text}
+        case RedactedThinking() if not is_sealed_elsewhere(part):
+            return {"type": "redacted_thinking", "data": part.data}
         case ToolCall():
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": object_arguments(part.arguments)}
         case ToolResult():
             return _make_result(part, old)
         case Image():
             return _make_image(part)
-        case Opaque():
-            return part.data if old else None
+        case Opaque() if old:
+            return dict(part.data)
+    return None
 
 
 def _make_result(part: ToolResult, old: Json) -> Json:
@@ -331,20 +332,16 @@ def _move_out_of_errors(message: Message) -> Message:
 
 def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
     """Join messages of one side where they would be refused one by one."""
-    groups: list[list[Message]] = []
-    for message in messages:
-        if groups and _belongs(groups[-1], message):
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-    joined: list[list[Message]] = []
-    for group in groups:  # neighbours that are rendered anew are rendered as one
-        has_system = joined and "system" in {joined[-1][-1].role, group[0].role}
-        if joined and not has_system and _is_new(joined[-1]) and _is_new(group):
-            joined[-1] = [*joined[-1], *group]
-        else:
-            joined.append(group)
-    return [_join_group(group, log) for group in joined]
+    joined: list[Message] = []
+    for run in shaping.group(shaping.group(messages, _belongs), _are_rendered_together):
+        group = [message for group in run for message in group]
+        if len(group) == 1 and _has_results_first(group[0]):
+            joined.append(group[0])
+            continue
+        if any(wire_of(message, NAME) for message in group):
+            log.note("joined", None, f"joined {len(group)} message(s) of one side, results first")
+        joined.append(shaping.join_messages(group))
+    return joined
 
 
 def _belongs(group: Sequence[Message], message: Message) -> bool:
@@ -359,6 +356,12 @@ def _belongs(group: Sequence[Message], message: Message) -> bool:
     return is_open or (shaping.is_thinking(group[0].parts[0]) and not any(map(shaping.is_thinking, message.parts)))
 
 
+def _are_rendered_together(run: list[list[Message]], group: list[Message]) -> bool:
+    """Whether neighbours are both rendered anew: then they are rendered as one."""
+    is_new = len(run) > 1 or _is_new(run[-1])
+    return is_new and _is_new(group) and "system" not in {run[-1][-1].role, group[0].role}
+
+
 def _is_new(group: Sequence[Message]) -> bool:
     """Whether a group is rendered anew."""
     return len(group) > 1 or not wire_of(group[0], NAME) or not _has_results_first(group[0])
@@ -366,14 +369,6 @@ def _is_new(group: Sequence[Message]) -> bool:
 
 def _has_results_first(message: Message) -> bool:
     return all(isinstance(part, ToolResult) for part in message.parts[: len(message.results)])
-
-
-def _join_group(group: Sequence[Message], log: Log) -> Message:
-    if len(group) == 1 and _has_results_first(group[0]):
-        return group[0]
-    if any(wire_of(message, NAME) for message in group):
-        log.note("joined", None, f"joined {len(group)} message(s) of one side, results first")
-    return shaping.join_messages(group)
 
 
 def _order_thinking(message: Message) -> Message:
@@ -488,10 +483,11 @@ def _check_result(block: Wire, role: str, where: str) -> Iterator[Violation]:
     if not _ID.fullmatch(str(block.get("tool_use_id", ""))):
         yield Violation("id", where, f"tool_use_id {quote(block.get('tool_use_id'))}")
     content = block.get("content")
-    if block.get("is_error") and not content:
-        yield Violation("empty-error", where, "an error without content")
-    if block.get("is_error") and any(kind(inner) != "text" for inner in blocks(content)):
-        yield Violation("error-content", where, "an error that holds more than text")
+    if block.get("is_error"):
+        if not content:
+            yield Violation("empty-error", where, "an error without content")
+        elif any(kind(inner) != "text" for inner in blocks(content)):
+            yield Violation("error-content", where, "an error that holds more than text")
     if any(kind(inner) == "text" and not inner.get("text") for inner in blocks(content)):
         yield Violation("blank-text", where, "an empty text block in a result")
 
@@ -506,9 +502,11 @@ def _check_thinking(message: Wire, where: str) -> Iterator[Violation]:
         yield Violation("thinking-first", where, f"{kinds[0]} before thinking")
     if kinds[-1] in _THINKING_BLOCKS:
         yield Violation("thinking-last", where, "nothing follows the thinking")
-    for block in content:
-        is_open = kind(block) == "thinking" and not (block.get("signature") and isinstance(block.get("thinking"), str))
-        if is_open or (kind(block) == "redacted_thinking" and not block.get("data")):
+    for block in (block for block in content if kind(block) in _THINKING_BLOCKS):
+        seal, words = (
+            (block.get("data"), "") if "redacted" in kind(block) else (block.get("signature"), block.get("thinking"))
+        )
+        if not seal or not isinstance(words, str):
             yield Violation("unsigned-thinking", where, "thinking without its signature")
 
 

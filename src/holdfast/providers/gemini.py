@@ -104,16 +104,14 @@ def _read_text(data: Json, where: str) -> Part:
 
 
 def _read_file(data: Json, where: str) -> Image | Opaque:
-    for names in (_INLINE, _FILE):
+    for names, keys in ((_INLINE, ("data",)), (_FILE, _URI)):
         file = data.get(spelling(data, names))
-        media_type = file.get(spelling(file, _MEDIA_TYPE)) if isinstance(file, Mapping) else None
-        if not isinstance(file, Mapping) or not isinstance(media_type, str) or not media_type.startswith("image/"):
+        if not isinstance(file, Mapping):
             continue
-        content = file.get("data") if names is _INLINE else file.get(spelling(file, _URI))
-        if isinstance(content, str) and names is _INLINE:
-            return Image(media_type=media_type, data=content)
-        if isinstance(content, str):
-            return Image(media_type=media_type, url=content)
+        media_type, content = file.get(spelling(file, _MEDIA_TYPE)), file.get(spelling(file, keys))
+        if isinstance(content, str) and isinstance(media_type, str) and media_type.startswith("image/"):
+            image = Image(media_type=media_type, url=content)
+            return image if keys is _URI else Image(media_type=media_type, data=content)
     kind = next((key for key, inside in data.items() if isinstance(inside, Mapping)), "part")
     return Opaque(kind=kind, data=limit_depth(data, where))
 
@@ -137,7 +135,7 @@ def _read_response(data: Json, where: str, seen: Counter[str]) -> ToolResult:
     files = expect(data, "parts", list, where, default=[])
     return ToolResult(
         call_id=_read_id(data, name, where, seen),
-        content=(*((Text(text=text),) if text else ()), *(_read_inside(file, f"{where}.parts") for file in files)),
+        content=(*([Text(text=text)] if text else []), *(_read_inside(file, f"{where}.parts") for file in files)),
         is_error=isinstance(response, Mapping) and "error" in response,
         name=name or None,
     )
@@ -195,7 +193,7 @@ def render(messages: Sequence[Message]) -> list[Json]:
     names: dict[str, str] = {}
     contents: list[Json] = []
     for message in messages:
-        names |= {call.id: call.name for call in message.calls}
+        names |= {call.id: call.name for call in message.calls if call.name}
         wire = rebuild(message, partial(_make_message, names=names), format=NAME)
         contents += [wire] if wire is not None else []
     return contents
@@ -227,28 +225,32 @@ def _make_part(part: Part, old: Json, *, names: Mapping[str, str]) -> Json | Non
             return {"text": part.text, "thought": True}
         case ToolCall():
             key = spelling(old, _CALL)
-            call_id = {} if old and "id" not in old.get(key, {}) else {"id": part.id}
-            return {key: {**call_id, "name": part.name, "args": object_arguments(part.arguments)}}
+            arguments = object_arguments(part.arguments)
+            return {key: {**_make_id(part.id, old.get(key)), "name": part.name, "args": arguments}}
         case ToolResult():
             return _make_response(part, old, names)
         case Image():
             return _make_image(part)
-        case Opaque() if old:
-            return part.data if isinstance(part.data, Mapping) else None
-        case _:
-            return None
+        case Opaque() if old and isinstance(part.data, Mapping):
+            return part.data
+    return None
+
+
+def _make_id(call_id: str, old: Json | None) -> Json:
+    """Return the id field of a call or response, unless it was read from one without an id."""
+    return {} if old is not None and "id" not in old else {"id": call_id}
 
 
 def _make_response(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
     key = spelling(old, _RESPONSE)
     before = old.get(key, {})
-    call_id = {} if old and "id" not in before else {"id": result.call_id}
-    name = before.get("name") or names.get(result.call_id) or result.name or "unknown"  # as a call without a name
-    files = [wire for block in result.content if old and (wire := wire_of(block, NAME))]
+    name = before.get("name") or names.get(result.call_id, result.name) or "unknown"  # as a call without a name
+    files = [wire for block in result.content if (wire := wire_of(block, NAME))]
     response = before.get("response")
     if response is None or result.text != _response_text(response):
         response = {_text_key(response) or ("error" if result.is_error else "output"): result.text}
-    return {key: {**call_id, "name": name, "response": response, **({"parts": files} if files else {})}}
+    fields = {**_make_id(result.call_id, old.get(key)), "name": name, "response": response}
+    return {key: {**fields, "parts": files} if old and files else fields}
 
 
 def _make_image(part: Image) -> Json:
@@ -335,17 +337,14 @@ def _check_turn(turn: Wire, before: Wire | None, where: str) -> Iterator[Violati
     role, parts = turn.get("role"), blocks(turn.get("parts"))
     if role not in {"user", "model", "function"}:
         yield Violation("role", where, f"unknown role {quote(role)}")
-    if before is None and role == "model":
-        yield Violation("first-user", where, "the first turn is not the user's")
-    if before is not None and (before.get("role") == "model") == (role == "model"):
-        yield Violation("alternation", where, f"two turns of the {role} in a row")
+    if (before is None or before.get("role") == "model") == (role == "model"):
+        two = ("alternation", f"two turns of the {role} in a row")
+        rule, what = two if before is not None else ("first-user", "the first turn is not the user's")
+        yield Violation(rule, where, what)
     if not parts:
         yield Violation("empty-content", where, "a turn without parts")
     if any(part.get("text") == "" and not set(_SIGNATURE).intersection(part) for part in parts):
         yield Violation("blank-text", where, "a text part without text")
-    wrong = "response" if role == "model" else "call"
-    if _names(turn, wrong):
-        yield Violation("role", where, f"a function {wrong} in a turn of the {role}")
 
 
 def _names(turn: Wire, what: str) -> list[str]:
@@ -364,6 +363,9 @@ def _check_calls(turn: Wire, following: Wire | None, where: str) -> Iterator[Vio
         yield Violation("unanswered-call", where, f"{len(calls)} calls, {len(responses)} responses in the next turn")
     if "" in calls:
         yield Violation("name", where, "a call without a name")
+    wrong = "response" if turn.get("role") == "model" else "call"
+    if _names(turn, wrong):
+        yield Violation("role", where, f"a function {wrong} in a turn of the {turn.get('role')}")
 
 
 GEMINI: Final = Format(

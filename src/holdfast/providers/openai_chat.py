@@ -175,8 +175,7 @@ def render(messages: Sequence[Message]) -> list[Json]:
 def _make_message(message: Message, old: Json) -> Json | None:
     content = _make_content(message.parts, old)
     if message.role == "assistant" or message.calls:
-        refusal = "\n".join(part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part))
-        fields = {"content": content or None, **({"refusal": refusal} if refusal else {}), **_make_calls(message.calls)}
+        fields = {"content": content or None, **_make_fields(message)}
         # A message of nothing but thinking cannot be sent back.
         return {"role": "assistant", **fields, **_make_thinking(message, old)} if any(fields.values()) else None
     role = "user" if message.role == "tool" else message.role
@@ -184,10 +183,13 @@ def _make_message(message: Message, old: Json) -> Json | None:
     return {"role": role, "content": content} if content else None
 
 
-def _make_calls(calls: Sequence[ToolCall]) -> Json:
-    listed = [rebuild(call, _make_call, format=NAME) for call in calls if not _is_legacy(call)]
-    legacy = [rebuild(call, _make_call, format=NAME) for call in calls if _is_legacy(call)]
-    return {**({"tool_calls": listed} if listed else {}), **({"function_call": legacy[0]} if legacy else {})}
+def _make_fields(message: Message) -> Json:
+    """Render what is beside the content."""
+    refusals = [part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part)]
+    listed = [rebuild(call, _make_call, format=NAME) for call in message.calls if not _is_legacy(call)]
+    legacy = [rebuild(call, _make_call, format=NAME) for call in message.calls if _is_legacy(call)]
+    fields = {"refusal": "\n".join(refusals), "tool_calls": listed, "function_call": legacy[0] if legacy else None}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _make_thinking(message: Message, old: Json) -> Json:
@@ -376,7 +378,7 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
     calls_at = "the beginning"
     for index, message in enumerate(wire):
         where = f"messages[{index}]"
-        found += _check_message(message, where)
+        found += [*_check_message(message, where), *_check_parts(message, where)]
         if message.get("role") in {"tool", "function"}:
             found += _check_result(message, waiting, where)
             continue
@@ -393,20 +395,16 @@ def _check_message(message: Wire, where: str) -> Iterator[Violation]:
         yield Violation("role", where, f"unknown role {quote(role)}")
     if message.get("tool_calls") == []:
         yield Violation("empty-calls", where, "an empty list of calls")
-    if content is None:
-        if role != "assistant" or not any(message.get(key) for key in _FIELDS_WITHOUT_CONTENT):
-            yield Violation("empty-content", where, "no content")
-    elif isinstance(content, str):
-        if not content and role in {"system", "developer", "user"}:
-            yield Violation("empty-content", where, "blank content")
-    elif not blocks(content):
-        yield Violation("empty-content", where, "a content list without parts")
-    else:
-        yield from _check_parts(blocks(content), role, where)
+    is_empty = not isinstance(content, str) and not blocks(content)
+    if content is None and role == "assistant":
+        is_empty = not any(map(message.get, _FIELDS_WITHOUT_CONTENT))
+    if is_empty or (content == "" and role in {"system", "developer", "user"}):
+        yield Violation("empty-content", where, "no content")
 
 
-def _check_parts(content: Sequence[Wire], role: object, where: str) -> Iterator[Violation]:
-    for part in content:
+def _check_parts(message: Wire, where: str) -> Iterator[Violation]:
+    role = message.get("role")
+    for part in blocks(message.get("content")):
         if kind(part) == "text" and not part.get("text"):
             yield Violation("blank-text", where, "a text part without text")
         if role == "assistant" and kind(part) not in {"text", "refusal"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -279,26 +280,27 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
 
 def _fit_message(message: Message) -> Message:
     message = replace(message, origin=None) if shaping.has_client_fields(message) else message
-    return shaping.replace_pictures(shaping.change_parts(message, partial(_fit_part, role=message.role)))
+    texts = ASSISTANT_PARTS if message.role == "assistant" else {"input_text"}
+    return shaping.replace_pictures(shaping.change_parts(message, partial(_fit_part, texts=texts)))
 
 
-def _fit_part(part: Part, *, role: Role) -> Part | None:
+def _fit_part(part: Part, *, texts: AbstractSet[str]) -> Part | None:
+    """Fit a part; `texts` are the types that a text may have."""
     old = wire_of(part, NAME)
     match part:
-        case Text():
-            allowed = ASSISTANT_PARTS if role == "assistant" else {"input_text"}
-            new = part if kind_of(old) in {"", *allowed} else replace(part, origin=None)
-            return new if part.text else None
+        case Text() if part.text:
+            return part if kind_of(old) in {"", *texts} else replace(part, origin=None)
         case ToolCall():
             key = TEXT_FIELDS.get(kind_of(old))
             is_text = key is None or isinstance(old.get(key), str)
             return shaping.fit_name(part if is_text else replace(part, origin=None), MAX_NAME_CHARS)
         case ToolResult():
             return _fit_result(part)
-        case Thinking() | RedactedThinking():
-            return part if isinstance(old.get("summary"), list) else None
-        case _:
-            return None if shaping.has_no_place(part, NAME) else part
+        case Thinking() | RedactedThinking() if isinstance(old.get("summary"), list):
+            return part
+        case Image() | Opaque() if not shaping.has_no_place(part, NAME):
+            return part
+    return None
 
 
 def _fit_result(result: ToolResult) -> ToolResult:
@@ -439,8 +441,7 @@ def _check_pairs(wire: Sequence[Wire]) -> Iterator[Violation]:
     answered: set[str] = set()
     for index, item in enumerate(wire):
         where = f"input[{index}]"
-        # The output of a local shell names its call by `id`.
-        call_id = str(item.get("call_id") or (item.get("id") if _is_output(item) else "") or "")
+        call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
         if _is_call(item):
             if call_id in calls:
                 yield Violation("repeated-id", where, f"a second call {quote(call_id)}")
