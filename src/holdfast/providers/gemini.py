@@ -16,7 +16,6 @@ from holdfast.messages import (
     Opaque,
     Part,
     RedactedThinking,
-    ResultContent,
     Role,
     Text,
     Thinking,
@@ -87,7 +86,7 @@ def _read_part(value: Any, where: str, seen: Counter[str]) -> Part:
     if isinstance(call := data.get(spelling(data, _CALL)), Mapping):
         part = _read_call(call, f"{where}.functionCall", seen)
     elif isinstance(response := data.get(spelling(data, _RESPONSE)), Mapping):
-        part = _read_response(response, f"{where}.functionResponse", seen)
+        part = _read_result(response, f"{where}.functionResponse", seen)
     elif isinstance(data.get("text"), str):
         part = _read_text(data, where)
     else:
@@ -103,17 +102,19 @@ def _read_text(data: Json, where: str) -> Part:
     return Text(text=data["text"]) if data["text"] or not signature else RedactedThinking(data=signature)
 
 
-def _read_file(data: Json, where: str) -> Image | Opaque:
+def _read_file(value: Any, where: str) -> Image | Opaque:
+    data = expect_object(value, where)
     for names, keys in ((_INLINE, ("data",)), (_FILE, _URI)):
         file = data.get(spelling(data, names))
         if not isinstance(file, Mapping):
             continue
         media_type, content = file.get(spelling(file, _MEDIA_TYPE)), file.get(spelling(file, keys))
         if isinstance(content, str) and isinstance(media_type, str) and media_type.startswith("image/"):
-            image = Image(media_type=media_type, url=content)
-            return image if keys is _URI else Image(media_type=media_type, data=content)
+            is_url = keys is _URI
+            image = Image(media_type=media_type, url=content) if is_url else Image(media_type=media_type, data=content)
+            return image.read_from(data, format=NAME)
     kind = next((key for key, inside in data.items() if isinstance(inside, Mapping)), "part")
-    return Opaque(kind=kind, data=limit_depth(data, where))
+    return Opaque(kind=kind, data=limit_depth(data, where)).read_from(data, format=NAME)
 
 
 def _read_call(data: Json, where: str, seen: Counter[str]) -> ToolCall:
@@ -128,22 +129,17 @@ def _read_id(data: Json, name: str, where: str, seen: Counter[str]) -> str:
     return expect(data, "id", str, where, default="") or f"call_{name}_{seen[name]}"
 
 
-def _read_response(data: Json, where: str, seen: Counter[str]) -> ToolResult:
+def _read_result(data: Json, where: str, seen: Counter[str]) -> ToolResult:
     name = expect(data, "name", str, where, default="")
     response = limit_depth(data.get("response"), f"{where}.response")
     text = _response_text(response)
     files = expect(data, "parts", list, where, default=[])
     return ToolResult(
         call_id=_read_id(data, name, where, seen),
-        content=(*([Text(text=text)] if text else []), *(_read_inside(file, f"{where}.parts") for file in files)),
+        content=(*([Text(text=text)] if text else []), *(_read_file(file, f"{where}.parts") for file in files)),
         is_error=isinstance(response, Mapping) and "error" in response,
         name=name or None,
     )
-
-
-def _read_inside(value: Any, where: str) -> ResultContent:
-    data = expect_object(value, where)
-    return _read_file(data, where).read_from(data, format=NAME)
 
 
 def _text_key(response: Any) -> str | None:
@@ -228,7 +224,7 @@ def _make_part(part: Part, old: Json, *, names: Mapping[str, str]) -> Json | Non
             arguments = object_arguments(part.arguments)
             return {key: {**_make_id(part.id, old.get(key)), "name": part.name, "args": arguments}}
         case ToolResult():
-            return _make_response(part, old, names)
+            return _make_result(part, old, names)
         case Image():
             return _make_image(part)
         case Opaque() if old and isinstance(part.data, Mapping):
@@ -241,7 +237,7 @@ def _make_id(call_id: str, old: Json | None) -> Json:
     return {} if old is not None and "id" not in old else {"id": call_id}
 
 
-def _make_response(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
+def _make_result(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
     key = spelling(old, _RESPONSE)
     before = old.get(key, {})
     name = before.get("name") or names.get(result.call_id, result.name) or "unknown"  # as a call without a name
@@ -326,14 +322,14 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
     for index, turn in enumerate(wire):
         where = f"contents[{index}]"
         before = wire[index - 1] if index else None
-        found += _check_turn(turn, before, where)
+        found += _check_message(turn, before, where)
         found += _check_calls(turn, wire[index + 1] if index + 1 < len(wire) else None, where)
         if _names(turn, "response") and not (before and _names(before, "call")):
             found.append(Violation("orphan-result", where, "a function response does not follow a function call"))
     return found
 
 
-def _check_turn(turn: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
+def _check_message(turn: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
     role, parts = turn.get("role"), blocks(turn.get("parts"))
     if role not in {"user", "model", "function"}:
         yield Violation("role", where, f"unknown role {quote(role)}")

@@ -120,13 +120,13 @@ def read_plain(data: Json, where: str) -> Message:
     time = number(data.get("timestamp")) or 0
     message = Message(
         role=expect_role(data, _PLAIN_ROLES, where, format=PLAIN),
-        parts=read_content(data.get("content"), _read_plain_block, f"{where}.content", format=PLAIN),
+        parts=read_content(data.get("content"), _read_block, f"{where}.content", format=PLAIN),
         timestamp=time if time > MIN_MILLISECONDS else None,
     )
     return message.read_from(data, format=PLAIN)
 
 
-def _read_plain_block(block: Any, where: str) -> Part:
+def _read_block(block: Any, where: str) -> Part:
     data = expect_object(block, where)
     kind = expect(data, "type", str, where)
     part: Part

@@ -269,7 +269,7 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     shaped = shaping.change_messages(messages, _drop_empty_calls, log, "empty-calls")
     shaped = shaping.assign_ids(shaped, log, is_plain=False, is_unique=False)
     shaped = _drop_unsendable(shaping.change_messages(shaped, _fit_message, log, "content"), log)
-    return [message for side in shaping.group_sides(_renew_legacy(shaped)) for message in _join_calls(side, log)]
+    return [message for side in shaping.group_sides(_renew_legacy(shaped)) for message in _join_side(side, log)]
 
 
 def _drop_empty_calls(message: Message) -> Message:
@@ -354,7 +354,7 @@ def _is_legacy_pair(message: Message, following: Message | None) -> bool:
     return _is_legacy(calls[0]) and _is_legacy(results[0])
 
 
-def _join_calls(messages: Sequence[Message], log: Log) -> list[Message]:
+def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
     """Join the messages of one side from its first call on."""
     first = next((index for index, message in enumerate(messages) if message.calls), len(messages))
     if len(messages) - first <= 1:

@@ -319,7 +319,9 @@ def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
     seen: set[str] = set()
     renewed: list[Message] = []
     for index, message in enumerate(messages):
-        ids = {str(old["id"]) for value in (message, *message.parts) if _has_item_id(old := wire_of(value, NAME))}
+        wires = [old for value in (message, *message.parts) if (old := wire_of(value, NAME)).get("id")]
+        # The output of a local shell has the id of its call.
+        ids = {str(old["id"]) for old in wires if "call_id" in old or not kind_of(old).endswith("_output")}
         if not seen.isdisjoint(ids):
             log.note("repeated-item", index, "sent an item that was there before without its id")
         elif not seen.issuperset(log.reasoning[item] for item in ids if item in log.reasoning):
@@ -332,11 +334,6 @@ def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
         renewed += [replace(message, parts=parts, origin=None)] if parts else []
         seen |= ids
     return renewed
-
-
-def _has_item_id(old: Json) -> bool:
-    """Whether an item has an id of its own; the output of a local shell has that of its call."""
-    return bool(old.get("id")) and (not kind_of(old).endswith("_output") or "call_id" in old)
 
 
 def _drop_last_reasoning(messages: Sequence[Message], log: Log) -> list[Message]:

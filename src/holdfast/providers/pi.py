@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from holdfast.errors import FormatError
@@ -164,16 +165,14 @@ def _read_result(data: Json, where: str) -> ToolResult:
     parts = read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
     return ToolResult(
         call_id=expect(data, spelling(data, RESULT_IDS), str, where, default=""),
-        content=tuple(_as_result_content(part) for part in parts),
+        content=tuple(part if isinstance(part, ResultContent) else _carry(part) for part in parts),
         is_error=expect(data, spelling(data, _IS_ERROR), bool, where, default=False),
         name=expect(data, spelling(data, _RESULT_NAMES), str, where, default="") or None,
     )
 
 
-def _as_result_content(part: Part) -> ResultContent:
-    """Return a block as a result may hold it: blocks other than text and images are carried as they are."""
-    if isinstance(part, Text | Image | Opaque):
-        return part
+def _carry(part: Part) -> Opaque:
+    """Return a block that a result may not hold as it came."""
     data = wire_of(part, NAME)
     return Opaque(kind=kind_of(data), data=data).read_from(data, format=NAME)
 
@@ -229,12 +228,13 @@ def _render_message(message: Message) -> list[Json]:
     wire = message.wire(NAME)
     if wire is not None:
         return [wire]
-    results = [_render_result(result, message) for result in message.results]
-    if not results:
+    if not message.results:
         had_result = wire_of(message, NAME).get("role") in RESULT_ROLES  # an edit removed it
         return [_render_words(replace(message, origin=None) if had_result else message)]
     others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
     words = [_render_words(replace(message, parts=others, origin=None))] if others else []
+    make = partial(_make_result, timestamp=message.timestamp)
+    results = [rebuild_always(result, make, format=NAME) for result in message.results]
     return [*words, *results] if message.calls else [*results, *words]
 
 
@@ -262,12 +262,7 @@ def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
     return [rebuild_always(part, _make_block, format=NAME) for part in parts]
 
 
-def _render_result(result: ToolResult, message: Message) -> Json:
-    wire = rebuild_always(result, _make_result, format=NAME)
-    return wire if wire_of(result, NAME) or message.timestamp is None else {**wire, "timestamp": message.timestamp}
-
-
-def _make_result(result: ToolResult, old: Json) -> Json:
+def _make_result(result: ToolResult, old: Json, *, timestamp: int | None) -> Json:
     name = {spelling(old, _RESULT_NAMES): result.name} if result.name is not None else {}
     return {
         "role": "toolResult",
@@ -275,6 +270,7 @@ def _make_result(result: ToolResult, old: Json) -> Json:
         **name,
         "content": _make_content(result.content, old),
         spelling(old, _IS_ERROR): result.is_error,
+        **({} if old or timestamp is None else {"timestamp": timestamp}),
     }
 
 

@@ -73,11 +73,11 @@ def _set_usage(delayed: deque[Item], entry: Entry) -> None:
     usage = read_usage(find(entry.data, "payload.info.last_token_usage"), _USAGE, has_cached_input=True)
     if usage is not None:
         # Codex repeats a count when only the rate limits have changed: the first one is right.
-        amend_last(delayed, _is_reply, lambda message: replace(message, usage=message.usage or usage))
-
-
-def _is_reply(entry: Entry) -> bool:
-    return entry.messages[-1].role == "assistant"
+        amend_last(
+            delayed,
+            lambda item: item.messages[-1].role == "assistant",
+            lambda message: replace(message, usage=message.usage or usage),
+        )
 
 
 def _describe(data: Json) -> SessionInfo:

@@ -54,7 +54,7 @@ def _make_message(role: Role, parts: Sequence[Part], usage: Any = None, model: s
 # --- Gemini CLI ----------------------------------------------------------------
 
 
-def _stream_gemini(path: Path) -> Iterator[Item]:
+def _stream(path: Path) -> Iterator[Item]:
     """Yield the session's own record, then every message in its last version.
 
     A file is a log: a record with a known id replaces the earlier one, `$rewindTo` withdraws that message and all
@@ -71,7 +71,7 @@ def _stream_gemini(path: Path) -> Iterator[Item]:
     yield make_entry(session, 1, type="session", id="", time="startTime")
     for id_, (line, record) in records.items():
         entry = replace(make_entry(record, line, sidechain=session.get("kind") == "subagent"), id=id_)
-        yield from [entry] if id_ in withdrawn else attach_messages(entry, _read_gemini)
+        yield from [entry] if id_ in withdrawn else attach_messages(entry, _read_messages)
 
 
 def _apply_row(
@@ -91,7 +91,7 @@ def _apply_row(
         session |= {key: value for key, value in patch.items() if key != "messages"}
 
 
-def _read_gemini(entry: Entry) -> Sequence[Message]:
+def _read_messages(entry: Entry) -> Sequence[Message]:
     data = entry.data
     if entry.type not in {"user", "gemini"}:
         return ()
@@ -127,7 +127,7 @@ def _read_result(item: Json, entry: Entry) -> ToolResult:
     )
 
 
-def _describe_gemini(data: Json) -> SessionInfo:
+def _describe(data: Json) -> SessionInfo:
     directories = data.get("directories")
     folder = directories[0] if isinstance(directories, list) and directories else None
     return SessionInfo(
@@ -141,15 +141,15 @@ def _describe_gemini(data: Json) -> SessionInfo:
 GEMINI: Final = Reader(
     name="gemini",
     claims=lambda _path, head: {"sessionId", "projectHash"} <= mapping(next(iter(head.values), None)).keys(),
-    stream=_stream_gemini,
-    describe=_describe_gemini,
+    stream=_stream,
+    describe=_describe,
 )
 
 
 # --- Qwen Code -----------------------------------------------------------------
 
 
-def _is_qwen(record: Json) -> bool:
+def _is_own(record: Json) -> bool:
     """Whether a record has Claude Code's ids and parts of the Gemini API."""
     return "uuid" in record and ("systemPayload" in record or "parts" in mapping(record.get("message")))
 
@@ -169,7 +169,7 @@ def _read_qwen(entry: Entry) -> Sequence[Message]:
 
 QWEN: Final = Reader(
     name="qwen",
-    claims=claims_if(_is_qwen),
+    claims=claims_if(_is_own),
     stream=lambda path: read_entries(path, _read_qwen, frame),
     describe=lambda data: SessionInfo(
         session=text(data, "sessionId"), cwd=text(data, "cwd"), model=text(data, "model")

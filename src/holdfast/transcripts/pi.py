@@ -77,7 +77,7 @@ PI_SESSION: Final = Reader(
 # --- OpenClaw's database -----------------------------------------------------------
 
 
-def _stream_openclaw(path: Path) -> Iterator[Item]:
+def _stream(path: Path) -> Iterator[Item]:
     with open_session(path) as (query, session):
         rows = query("SELECT * FROM transcript_events WHERE session_id = ? ORDER BY seq", session)
     for line, row in enumerate(rows, start=1):
@@ -109,7 +109,7 @@ def _decompress(packed: bytes) -> bytes:
 
 OPENCLAW: Final = Reader(
     name="openclaw",
-    stream=_stream_openclaw,
+    stream=_stream,
     describe=_describe,
     database=Database(
         columns=("transcript_events.session_id", "transcript_events.event_json"),

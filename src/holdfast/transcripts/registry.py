@@ -21,7 +21,7 @@ from holdfast.transcripts.goose import GOOSE
 from holdfast.transcripts.grok import GROK
 from holdfast.transcripts.hermes import HERMES
 from holdfast.transcripts.kimi import KIMI
-from holdfast.transcripts.lines import Head, read_head
+from holdfast.transcripts.lines import read_head
 from holdfast.transcripts.message_list import MESSAGE_LIST
 from holdfast.transcripts.opencode import OPENCODE
 from holdfast.transcripts.openhands import OPENHANDS
@@ -78,16 +78,22 @@ def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
     if format is not None and format not in READERS:
         raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
     readers = list(READERS.values()) if format is None else [READERS[format]]
-    file = database_file(path)
-    if file is not None:
-        reader = _find_database_reader(file, readers)
-        if reader is None or reader.database is None:
-            raise TranscriptError("an SQLite file of no agent that we know", path=file)
-        return reader, select_session(path, file, reader.database)
+    if (file := database_file(path)) is not None:
+        return _recognise_database(path, file, readers)
     if found := _find_folder(path, readers):
         return found
     head = read_head(path)
-    return _claim(path, head) if format is None else readers[0], path  # a named reader reads any file
+    for reader in readers:
+        if format is not None or reader.claims(path, head):  # a reader that the caller named reads any file
+            return reader, path
+    raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
+
+
+def _recognise_database(path: Path, file: Path, readers: Iterable[Reader]) -> tuple[Reader, Path]:
+    reader = _find_database_reader(file, readers)
+    if reader is None or reader.database is None:
+        raise TranscriptError("an SQLite file of no agent that we know", path=file)
+    return reader, select_session(path, file, reader.database)
 
 
 def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] | None:
@@ -95,14 +101,6 @@ def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] |
         return next(((reader, home) for reader in readers if (home := reader.folder(path))), None)
     except OSError as error:
         raise TranscriptError(f"cannot be read: {error.strerror or error}", path=path) from None
-
-
-def _claim(path: Path, head: Head) -> Reader:
-    """Return the first reader that claims a file."""
-    for reader in READERS.values():
-        if reader.claims(path, head):
-            return reader
-    raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
 
 
 def _find_database_reader(file: Path, readers: Iterable[Reader]) -> Reader | None:
