@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final, get_args
 
+import numpy as np
+
+from holdfast.store.base import Kind, Scope, Select, Store
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.reading import crossings, plant
+from holdfast.testing.rows import asks, is_visible, plant
 
-__all__ = ["Scopes", "measure"]
+__all__ = ["Scopes", "crossings", "measure"]
+
+ACROSS: Final = 0.5
+"""How often the reader reads across its sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +42,32 @@ def measure(*, reads: int, seed: int = 1) -> Scopes:
         canaries = plant(store)
         crossed = crossings(store, canaries, reads=reads, seed=seed)
     return Scopes(scopes=len(canaries), reads=reads, crossings=crossed)
+
+
+def crossings(store: Store, canaries: Mapping[Scope, str], *, reads: int, seed: int = 1) -> int:
+    """How many of so many reads, each another way in a scope drawn by chance, showed a row of another scope."""
+    chance = random.Random(seed)  # noqa: S311 - chance, not secrecy
+    crossed = 0
+    for _ in range(reads):
+        reader, across = chance.choice(list(canaries)), chance.random() < ACROSS
+        seen = repr(_one_read(store, reader, chance, across=across))
+        others = (word for scope, word in canaries.items() if not is_visible(scope, reader, across=across))
+        crossed += any(word in seen for word in others)
+    return crossed
+
+
+def _one_read(store: Store, reader: Scope, chance: random.Random, *, across: bool) -> list[Any]:
+    kind = chance.choice(get_args(Kind))
+    about: dict[str, Any] = {"kind": kind, "scope": reader, "across": across}
+    way = chance.randrange(5)
+    if way == 0:
+        return store.fetch(Select(**about, ids=tuple(chance.sample(range(400), 50))))
+    if way == 1:
+        return store.fetch(Select(**about, after=chance.randrange(200), limit=chance.randrange(1, 50)))
+    if way == 2 and kind in {"fact", "record"}:
+        return store.fetch(Select(**about, keys=("shared", "shared-id")))
+    if way == 3:
+        evidence = store.match(asks("shared word", scope=reader, across=across, seed=1))
+        numbers = tuple(np.flatnonzero(evidence.keywords.passages).tolist())
+        return store.fetch(Select(kind="passage", scope=reader, across=across, ids=numbers))
+    return store.fetch(Select(**about, newest=chance.random() < ACROSS, limit=chance.randrange(1, 50)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.redaction_corpus import fill
+from benchmarks.redaction import fill
 from holdfast.redact import JSON, Secret, find, redact, redact_value
 from holdfast.redact.keyed import COMMAND_PATTERNS as COMMANDS
 from holdfast.redact.keyed import PATTERNS as KEYED

@@ -6,6 +6,7 @@ any point can be continued.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -103,6 +104,9 @@ class Agent:
         cancel: Interrupts whatever is going on when set.
         tally: Tokens of model calls outside of the conversation that are not in `sessions.json` yet.
         hook_failures: Failures of hooks that were not shown yet; threads append to it.
+
+    Raises:
+        InputError: The platform is Windows.
     """
 
     def __init__(
@@ -119,6 +123,11 @@ class Agent:
         view: View | None = None,
         flush_model: Model | None = None,
     ) -> None:
+        if os.open not in os.supports_dir_fd:
+            raise InputError(
+                "the agent does not run on Windows, where its file tools and shell lack the system calls they need: "
+                "use it in WSL. The library and the other commands work here"
+            )
         self.engine, self.model, self.sessions, self.root = engine, model, sessions, root
         self.notes, self.project, self.confirm, self.flush_model = notes, project, confirm, flush_model
         self.view: View = view or Quiet()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -13,39 +15,27 @@ from holdfast.memory.archive import cut
 from holdfast.messages import Message, Role, Text
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import quantise
-from holdfast.store.base import FactRow, MessageRow, Scope, SearchQuery, SearchResult, Select, Store, VectorRow
+from holdfast.store.base import (
+    FactRow,
+    Job,
+    MessageRow,
+    Record,
+    Scope,
+    SearchQuery,
+    SearchResult,
+    Select,
+    Store,
+    VectorRow,
+)
 from holdfast.text import terms
-
-__all__ = [
-    "HERE",
-    "MODEL",
-    "Check",
-    "Opener",
-    "asks",
-    "fact",
-    "find_messages",
-    "opened",
-    "says",
-    "texts",
-    "vectors",
-    "word",
-]
 
 HERE: Final = Scope(project="atlas", session="s1")
 MODEL: Final = Space(name="model", dimension=8, digest="d1")
 
-
 Opener: TypeAlias = Callable[[Path], Store]
 """Opens the store that lies in a folder."""
-
-
-class Check(Protocol):
-    """One contract of a store."""
-
-    __name__: str
-
-    def __call__(self, open_store: Opener, folder: Path, /) -> None:
-        """Raise AssertionError where the contract is broken."""
+Check: TypeAlias = Callable[[Opener, Path], None]
+"""One contract of a store; AssertionError where it is broken."""
 
 
 @contextmanager
@@ -56,6 +46,16 @@ def opened(open_store: Opener, folder: Path) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+@contextmanager
+def refused(error: type[Exception], otherwise: str) -> Iterator[None]:
+    """Fail where the block does not raise the error."""
+    try:
+        yield
+    except error:
+        return
+    raise AssertionError(otherwise)
 
 
 def word(kind: str, number: int) -> str:
@@ -99,3 +99,34 @@ def find_messages(evidence: SearchResult) -> list[int]:
 def texts(store: Store, *, scope: Scope = HERE, across: bool = False) -> list[str]:
     """What every message of a scope says, oldest first."""
     return [row.message.text for row in store.fetch(Select(kind="message", scope=scope, across=across))]
+
+
+def plant(store: Store, names: str = "ab") -> dict[Scope, str]:
+    """Put rows of every kind into every scope that can be made of some names; a word stands in those of one alone."""
+    canaries: dict[Scope, str] = {}
+    for tenant, project, agent, session in product(names, repeat=4):
+        scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
+        canary = "canary" + "".join(f"x{ord(letter)}" for letter in f"{tenant}|{project}|{agent}|{session}")
+        store.add(
+            [
+                says(f"the shared word and {canary}", scope=scope),
+                fact("shared-id", canary, scope=scope),
+                Record(scope=scope, kind="shared", key="shared", data={"text": canary}),
+                Job(scope=scope, kind="shared", data={"text": canary}),
+            ]
+        )
+        canaries[scope] = canary
+    (shape,) = {len(row.windows) for row in store.fetch(Select(kind="passage", scope=scope))}
+    store.add([vectors(number, [1] * shape) for number in range(len(canaries))])
+    return canaries
+
+
+def is_visible(row: Scope, reader: Scope, *, across: bool) -> bool:
+    """Whether a reader may see a row."""
+    return row == reader or (across and replace(row, session=reader.session) == reader)
+
+
+def on_disk(folder: Path, text: str) -> list[str]:
+    """The files under a folder in which a text stands."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path.name for path in files if text.encode() in path.read_bytes()]
