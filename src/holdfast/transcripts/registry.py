@@ -304,30 +304,6 @@ def _make_ref(path: Path, reader: Reader, info: SessionInfo, stored: StoredSessi
     )
 
 
-_PLACES: Final = (
-    # agent, the variable that moves its home, its home, the folder of sessions in it
-    ("claude_code", "CLAUDE_CONFIG_DIR", ".claude", "projects"),
-    ("codex", "CODEX_HOME", ".codex", "sessions"),
-    ("codex", "CODEX_HOME", ".codex", "archived_sessions"),
-    ("pi", "PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
-    ("openclaw", "OPENCLAW_STATE_DIR", ".openclaw", "agents"),
-    ("clawdbot", "CLAWDBOT_STATE_DIR", ".clawdbot", "agents"),
-    ("moltbot", "MOLTBOT_STATE_DIR", ".moltbot", "agents"),
-    ("opencode", "XDG_DATA_HOME", ".local/share", "opencode"),
-    ("copilot", "COPILOT_HOME", ".copilot", "session-state"),
-    ("kimi", "KIMI_CODE_HOME", ".kimi-code", "sessions"),
-    ("kimi", "KIMI_SHARE_DIR", ".kimi", "sessions"),
-    ("openhands", "OPENHANDS_HOME", ".openhands", "conversations"),
-    ("gemini", "GEMINI_CLI_HOME", ".gemini", "tmp"),
-    ("qwen", "QWEN_HOME", ".qwen", "projects"),
-    ("qwen", "QWEN_HOME", ".qwen", "tmp"),
-    ("grok", "GROK_HOME", ".grok", "sessions"),
-    ("goose", "XDG_DATA_HOME", ".local/share", "goose/sessions"),
-    ("cline", "CLINE_DIR", ".cline", "data"),
-    ("cline", "XDG_CONFIG_HOME", ".config", "Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),
-)
-
-
 class Place(NamedTuple):
     """A folder where an agent keeps its sessions."""
 
@@ -337,5 +313,7 @@ class Place(NamedTuple):
 
 def default_places(environ: Mapping[str, str], home: Path) -> list[Place]:
     """List the folders where the known agents keep their sessions, as far as they exist."""
-    places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in _PLACES)
+    lines = Path(__file__).with_name("places.txt").read_text("utf-8").splitlines()[1:]
+    rows = (line.split() for line in lines)
+    places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in rows)
     return [place for place in places if place.folder.is_dir()]
