@@ -10,7 +10,7 @@ import pytest
 
 from embed_models import static_folder
 from holdfast.errors import StorageError
-from holdfast.memory import archive, folder
+from holdfast.memory import archive, folder, home
 from holdfast.memory.block import Detail, render
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
@@ -75,7 +75,7 @@ def test_there_and_back(memory: Memory, tmp_path: Path) -> None:
     """Everything comes back: words, tools, noise, flags, facts and what they rest on. Again, nothing changes."""
     written = tmp_path / "folder"
     assert folder.save(memory.store, [SCOPE], written, embedder=memory.embedder) == 9
-    assert folder.claims(written)
+    assert home.is_folder(written)
     assert sorted(path.name for path in written.iterdir()) == [
         "holdfast-folder.db",
         "knowledge.jsonl",
@@ -211,7 +211,7 @@ def test_an_empty_folder_will_do(memory: Memory, tmp_path: Path) -> None:
     """Without an embedder there are no vectors; progress is told."""
     target = tmp_path / "empty"
     target.mkdir()
-    assert not folder.claims(target)
+    assert not home.is_folder(target)
     steps: list[int] = []
     folder.save(memory.store, [SCOPE], target, progress=steps.append)
     assert sum(steps) == 7

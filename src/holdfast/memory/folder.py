@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,15 +18,12 @@ from holdfast.errors import StorageError
 from holdfast.memory.archive import mask, passages_of, unwrap
 from holdfast.memory.block import Marks, open_marks, strip_message
 from holdfast.memory.embedding import vector_rows
-from holdfast.memory.home import is_folder as claims
 from holdfast.memory.transfer import is_known, pages, renumber_evidence
 from holdfast.redact import redact
 from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Embedder, unit
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.folder import FolderStore
-
-__all__ = ["Taken", "claims", "load", "save"]
 
 _BATCH: Final = 500
 _FOREIGN: Final = "segment:"
@@ -85,13 +83,8 @@ def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
 
 
 def _batches(rows: Iterable[MessageRow]) -> Iterator[list[MessageRow]]:
-    batch: list[MessageRow] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
+    left = iter(rows)
+    while batch := list(islice(left, _BATCH)):
         yield batch
 
 
