@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.redaction_corpus import fill
+from benchmarks.redaction import fill
 from holdfast.patterns import load
 from holdfast.redact import JSON, Secret, find, redact, redact_value
 from shared_data import SHARED, needs_shared

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.redaction import Sample, corpus, measure, six_patterns
-from benchmarks.redaction_corpus import SHAPED
+from benchmarks.redaction import SHAPED, Sample, corpus, measure, six_patterns
 from holdfast.redact.search import load_rules
 
 MISSED = ("unnamed", "words")
