@@ -337,8 +337,9 @@ class Agent:
         self._switch_to(self.sessions.reset(self.opened.key, cwd=str(self.root)))
         for message in messages:
             self.record(message)
-        with self.guard_memory():
-            self.session.append(self.history)
+        if messages:
+            with self.guard_memory():
+                self.session.append(self.history)
         self._finish(before)
         return self.opened
 

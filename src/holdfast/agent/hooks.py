@@ -23,12 +23,11 @@ _FUNCTION: Final = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
 
 def load_hooks(settings: HookSettings, *, root: Path) -> Hooks:
     """Load the hooks that the settings name. Commands run in the workspace."""
-    before = [
-        _make_listener(text, Compacting, "before_compaction", settings, root) for text in settings.before_compaction
-    ]
-    after = [_make_listener(text, Compacted, "after_compaction", settings, root) for text in settings.after_compaction]
+    kinds = {"before_compaction": Compacting, "after_compaction": Compacted}
+    places = [(text, kind, key) for key, kind in kinds.items() for text in getattr(settings, key)]
+    listeners = tuple(_make_listener(*place, settings, root) for place in places)
     summary = settings.summary and (_import(settings.summary, "summary") or _make_supplier(settings.summary, root))
-    return Hooks(listeners=(*before, *after), summary=summary or None)
+    return Hooks(listeners=listeners, summary=summary or None)
 
 
 def _make_listener(text: str, kind: type[Compacting | Compacted], key: str, settings: HookSettings, root: Path) -> Hook:

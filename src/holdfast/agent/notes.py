@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,7 +53,7 @@ from holdfast.search.embed.static import vector_weight
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.passages import windows
 from holdfast.settings import Embedding, Settings
-from holdfast.store.base import Record, Scope, SearchQuery, Select
+from holdfast.store.base import MessageRow, Record, Scope, SearchQuery, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import digest, head, terms
 
@@ -64,7 +64,7 @@ MIN_GROWN_BYTES: Final = 100_000
 MIN_GROWN_LINES: Final = 50
 """A session in use is read again when it has grown by this much."""
 EMBED_BATCH: Final = 16
-"""Chunks that are embedded together."""
+"""Chunks that a search embeds together; more at the start of a session."""
 EMBED_SECONDS: Final = 0.05
 """How long a search embeds new chunks; the others are found by words until there is time."""
 MIN_WORD_SHARE: Final = 0.75
@@ -177,9 +177,10 @@ class Notes:
     qmd: Qmd | None = field(init=False, default=None)
     _lock: RLock = field(default_factory=RLock)
     _memory: Memory | None = None
-    _temporary: TemporaryDirectory[str] | None = None
+    _closing: ExitStack = field(default_factory=ExitStack)
     _problems: tuple[str, ...] = ()
     _unreadable: list[str] = field(default_factory=list)
+    _files: dict[str, Indexed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.embedders = Embedders(self.settings)
@@ -198,18 +199,16 @@ class Notes:
         if self.qmd is not None:
             self.qmd.close()
         with self._lock:
-            if self._memory is not None:
-                self._memory.close()
-            if self._temporary is not None:
-                self._temporary.cleanup()
-            self._memory = self._temporary = None
+            self._closing.close()
+            self._memory = None
 
     @property
     def memory(self) -> Memory:
         """The store of the notes, opened when it is first needed."""
         with self._lock:
             if self._memory is None:
-                self._memory = Memory(store=self._open(), settings=Settings(), clock=self.clock)
+                memory = Memory(store=self._open(), settings=Settings(), clock=self.clock)
+                self._memory = self._closing.enter_context(memory)
             return self._memory
 
     def _open(self) -> SqliteStore:
@@ -222,9 +221,9 @@ class Notes:
             reason = "read-only"
         except (StorageError, OSError) as error:
             reason = str(error)
-        self._temporary = TemporaryDirectory(prefix="holdfast-notes-", ignore_cleanup_errors=True)
+        folder = TemporaryDirectory(prefix="holdfast-notes-", ignore_cleanup_errors=True)
         self._problems = (f"{self.file} cannot be used ({reason}): the index of notes is temporary",)
-        return SqliteStore(Path(self._temporary.name, "notes.db"))
+        return SqliteStore(Path(self._closing.enter_context(folder), "notes.db"))
 
     def _scope(self, path: str = "") -> Scope:
         return Scope(project=str(self.root), session=path)
@@ -261,20 +260,24 @@ class Notes:
         A file must not have been changed for `quiet` milliseconds. With `whole`, read also sessions that have grown
         only a little, and embed everything new.
         """
-        changed: list[str] = []
         with self._lock:
             known, sources, self._unreadable = self._indexed(), self._find_sources(), []
             for name in known.keys() - {source.name for source in sources}:
                 self.memory.forget(scope=self._scope(name))
+                del known[name]
+            fresh: dict[str, Indexed] = {}
+            rows: dict[tuple[str, str], MessageRow] = {}
             for source in sources:
                 if self._is_stale(source, known.get(source.name), quiet=quiet, whole=whole):
                     try:
-                        changed += [source.name] if self._index(source, known) else []
+                        fresh[source.name] = self._read(source, known.get(source.name), rows)
                     except OSError as error:
                         self._unreadable.append(f"{source.name}: {error.strerror}")
+            before, self._files = known, known | fresh
+            self._store(fresh, rows)
         if whole:
             self.embed()
-        return changed
+        return [name for name, file in fresh.items() if name not in before or before[name].lines != file.lines]
 
     def _find_sources(self) -> list[Source]:
         search = self.settings.memory_search
@@ -303,29 +306,40 @@ class Notes:
         chunking = self.settings.memory_search.chunking
         return f"{INDEX_VERSION}:{chunking.tokens}:{chunking.overlap}:{self.settings.archive.redaction}"
 
-    def _index(self, source: Source, known: dict[str, Indexed]) -> bool:
-        """Read a file and store its chunks; return whether they have changed."""
-        search, scope, memory = self.settings.memory_search, self._scope(source.name), self.memory
+    def _read(self, source: Source, before: Indexed | None, rows: dict[tuple[str, str], MessageRow]) -> Indexed:
+        """Read a file, and add rows for those chunks that are not stored yet."""
+        chunking, numbers = self.settings.memory_search.chunking, {} if before is None else before.numbers
         lines = read_lines(source, mask=self.settings.archive.redaction)
-        texts: dict[str, str] = {}
         places: dict[str, list[tuple[int, int]]] = {}
-        for chunk in split_chunks(lines, tokens=search.chunking.tokens, overlap=search.chunking.overlap):
+        for chunk in split_chunks(lines, tokens=chunking.tokens, overlap=chunking.overlap):
             key = digest(chunk.text)
-            texts[key] = chunk.text
             places.setdefault(key, []).append((chunk.start, chunk.end))
-        before = known.pop(source.name, None)
-        numbers = {} if before is None else before.numbers
-        new = {key: _make_message(text, memory.new_id()) for key, text in texts.items() if key not in numbers}
-        stored, _ = archive.append(memory.store, list(new.values()), scope=scope, time=self.clock())
-        numbers |= zip(new, stored, strict=True)
-        unused = [key for key in numbers if key not in texts]
-        room = search.cache.max_entries - sum(len(each.numbers) - len(each.lines) for each in known.values())
-        if dropped := unused[: max(0, len(unused) - max(0, room))] if search.cache.enabled else unused:
-            memory.forget(scope=scope, ids=[numbers.pop(key) for key in dropped])
-        known[source.name] = Indexed(source.kind, source.mtime, source.size, self._signature, numbers, places)
-        data = msgspec.to_builtins(known[source.name])
-        memory.store.add([Record(scope=scope, kind=_RECORD, key=source.name, data=data, time=self.clock())])
-        return before is None or before.lines != places
+            if key not in numbers:
+                rows[source.name, key] = self._make_row(chunk.text, self._scope(source.name))
+        return Indexed(source.kind, source.mtime, source.size, self._signature, dict(numbers), places)
+
+    def _make_row(self, text: str, scope: Scope) -> MessageRow:
+        name = self.memory.new_id()
+        result = ToolResult(call_id=name, content=(Text(text=text),))  # no text is too short to be a note
+        message = Message(role="tool", parts=(result,), id=name, timestamp=self.clock())
+        return MessageRow(scope=scope, message=message, nonce=name, passages=tuple(archive.passages_of(message)))
+
+    def _store(self, fresh: dict[str, Indexed], rows: dict[tuple[str, str], MessageRow]) -> None:
+        """Store new chunks and what the files have now; of chunks that no file has, keep as many as may be cached."""
+        store, cache = self.memory.store, self.settings.memory_search.cache
+        for (name, key), number in zip(rows, store.add(list(rows.values())), strict=True):
+            fresh[name].numbers[key] = number
+        room = cache.max_entries * cache.enabled
+        for name, file in self._files.items():
+            unused = [key for key in file.numbers if key not in file.lines]
+            if len(unused) > room:
+                dropped = unused[: len(unused) - room]
+                self.memory.forget(scope=self._scope(name), ids=[file.numbers.pop(key) for key in dropped])
+                fresh[name] = file
+            room -= min(room, len(unused))
+        time, scopes = self.clock(), {name: self._scope(name) for name in fresh}
+        data = {name: msgspec.to_builtins(file) for name, file in fresh.items()}
+        store.add([Record(scope=scopes[name], kind=_RECORD, key=name, data=data[name], time=time) for name in fresh])
 
     def embed(self, *, seconds: float | None = None) -> int:
         """Embed chunks that have no vectors yet, and return how many. `seconds` limits the time after a first batch."""
@@ -333,7 +347,7 @@ class Notes:
         def embed_batch(embedder: Embedder) -> int:
             with self._lock:
                 self.memory.choice = Choice(embedder=embedder, reasons=())
-                return self.memory.embed(limit=EMBED_BATCH)
+                return self.memory.embed(limit=EMBED_BATCH if seconds is not None else 8 * EMBED_BATCH)
 
         until = None if seconds is None else time.monotonic() + seconds
         total = count = self.embedders.call(embed_batch) or 0
@@ -366,6 +380,8 @@ class Notes:
         settings = self.settings.memory_search
         if settings.sync.on_search or self.qmd is not None:
             self.sync()
+        else:
+            self._files = self._indexed()
         self.embed(seconds=EMBED_SECONDS)
         made = None
         if query.strip():
@@ -390,7 +406,7 @@ class Notes:
         ids = [number for number, _, _ in places]
         rows = self.memory.get(ids, scope=self._scope(), across=True) if ids else []
         texts = {row.id: row.message.results[0].text for row in rows}
-        found = [(share, replace(hit, snippet=texts[number])) for number, share, hit in places]
+        found = [(share, replace(hit, snippet=texts[number])) for number, share, hit in places if number in texts]
         if settings.hybrid.mmr.enabled:
             items = {Item(score=pair[1].score, text=pair[1].snippet): pair for pair in found}
             found = [items[item] for item in mmr(list(items), relevance_weight=settings.hybrid.mmr.relevance_weight)]
@@ -403,7 +419,7 @@ class Notes:
             self.clock(),
             self._score(query, made),
         )
-        for path, file in self._indexed().items():
+        for path, file in self._files.items():
             age = max(0.0, now - _note_time(path, file, now)) / _DAY if decay.enabled else 0.0
             for key, places in file.lines.items():
                 number = file.numbers[key]
@@ -501,11 +517,6 @@ def _open_store(file: Path) -> tuple[SqliteStore, tuple[str, ...]]:
         for name in (file.name, f"{file.name}-wal", f"{file.name}-shm"):
             file.with_name(name).unlink(missing_ok=True)
         return SqliteStore(file), (f"{file} was damaged and is built again",)
-
-
-def _make_message(text: str, message_id: str) -> Message:
-    result = ToolResult(call_id=message_id, content=(Text(text=text),))  # no text is too short to be a note
-    return Message(role="tool", parts=(result,), id=message_id)
 
 
 def make_snippet(text: str, query: str) -> str:

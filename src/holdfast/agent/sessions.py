@@ -374,12 +374,10 @@ class Sessions:
 
     def due(self, key: str, settings: Settings) -> str:
         """Return why `open` would begin a new conversation: `daily`, `idle`, or empty if it would not."""
-        try:
-            entries = _decode(self.file.read_bytes()) or {}
-        except FileNotFoundError:
+        if not self.file.exists():
             return ""
-        except OSError as error:
-            raise StorageError(f"could not be read: {error.strerror}", path=self.file) from error
+        with journal.storage(self.file):
+            entries = _decode(self.file.read_bytes()) or {}
         return reset_reason(SessionEntry.from_json(entries.get(key)), self.clock(), settings)
 
     def update(self, key: str, change: Callable[[SessionEntry], SessionEntry]) -> SessionEntry:
@@ -389,13 +387,13 @@ class Sessions:
             entries[key] = entry.to_json()
         return entry
 
-    def open(self, key: str, settings: Settings, *, cwd: str = "") -> Opened:
-        """Continue a conversation, or begin it; one for which a reset is due is archived first."""
+    def open(self, key: str, settings: Settings | None, *, cwd: str = "") -> Opened:
+        """Continue a conversation, or begin it; one for which a reset is due by the settings is archived first."""
         problems: list[str] = []
         with self._change(problems) as entries:
             entry = SessionEntry.from_json(entries.get(key))
             exists = bool(entry.session_id) and self.transcript(entry).is_file()
-            why = reset_reason(entry, self.clock(), settings) if exists else ""
+            why = "asked" if settings is None else reset_reason(entry, self.clock(), settings)
             if exists and not why:
                 transcript = Transcript.open(self.transcript(entry), cwd=cwd, clock=self.clock, new_id=self.new_id)
                 opened = Opened(key=key, transcript=transcript, entry=entry)
@@ -406,10 +404,7 @@ class Sessions:
 
     def reset(self, key: str, *, cwd: str = "") -> Opened:
         """Begin a new conversation; the transcript of the old one is kept as `<file>.reset.<time>`."""
-        problems: list[str] = []
-        with self._change(problems) as entries:
-            opened = self._begin(key, entries, SessionEntry.from_json(entries.get(key)), cwd=cwd, why="asked")
-        return replace_fields(opened, problems=tuple(problems))
+        return self.open(key, None, cwd=cwd)
 
     def _begin(self, key: str, entries: dict[str, Any], before: SessionEntry, *, cwd: str, why: str) -> Opened:
         name, now, old = self.new_id(), self.clock(), self.transcript(before)

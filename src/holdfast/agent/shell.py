@@ -153,23 +153,31 @@ def run(
 def _follow(process: subprocess.Popen[bytes], output: _Output, *, deadline: float, cancel: Event) -> _Ending:
     """Read the output until the command ends or is stopped."""
     assert process.stdout is not None
-    pipe, is_open = process.stdout.fileno(), True
-    drained = math.inf
+    pipe, drained = process.stdout.fileno(), math.inf
     with selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
         while time.monotonic() < drained:
             if drained == math.inf and _has_ended(process):
-                drained = time.monotonic() + _DRAIN * is_open
-            if not is_open:
-                cancel.wait(_TICK * (drained == math.inf))
-            elif ready.select(_TICK):  # first: what was printed before a stop is kept
+                drained = time.monotonic() + _DRAIN
+            if ready.select(_TICK):  # first: what was printed before a stop is kept
                 piece = os.read(pipe, _PIECE)
                 output.feed(piece)
-                is_open = bool(piece)
+                if not piece:
+                    return _wait(process, deadline=deadline, cancel=cancel)
             if cancel.is_set():
                 return "cancelled"
             if time.monotonic() >= deadline:
                 return "timeout"
+    return "exit"
+
+
+def _wait(process: subprocess.Popen[bytes], *, deadline: float, cancel: Event) -> _Ending:
+    """Wait for a command that has closed its output."""
+    while not _has_ended(process):
+        if cancel.wait(_TICK):
+            return "cancelled"
+        if time.monotonic() >= deadline:
+            return "timeout"
     return "exit"
 
 

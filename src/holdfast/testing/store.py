@@ -64,14 +64,17 @@ def everything_reads_back(open_store: Opener, folder: Path) -> None:
         numbers = store.add(rows)
         assert len([number for number in numbers if number > 0]) == len(rows), "one number for each row, from 1"
     with opened(open_store, folder) as store:
-        kept = store.fetch(Select(kind="message", scope=HERE))
-        for row, original in zip(kept, said, strict=True):
-            assert (row.message, row.nonce) == (original.message, original.nonce)
-            for name in providers.FORMATS:
-                assert row.message.wire(name) == original.message.wire(name), f"the {name} form came back changed"
+        _is_same(store.fetch(Select(kind="message", scope=HERE)), said)
         assert store.fetch(Select(kind="fact", scope=HERE)) == [known]
         assert store.fetch(Select(kind="record", scope=HERE)) == [replace(record, id=numbers[-2])]
         assert store.fetch(Select(kind="job", scope=HERE)) == [replace(job, id=numbers[-1])]
+
+
+def _is_same(kept: list[MessageRow], said: list[MessageRow]) -> None:
+    for row, original in zip(kept, said, strict=True):
+        assert (row.message, row.nonce) == (original.message, original.nonce)
+        for name in providers.FORMATS:
+            assert row.message.wire(name) == original.message.wire(name), f"the {name} form came back changed"
 
 
 def _messages() -> list[Message]:
@@ -465,9 +468,9 @@ def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
     assert evidence.cosine.max() < SAME, "still found by its vector"
     assert store.fetch(Select(kind="message", scope=HERE, ids=(secret,))) == []
     assert secret not in {passage.message for passage in store.fetch(Select(kind="passage", scope=HERE))}
-    assert [row.id for row in store.fetch(Select(kind="message", scope=HERE))] == numbers
-    assert find_messages(store.match(asks("words"))) == numbers
-    assert find_messages(store.match(asks("599"))) == [numbers[599], numbers[1199]]
+    found = [find_messages(store.match(asks(text))) for text in ("words", "599")]
+    rows = store.fetch(Select(kind="message", scope=HERE))
+    assert [[row.id for row in rows], *found] == [numbers, numbers, [numbers[599], numbers[1199]]]
 
 
 def forgotten_stays_out(open_store: Opener, folder: Path) -> None:

@@ -358,7 +358,9 @@ def _open_read_only(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=10)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.Error as error:
         connection.close()
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
         return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True)
     return connection
