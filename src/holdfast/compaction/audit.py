@@ -7,7 +7,7 @@ language of the conversation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -15,7 +15,6 @@ from holdfast.compaction.dialogue import list_identifiers, one_line, own_words
 from holdfast.compaction.digest import IDENTIFIERS, outline_plan
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.compaction.sections import HEADINGS, Section, parse
-from holdfast.context.edits import Item
 from holdfast.models.base import Reply
 from holdfast.patterns import compile_once, load
 from holdfast.settings import Compaction
@@ -68,24 +67,21 @@ class Checklist:
 def find_requirements(plan: CompactionPlan, *, settings: Compaction) -> Checklist:
     """Find what the summary of a plan must contain, the lists below it included."""
     last = [item.message for item in plan.summarised[-_RECENT:]] if settings.identifier_policy != "off" else []
+    language: Language | None = None
+    for role in ("user", "assistant"):  # the language that the user writes, or else the assistant
+        items = [
+            item for item in (*plan.summarised, *plan.kept) if item.kind == "message" and item.message.role == role
+        ]
+        words = "\n".join(own_words(item.message)[:_MAX_REQUEST] for item in items)  # the rest may be pasted
+        language = language or detect_language(words)
     return Checklist(
         headings=HEADINGS,
         request=plan.request,
         names=list_identifiers(last, limit=_MAX_NAMES),
         failures=tuple(failure.about for failure in plan.activity.failures[-_MAX_LISTED:]),
         files=plan.activity.modified[:_MAX_LISTED],
-        language=_conversation_language([*plan.summarised, *plan.kept]),
+        language=language,
     )
-
-
-def _conversation_language(items: Sequence[Item]) -> Language | None:
-    """Detect the language that the user writes, or else the assistant."""
-    for role in ("user", "assistant"):
-        texts = (own_words(item.message) for item in items if item.kind == "message" and item.message.role == role)
-        language = detect_language("\n".join(text[:_MAX_REQUEST] for text in texts))  # the rest may be pasted
-        if language is not None:
-            return language
-    return None
 
 
 def audit(text: str, required: Checklist, *, below: str = "") -> Checklist:

@@ -116,10 +116,8 @@ def _allow_silence(text: str) -> str:
 
 def is_silent(text: str) -> bool:
     """Tell whether a text is only a silence mark, alone or inside of JSON."""
-    return bool(_SILENT.fullmatch(text.strip())) or _is_silent_json(text)
-
-
-def _is_silent_json(text: str) -> bool:
+    if _SILENT.fullmatch(text.strip()):
+        return True
     try:
         value: Any = json.loads(_FENCED.sub(r"\1", text.strip()))
     except ValueError:
@@ -149,7 +147,8 @@ class Held:
     def feed(self, piece: str) -> str:
         """Add a piece of text, and return what may be shown now."""
         self._waiting += piece
-        if not self.is_open and _may_be_json(self._waiting):
+        bare = self._waiting.lstrip().removeprefix("```").removeprefix("json").lstrip()
+        if not self.is_open and len(self._waiting) < MAX_HELD and bare[:1] in {"", "{", "["}:  # may be a JSON object
             return ""
         end = _MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
         cut = end.start() if end else len(self._waiting)
@@ -163,12 +162,3 @@ class Held:
         """End the stream, and return the rest that is to be shown."""
         shown, self._waiting = _TRAILING.sub("", self._waiting) if self.is_open else strip_silence(self._waiting), ""
         return shown
-
-
-def _may_be_json(text: str) -> bool:
-    """Tell whether a text may become a silent JSON object once more follows."""
-    return len(text) < MAX_HELD and text.lstrip().removeprefix("```").removeprefix("json").lstrip()[:1] in {
-        "",
-        "{",
-        "[",
-    }

@@ -11,28 +11,10 @@ from typing import Any, Final
 
 from holdfast.compaction.dialogue import call_text, one_line, shorten
 from holdfast.messages import Message, ToolCall, ToolResult
+from holdfast.patterns import load
 
-_PATH_KEYS: Final = (
-    *("path", "file_path", "filePath", "filename"),
-    *("notebook_path", "target_file", "absolute_path", "file"),
-)
-_COMMAND_KEYS: Final = ("command", "cmd", "script")
-_STEP_KEYS: Final = ("content", "step", "title", "task", "text", "description")
-_READERS: Final = frozenset({"read", "readfile", "view", "viewfile", "openfile", "open", "cat", "readmanyfiles"})
-_WRITERS: Final = frozenset(
-    """
-    applydiff create createfile edit editfile insert multiedit notebookedit replace searchreplace strreplace write
-    writefile writetofile
-    """.split()  # noqa: SIM905 - words read best as words
-)
-_EDITORS: Final = frozenset({"strreplaceeditor", "strreplacebasededittool", "fileeditor", "editor"})
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,400}?)\s*$", re.MULTILINE)
 _MAX_COMMAND: Final = 240
-_READ_ONLY: Final = frozenset(
-    """
-    awk cat cd cut du echo fd file find grep head less ls nl pwd rg sed sleep sort stat tail tree uniq wc which
-    """.split()  # noqa: SIM905 - words read best as words
-)
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PIPED: Final = re.compile(r"\|\||&&|[|;\n]")
 _WRITES: Final = re.compile(r"(?<![0-9&>])>{1,2}\s*(?!&|/dev/null)|\bsed -i|\s-delete\b|\s-exec\b")
@@ -49,6 +31,11 @@ class Step:
 # --- files -------------------------------------------------------------------
 
 
+def _words(kind: str) -> list[str]:
+    words: list[str] = load("tools")[kind]
+    return words
+
+
 def find_files(call: ToolCall) -> tuple[list[str], list[str]]:
     """List the files that a call reads, and those that it changes."""
     arguments = _arguments(call)
@@ -57,14 +44,14 @@ def find_files(call: ToolCall) -> tuple[list[str], list[str]]:
     patched = [file for text in _strings(arguments) for file in _PATCHED.findall(text)]
     if path is None:
         return [], patched
-    if name in _READERS or (name in _EDITORS and arguments.get("command") == "view"):
+    if name in _words("readers") or (name in _words("editors") and arguments.get("command") == "view"):
         return [path], patched
-    return [], [path, *patched] if name in _WRITERS | _EDITORS else patched
+    return [], [path, *patched] if name in (*_words("writers"), *_words("editors")) else patched
 
 
 def find_path(call: ToolCall) -> str | None:
     """Return the file that a call names."""
-    paths = (_arguments(call).get(key) for key in _PATH_KEYS)
+    paths = (_arguments(call).get(key) for key in _words("path_keys"))
     return next((value for value in paths if isinstance(value, str) and value.strip()), None)
 
 
@@ -94,10 +81,10 @@ def find_command(call: ToolCall) -> str:
 def find_command_line(call: ToolCall) -> str:
     """Return the whole command line of a call; nothing where it has none."""
     arguments = _arguments(call)
-    line = next((arguments[key] for key in _COMMAND_KEYS if arguments.get(key)), "")
+    line = next((arguments[key] for key in _words("command_keys") if arguments.get(key)), "")
     if isinstance(line, list):
         line = str(line[-1]) if line and line[0] in {"bash", "sh", "zsh"} else " ".join(map(str, line))
-    if not isinstance(line, str) or _PATCHED.search(line) or set(_PATH_KEYS) & set(arguments):
+    if not isinstance(line, str) or _PATCHED.search(line) or set(_words("path_keys")) & set(arguments):
         return ""
     return line.strip()
 
@@ -106,7 +93,7 @@ def only_reads(command: str) -> bool:
     """Tell whether a command line changes nothing, judging by its programs."""
     bare = _QUOTED.sub("''", command)
     firsts = [piece.split(maxsplit=1)[0] for piece in _PIPED.split(bare) if piece.strip()]
-    return all(first in _READ_ONLY for first in firsts) and not _WRITES.search(bare)
+    return all(first in _words("read_only") for first in firsts) and not _WRITES.search(bare)
 
 
 def is_background(call: ToolCall) -> bool:
@@ -128,7 +115,7 @@ def find_steps(call: ToolCall) -> tuple[Step, ...]:
 def _read_step(item: Any) -> Step | None:
     if not isinstance(item, Mapping) or not isinstance(item.get("status"), str):
         return None
-    text = next((item[key] for key in _STEP_KEYS if isinstance(item.get(key), str)), None)
+    text = next((item[key] for key in _words("step_keys") if isinstance(item.get(key), str)), None)
     return None if text is None else Step(text=one_line(text, _MAX_COMMAND), status=item["status"])
 
 
@@ -208,18 +195,15 @@ class _Tally:
         elif failure := _find_failure(call, result):
             self.failures[key] = failure
         else:
-            self._add_success(call)
-
-    def _add_success(self, call: ToolCall) -> None:
-        read, modified = find_files(call)
-        self.read.update(read)
-        self.modified.update(modified)
-        self.steps = find_steps(call) or self.steps
-        if is_background(call):
-            self.background.append(call_text(call, limit=_MAX_CALL))
-        elif line := find_command(call):
-            self.commands.pop(line, None)
-            self.commands[line] = None
+            read, modified = find_files(call)
+            self.read.update(read)
+            self.modified.update(modified)
+            self.steps = find_steps(call) or self.steps
+            if is_background(call):
+                self.background.append(call_text(call, limit=_MAX_CALL))
+            elif line := find_command(call):
+                self.commands.pop(line, None)
+                self.commands[line] = None
 
 
 def find_activity(messages: Sequence[Message]) -> Activity:

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 
 from holdfast.messages import Message, Part, Text, ToolResult
 from holdfast.moments import minute
-from holdfast.patterns import compile_once
+from holdfast.patterns import compile_once, load
 from holdfast.store.base import FactType, Record, Scope, Select, Store
 from holdfast.store.codec import text_bytes
 
@@ -265,25 +265,11 @@ def _strip_part(part: Part, marks: Marks) -> Part | None:
 
 Span: TypeAlias = tuple[int, int]
 
-_LT: Final = r"(?:<|&(?:amp;){0,9}+lt;|\\{1,9}+u003c)"
-_GT: Final = r"(?:>|&(?:amp;){0,9}+gt;|\\{1,9}+u003e)"
-_QUOTE: Final = r"(?:\"|&(?:amp;){0,9}+(?:quot|\#34);|\\{1,9}+(?:\"|u0022))"
-_GAP: Final = rf"(?:[\s|#*/]|\\{{1,9}}+[nrt]|{_GT})"
-"""What a wrapped line may put inside a tag: line ends, also escaped ones, and the marks of a quotation."""
-_MARK: Final = rf"(?P<mark>(?:[a-z2-7]{_GAP}{{0,40}}+){{{LENGTH - 1}}}[a-z2-7])"
-_ECHO_TAG: Final = re.compile(
-    rf"{_LT}\s{{0,9}}+(?P<close>\\{{0,9}}+/)?\s{{0,9}}+recalled-{_GAP}{{0,40}}+context\b"
-    rf"(?:(?!{_LT}).){{0,200}}?\bmark{_GAP}{{0,40}}+={_GAP}{{0,40}}+{_QUOTE}{_GAP}{{0,40}}+{_MARK}"
-    rf"{_GAP}{{0,40}}+{_QUOTE}(?:(?!{_GT}){_GAP}){{0,40}}+{_GT}",
-    re.DOTALL | re.IGNORECASE,
-)
-_IN_MARK: Final = re.compile(_GAP, re.IGNORECASE)
 _QUOTING: Final = " \t>|"
-_LEFT_OUT: Final = re.compile(
-    r"^[ \t>|]{0,40}+(?:[.…]{1,9}|(?!\[[^\]\n]{1,99}\] )[\[(<{.…*=~-]{1,9}[^\n]{0,200}?"
-    r"(?:truncated|omitted|trimmed|clipped|elided|left out|省略|截断|생략)[^\n]{0,400}+)[ \t]{0,9}$",
-    re.MULTILINE | re.IGNORECASE,
-)
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return compile_once(load("echoes")["blocks"][name])
 
 
 class _EchoTag(NamedTuple):
@@ -310,7 +296,7 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
         if tag.start < done:
             continue
         if tag.closes:  # its beginning was clipped
-            omitted = [match.end() for match in _LEFT_OUT.finditer(text, done, tag.start)]
+            omitted = [match.end() for match in _pattern("left_out").finditer(text, done, tag.start)]
             start, stop = omitted[-1] if omitted else done, tag.stop
         else:  # with the indent of its first line, and the marks of a quotation
             line = text.rfind("\n", 0, tag.start) + 1
@@ -325,8 +311,10 @@ def _find_tags(text: str, marks: Marks) -> list[_EchoTag]:
     if not marks.keys or "recalled-" not in text.lower():
         return []
     tags = [
-        _EchoTag(match.start(), match.end(), _IN_MARK.sub("", match["mark"]).lower(), match["close"] is not None)
-        for match in _ECHO_TAG.finditer(text)
+        _EchoTag(
+            match.start(), match.end(), _pattern("in_mark").sub("", match["mark"]).lower(), match["close"] is not None
+        )
+        for match in _pattern("tag").finditer(text)
     ]
     return [tag for tag in tags if marks.is_ours(tag.mark)]
 
@@ -339,5 +327,5 @@ def _find_end(text: str, tags: Sequence[_EchoTag], number: int) -> int:
     if stop is not None:
         return stop
     stop = tags[number + 1].start if number + 1 < len(tags) else len(text)
-    omitted = _LEFT_OUT.search(text, tag.stop, stop)
+    omitted = _pattern("left_out").search(text, tag.stop, stop)
     return omitted.start() if omitted else stop

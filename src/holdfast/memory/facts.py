@@ -107,19 +107,10 @@ _MIN_GROWTH: Final = 1.2
 class Draft:
     """A fact that was read from a message and is not resolved yet.
 
-    Attributes:
-        type: One of the six types of facts.
-        content: The fact, in one sentence.
-        context: What the conversation was about.
-        subject: What the fact is about; empty where it is about the work as a whole.
-        slot: The property of the subject that it states; empty where it states none that could change.
-        value: The value of the property, where it is known.
-        old: The value that the same sentence says is replaced.
-        additive: The fact adds one more value; it replaces none.
-        doubtful: The quoted words ask, suppose, plan or deny: the fact replaces nothing by rule.
-        evidence: The archived messages that prove it.
-        quote: The words that prove it.
-        time: When they were written, in Unix milliseconds.
+    It states the `value` of a property (`slot`) of a `subject`, if it is about one that can change; `old` is the value
+    that the same sentence says is replaced. A fact that is `additive` adds one more value; one that is `doubtful`
+    replaces nothing by rule, since its words ask, suppose, plan or deny. The words of the `quote`, in the archived
+    messages of the `evidence`, prove it.
     """
 
     type: FactType

@@ -214,12 +214,7 @@ def get_text(data: Json, key: str) -> str:
 def _encodable(body: Json) -> Json:
     """Return the body with unpaired surrogates replaced, which UTF-8 cannot encode."""
     text = json.dumps(body, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        replaced: Json = json.loads(text.encode("utf-8", "replace"))
-        return replaced
-    return body
+    return json.loads(text.encode("utf-8", "replace")) if re.search("[\ud800-\udfff]", text) else body
 
 
 # --- the stream --------------------------------------------------------------
@@ -261,23 +256,23 @@ def stream(
     done.add_done_callback(lambda _: items.put(None))
     worker.shutdown(wait=False)
     try:
-        while (item := _next(items, model, deadline, cancel)) is not None:
+        while True:
+            check_cancelled(cancel, model)
+            left = deadline.remaining
+            pause = left if cancel is None else min(CANCEL_POLL_SECONDS, CANCEL_POLL_SECONDS if left is None else left)
+            try:
+                item = items.get(timeout=pause)
+            except Empty:
+                check_deadline(deadline, model)
+                continue
+            if item is None:
+                break
             yield item
         done.result()
     finally:
         with suppress(RuntimeError):  # the loop is closed already
             loop.call_soon_threadsafe(task.cancel)
         wait([done], timeout=CLOSE_SECONDS)
-
-
-def _next(items: SimpleQueue[T | None], model: str, deadline: Deadline, cancel: Event | None) -> T | None:
-    while True:
-        check_cancelled(cancel, model)
-        left = deadline.remaining
-        pause = left if cancel is None else min(CANCEL_POLL_SECONDS, CANCEL_POLL_SECONDS if left is None else left)
-        with suppress(Empty):
-            return items.get(timeout=pause)
-        check_deadline(deadline, model)
 
 
 # --- errors of providers -----------------------------------------------------
@@ -315,8 +310,15 @@ def error_from_response(
 
     The status is None, or 200, where the error came in the middle of a reply; `now` is for a `Retry-After` with a date.
     """
-    text = _error_text(body)
-    message = _format_message(text, status)
+    if isinstance(body, str):
+        with suppress(ValueError, RecursionError):
+            body = json.loads(body)
+    if isinstance(body, bytes):
+        body = body.decode("utf-8", "replace")
+    text = ": ".join(dict.fromkeys(_strings(body, depth=0)))
+    code = f"HTTP {status}" if status is not None and status != _OK else ""
+    line = head(" ".join(redact(head(text, 10 * _MAX_MESSAGE_CHARS)).split()), _MAX_MESSAGE_CHARS) or "no message"
+    message = ": ".join(filter(None, (code, _HINTS.get(status or 0, ""), line)))
     if is_overflow(text, status=status):
         figures = numbers(text)
         return ModelOverflowError(message, model=model, status=status, limit=figures.limit, requested=figures.requested)
@@ -336,32 +338,14 @@ def _is_busy(text: str, status: int | None) -> bool:
     return status == 413 and _BUSY_WORDS.search(text) is not None  # noqa: PLR2004 - a rate limit of tokens in disguise
 
 
-def _format_message(text: str, status: int | None) -> str:
-    """Return one line: the status, a hint and the beginning of the text, with secrets masked."""
-    code = f"HTTP {status}" if status is not None and status != _OK else ""
-    line = head(" ".join(redact(head(text, 10 * _MAX_MESSAGE_CHARS)).split()), _MAX_MESSAGE_CHARS) or "no message"
-    return ": ".join(filter(None, (code, _HINTS.get(status or 0, ""), line)))
-
-
-# --- the text of an error ----------------------------------------------------
-
 _TEXT_KEYS: Final = ("code", "type", "status", "message", "detail", "error")
 _NUMBER_KEYS: Final = ("n_prompt_tokens", "n_ctx")
 _NO_TEXT: Final = ("", "error")
 _MAX_DEPTH: Final = 4
 
 
-def _error_text(body: object) -> str:
-    """Return the code and the message in an error body, in any of the usual shapes."""
-    if isinstance(body, str):
-        with suppress(ValueError, RecursionError):
-            body = json.loads(body)
-    if isinstance(body, bytes):
-        body = body.decode("utf-8", "replace")
-    return ": ".join(dict.fromkeys(_strings(body, depth=0)))
-
-
 def _strings(value: Any, *, depth: int) -> Iterator[str]:
+    """Yield the code and the message in an error body, in any of the usual shapes."""
     if isinstance(value, str):
         if value.strip() not in _NO_TEXT:
             yield value.strip()
@@ -373,8 +357,6 @@ def _strings(value: Any, *, depth: int) -> Iterator[str]:
             yield from _strings(value.get(key), depth=depth + 1)
         yield from (f"{key}={value[key]}" for key in _NUMBER_KEYS if key in value)
 
-
-# --- Retry-After -------------------------------------------------------------
 
 _RETRY_TEXT: Final = re.compile(
     r"(?:try again in|retry in|retrydelay\W{1,5}) ?(?:(\d+)m)?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECASE

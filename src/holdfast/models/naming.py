@@ -142,11 +142,9 @@ class FunctionModel:
             check_cancelled(cancel, self.name)
             if not call.done():
                 check_deadline(deadline, self.name)
-        error = call.exception()
-        if error is not None:
-            if isinstance(error, ModelError):
-                raise error
-            raise ModelBusyError(f"{type(error).__name__}: {error}", model=self.name)
+        if (error := call.exception()) is not None:
+            ours = ModelBusyError(f"{type(error).__name__}: {error}", model=self.name)
+            raise error if isinstance(error, ModelError) else ours
         text = call.result()
         if not isinstance(text, str):
             kind = type(text).__name__

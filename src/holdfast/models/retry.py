@@ -20,13 +20,6 @@ Sleep = Callable[[float, Event | None], object]
 """Waits so many seconds, or until the event is set."""
 
 
-def _sleep(seconds: float, cancel: Event | None) -> None:
-    if cancel is None:
-        time.sleep(seconds)
-    else:
-        cancel.wait(seconds)
-
-
 @dataclass(slots=True)
 class _Listener:
     """Passes text on to `on_text`, and remembers whether there was any."""
@@ -71,7 +64,7 @@ class Retrying:
     longest_wait: float = 30.0
     attempt_timeout: float | None = None
     on_retry: Callable[[Any, int, float], None] | None = None
-    sleep: Sleep = _sleep
+    sleep: Sleep = lambda seconds, cancel: cancel.wait(seconds) if cancel else time.sleep(seconds)
     chance: Callable[[], float] = random.random
     clock: Clock = time.monotonic
     name: str = field(init=False)

@@ -246,27 +246,23 @@ class Echo:
     ) -> Reply:
         """Describe the prompt; see `Model.ask`."""
         check_cancelled(cancel, self.name)
-        said = Said(text=_describe(prompt, context_tokens=self.context_tokens))
+        counts, tokens = Counter[str](), Counter[str]()
+        for message in prompt.messages:
+            counts[message.role] += 1
+            tokens[message.role] += count_message(message)
+        texts = [message.text for message in prompt.messages if message.role == "user"]
+        last = clip(texts[-1] if texts else "", head=_MAX_ECHO_CHARS, tail=_MAX_ECHO_CHARS // 5)
+        used = f"{prompt_tokens(prompt):,} of {self.context_tokens:,} tokens"
+        lines = [
+            f"I would have sent {len(prompt.messages)} messages, {used}:",
+            *(f"- {role}: {count} messages, {tokens[role]:,} tokens" for role, count in counts.items()),
+            f"Tools: {', '.join(tool.name for tool in prompt.tools) or 'none'}.",
+            f"The last user message: {last or '(none)'}",
+        ]
+        said = Said(text="\n".join(lines))
         if on_text is not None:
             on_text(said.text)
         return said.reply(prompt, model=self.name)
-
-
-def _describe(prompt: Prompt, *, context_tokens: int) -> str:
-    counts, tokens = Counter[str](), Counter[str]()
-    for message in prompt.messages:
-        counts[message.role] += 1
-        tokens[message.role] += count_message(message)
-    last_user = next((message for message in reversed(prompt.messages) if message.role == "user"), None)
-    texts = [part.text for part in (last_user.parts if last_user else ()) if isinstance(part, Text)]
-    last_text = clip("\n".join(texts), head=_MAX_ECHO_CHARS, tail=_MAX_ECHO_CHARS // 5)
-    lines = [
-        f"I would have sent {len(prompt.messages)} messages, {prompt_tokens(prompt):,} of {context_tokens:,} tokens:",
-        *(f"- {role}: {count} messages, {tokens[role]:,} tokens" for role, count in counts.items()),
-        f"Tools: {', '.join(tool.name for tool in prompt.tools) or 'none'}.",
-        f"The last user message: {last_text or '(none)'}",
-    ]
-    return "\n".join(lines)
 
 
 # --- scripts on disk ---------------------------------------------------------
