@@ -48,7 +48,7 @@ from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, Select
 from holdfast.tokens import count_json, count_text
 from holdfast.transcripts.records import is_forgotten, messages_of
-from holdfast.transcripts.tree import Context
+from holdfast.transcripts.session import Context
 from holdfast.window import Window
 
 MIN_MESSAGES: Final = 2

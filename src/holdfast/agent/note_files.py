@@ -15,9 +15,8 @@ from holdfast.errors import TranscriptError
 from holdfast.redact import find, redact
 from holdfast.search.embed.base import clean
 from holdfast.text import head, is_unsegmented
-from holdfast.transcripts.entry import Entry
+from holdfast.transcripts import Entry, stream
 from holdfast.transcripts.pi import is_copy
-from holdfast.transcripts.session import stream_entries
 
 Kind: TypeAlias = Literal["memory", "sessions"]
 Line: TypeAlias = tuple[int, str]
@@ -145,7 +144,7 @@ def read_messages(path: Path, *, mask: bool) -> list[Line]:
     """Read the messages of a session as `User: ...` and `Assistant: ...`, one line each, by line of the file."""
     lines: list[Line] = []
     with suppress(TranscriptError):  # lines before a damaged one still count
-        for entry in stream_entries(path):
+        for entry in stream(path, format="pi"):
             if isinstance(entry, Entry) and entry.type == "message":
                 for message in entry.messages:
                     speaker, text = _SPEAKERS.get(message.role), " ".join(clean(message.text).split())
