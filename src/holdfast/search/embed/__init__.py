@@ -7,13 +7,18 @@
 `docs/embeddings.md` describes each provider and how to install it.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast.search.embed.base import CachedEmbedder, Embedder, Purpose, Space
 from holdfast.search.embed.choice import Choice, choose
 from holdfast.search.embed.download import HUB_MODELS, models_folder
 from holdfast.search.embed.hashed import HashEmbedder
-from holdfast.search.embed.onnx import OnnxEmbedder
-from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.search.embed.static import JointEmbedder, StaticEmbedder
+
+if TYPE_CHECKING:
+    from holdfast.search.embed.onnx import OnnxEmbedder
+    from holdfast.search.embed.remote import RemoteEmbedder
 
 __all__ = [
     "HUB_MODELS",
@@ -30,3 +35,11 @@ __all__ = [
     "choose",
     "models_folder",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the embedders that most processes do not use when they are first named."""
+    module = {"OnnxEmbedder": "onnx", "RemoteEmbedder": "remote"}.get(name)
+    if module is None:
+        raise AttributeError(f"module 'holdfast.search.embed' has no attribute {name!r}")
+    return getattr(import_module(f"holdfast.search.embed.{module}"), name)

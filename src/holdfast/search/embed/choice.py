@@ -13,8 +13,6 @@ from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.search.embed.base import CachedEmbedder, Embedder
 from holdfast.search.embed.download import HUB_MODELS, models_folder
 from holdfast.search.embed.hashed import DIMENSION, HashEmbedder
-from holdfast.search.embed.onnx import OnnxEmbedder, find_onnx_model
-from holdfast.search.embed.remote import PROVIDERS, QUERY_SECONDS, RemoteEmbedder
 from holdfast.search.embed.static import WORDLLAMA, JointEmbedder, StaticEmbedder, find_wordllama, is_static_model
 from holdfast.settings import Embedding, Secret
 
@@ -70,6 +68,8 @@ def _candidates(settings: Embedding, environ: Environ, *, allow_remote: bool) ->
         case "hash":
             yield lambda: HashEmbedder(dimension=settings.dimension or DIMENSION)
         case "onnx":
+            from holdfast.search.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - most processes use another
+
             yield lambda: OnnxEmbedder(_find_folder(model, "onnx"))
         case "auto" if settings.base_url is not None:
             # Keys from the environment are never sent to an address from the settings.
@@ -83,6 +83,8 @@ def _candidates(settings: Embedding, environ: Environ, *, allow_remote: bool) ->
 
 
 def _automatic_remote(settings: Embedding, environ: Environ, *, allow_remote: bool) -> Iterator[Opener | str]:
+    from holdfast.search.embed.remote import PROVIDERS  # noqa: PLC0415 - only where there is no local model
+
     for name in PROVIDERS:
         key = _find_key(name, environ)
         if key and allow_remote:
@@ -106,6 +108,8 @@ def _installed() -> Iterator[Opener | str]:
 
 def _open_local(model: str, provider: str) -> Embedder:
     """Open the model of this name or in this folder, of either kind unless the provider is `static`."""
+    from holdfast.search.embed.onnx import OnnxEmbedder, find_onnx_model  # noqa: PLC0415 - as above
+
     has_folder = (models_folder() / model).is_dir()
     if model == WORDLLAMA and (find_wordllama() or not has_folder):
         return StaticEmbedder.from_wordllama()
@@ -132,10 +136,14 @@ def _find_folder(model: str | None, provider: str) -> Path:
 
 
 def _find_key(provider: str, environ: Environ) -> Secret | None:
+    from holdfast.search.embed.remote import PROVIDERS  # noqa: PLC0415 - as above
+
     return next((Secret(environ[name]) for name in PROVIDERS[provider].keys if environ.get(name)), None)
 
 
 def _open_remote(name: str, settings: Embedding, key: Secret | None) -> Embedder:
+    from holdfast.search.embed.remote import QUERY_SECONDS, RemoteEmbedder  # noqa: PLC0415 - as above
+
     return RemoteEmbedder(
         name,
         model=settings.model,
