@@ -20,10 +20,9 @@ from benchmarks.crash_engine import ENGINE_TRIALS
 from benchmarks.crash_trial import READY, STORE, Crashes, Trial, messages, open_sqlite
 from holdfast.store.base import Select
 from holdfast.store.check import check
-from holdfast.store.connection import connect
+from holdfast.store.connection import MIGRATIONS, connect, migrate
 from holdfast.store.folder import FolderStore
 from holdfast.store.plugin_files import read_vectors
-from holdfast.store.schema import MIGRATIONS, migrate
 from holdfast.store.upkeep import reindex
 from holdfast.testing.processes import crowd
 from holdfast.testing.rows import HERE, MODEL, opened, says, vectors
@@ -102,7 +101,7 @@ class Reindex(Trial):
         """Have something to index."""
         with opened(open_sqlite, self.folder) as store:
             texts = [f"killed {number} {part}" for part in range(200)]
-            self.kept.update(zip(store.add([says(text) for text in texts]), texts, strict=True))
+            self.kept.update(zip(store.add_messages([says(text) for text in texts]), texts, strict=True))
 
     def work(self) -> Callable[..., None]:
         """Rebuild without end."""
@@ -138,7 +137,9 @@ class Migration(Trial):
         folder.mkdir(exist_ok=True)
         with opened(open_sqlite, folder) as store:
             rows = [says(f"killed {number} {part}") for part in range(200)]
-            self.kept.update((number * MOST + kept, row.nonce) for kept, row in zip(store.add(rows), rows, strict=True))
+            self.kept.update(
+                (number * MOST + kept, row.nonce) for kept, row in zip(store.add_messages(rows), rows, strict=True)
+            )
 
     def work(self) -> Callable[..., None]:
         """Migrate to the end."""
@@ -169,14 +170,14 @@ def _append(folder: Path, kill: int, reports: Connection) -> None:
     with opened(open_sqlite, folder) as store:
         for turn in range(10**9):
             text = f"killed {kill} {turn}"
-            reports.send((*store.add([says(text)]), text))
+            reports.send((*store.add_messages([says(text)]), text))
 
 
 def _import(folder: Path, kill: int, reports: Connection) -> None:
     with opened(open_sqlite, folder) as store:
         for turn in range(10**9):
             texts = [f"killed {kill} {turn} {part}" for part in range(700)]
-            for number, text in zip(store.add([says(text) for text in texts]), texts, strict=True):
+            for number, text in zip(store.add_messages([says(text) for text in texts]), texts, strict=True):
                 reports.send((number, text))
 
 
@@ -190,10 +191,10 @@ def _vmem(folder: Path, kill: int, reports: Connection) -> None:
     with FolderStore(folder) as store:
         for turn in range(10**9):
             text = f"killed {kill} {turn}"
-            (number,) = store.add([says(text)])
+            (number,) = store.add_messages([says(text)])
             reports.send((number, text))
-            passages = store.fetch(Select(kind="passage", scope=HERE, newest=True, limit=1))
-            store.add([vectors(passage.number, [number], space=MODEL) for passage in passages])
+            passages = store.read_passages(Select(scope=HERE, newest=True, limit=1))
+            store.add_vectors([vectors(passage.number, [number], space=MODEL) for passage in passages])
 
 
 def _migrate(folder: Path, kill: int, reports: Connection) -> None:

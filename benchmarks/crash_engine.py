@@ -85,7 +85,7 @@ class _EngineTrial(Trial):
     def missing(self) -> int:
         """How many acknowledged messages are gone; what else was promised raises where it does not hold."""
         with _open(self.folder) as engine:
-            rows = engine.memory.store.fetch(Select(kind="message", scope=Scope(), across=True))
+            rows = engine.memory.store.read_messages(Select(scope=Scope(), across=True))
             held = {_said(row.message) for row in rows}
             self.look(engine)
         assert check(self.folder / STORE).sound
@@ -94,7 +94,7 @@ class _EngineTrial(Trial):
     def look(self, engine: Engine) -> None:
         """Look at the session that was killed, and go on with it."""
         session = f"s{self.number}"
-        known = {row.id for row in engine.memory.store.fetch(Select(kind="message", scope=Scope(session=session)))}
+        known = {row.id for row in engine.memory.store.read_messages(Select(scope=Scope(session=session)))}
         edits = engine.session(session).edits()
         assert all(known.issuperset(edit.ids) for edit in edits), "an edit stands for a message that is not archived"
         again = engine.session(session).assemble(_conversation(self.number, self.turns + 1), limit=LIMIT)

@@ -86,7 +86,7 @@ class Trial:
         """How many acknowledged rows are not there any more; a store that is not whole raises."""
         with opened(open_sqlite, self.folder) as store:
             lost = len(self.kept.items() - messages(store).items())
-            assert set(self.kept) <= {*find_messages(store.match(asks("killed"))), *([] if not lost else self.kept)}
+            assert set(self.kept) <= {*find_messages(store.search(asks("killed"))), *([] if not lost else self.kept)}
         assert check(self.folder / STORE).sound
         return lost
 
@@ -99,4 +99,4 @@ def open_sqlite(folder: Path) -> Store:
 def messages(store: Store, *, across: bool = False) -> Mapping[int, str]:
     """What every message says, by its number."""
     scope = Scope(project=HERE.project) if across else HERE
-    return {row.id: row.message.text for row in store.fetch(Select(kind="message", scope=scope, across=across))}
+    return {row.id: row.message.text for row in store.read_messages(Select(scope=scope, across=across))}

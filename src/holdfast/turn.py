@@ -279,5 +279,5 @@ def _report(
     row = Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)
     stored = Turn(limits=turn.limits, now=turn.now)
     with stored.guard("report"):
-        state.memory.store.add([row])
+        state.memory.store.add_records([row])
     return replace(report, warnings=(*report.warnings, *stored.warnings)) if stored.warnings else report

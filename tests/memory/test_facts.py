@@ -19,7 +19,7 @@ def test_history_follows_every_change(tmp_path: Path) -> None:
         known: list[FactRow] = []
         for number, port in enumerate((8080, 9090, 8080), 1):
             made = learn(rows(f"API_PORT={port}", first=number), known=known).rows_to_add
-            store.add(made)
+            store.add_facts(made)
             known += made
         told = facts.history(store, known[0].id, scope=SCOPE)
         assert [row.content[-4:] for row in told] == ["8080", "8080", "9090", "8080", "9090"]

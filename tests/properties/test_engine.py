@@ -69,7 +69,7 @@ def trouble(window: Window | None) -> list[str]:
 
 def archived(engine: Engine) -> list[MessageRow]:
     """Every message in the archive."""
-    return engine.memory.store.fetch(Select(kind="message", scope=HERE))
+    return engine.memory.store.read_messages(Select(scope=HERE))
 
 
 def wire(window: Window) -> list[str]:
@@ -307,7 +307,7 @@ def test_recalled_text_is_never_remembered_again(echo: str, words: str, again: b
             assembled(engine, talk, 40_000)
         found = [row.id for row in archived(engine) if words in str(row.message.parts)]
         assert len(found) == 1 or echo == "call"  # what the agent itself did is kept as it was
-        passages: list[PassageText] = engine.memory.store.fetch(Select(kind="passage", scope=HERE))
+        passages: list[PassageText] = engine.memory.store.read_passages(Select(scope=HERE))
         assert [passage.text for passage in passages if words in passage.text] == [said]
         engine.session("s").learn()
         engine.work()

@@ -405,7 +405,7 @@ class Agent:
         if project is None:
             plain = Scope(agent=self.sessions.agent, session=session_id)
             with self.guard_memory():
-                stored = self.engine.memory.store.fetch(Select(kind="message", scope=plain, limit=1))
+                stored = self.engine.memory.store.read_messages(Select(scope=plain, limit=1))
                 project = "" if stored else None
         return self.engine.session(session_id, project=cwd if project is None else project, agent=self.sessions.agent)
 

@@ -19,12 +19,12 @@ from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
 from holdfast.memory.archive import unwrap
 from holdfast.memory.block import strip_text
-from holdfast.memory.home import open_home, store_file
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
 from holdfast.settings import Embedding, LongTermEmbedding, Settings
 from holdfast.signals import has_signal
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
+from holdfast.store.opening import open_store, store_file
 from holdfast.text import is_unsegmented
 
 __all__ = [
@@ -121,7 +121,7 @@ class Memories:
         if file.resolve() == shared.store.path.resolve():
             return shared
         return Memory(
-            store=open_home(file),
+            store=open_store(file),
             settings=shared.settings,
             choice=shared.choice,
             clock=shared.clock,
@@ -157,8 +157,8 @@ class Memories:
 
     def all(self) -> list[LongTermMemory]:
         """List every memory, oldest first."""
-        select = Select(kind="record", scope=self.scope, name=facts.LONG_TERM)
-        details = {record.key: record.data for record in self.memory.store.fetch(select)}
+        records = self.memory.store.read_records(Select(scope=self.scope), kind=facts.LONG_TERM)
+        details = {record.key: record.data for record in records}
         return [_make_memory(row, details.get(row.id, {})) for row in self.rows()]
 
     def rows(self) -> list[FactRow]:
@@ -175,7 +175,9 @@ class Memories:
             return twin, False
         row = memory.remember(text, scope=self.scope, type=_TYPES.get(category, "config"), subject=category)
         details = {"category": category, "importance": importance}
-        memory.store.add([Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)])
+        memory.store.add_records(
+            [Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)]
+        )
         return _make_memory(row, details), True
 
     def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[LongTermMemory]:
@@ -231,7 +233,7 @@ class Memories:
             if row.id == memory_id:
                 self._forget_quotes(row)
         count = self.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
-        self.memory.store.remove(Select(kind="record", scope=self.scope, name=facts.LONG_TERM, keys=(memory_id,)))
+        self.memory.store.remove_records(Select(scope=self.scope), kind=facts.LONG_TERM, keys=(memory_id,))
         return count > 0
 
     def _forget_quotes(self, row: FactRow) -> None:
@@ -243,7 +245,7 @@ class Memories:
         scopes = {Scope(project=scope.project, agent=self.agent) for scope in shared.store.sessions()}
         for scope in scopes if self.is_separate else scopes - {self.scope}:
             copy = replace(row, id=shared.new_id(), scope=scope)
-            shared.store.add([copy])
+            shared.store.add_facts([copy])
             shared.forget(scope=scope, fact_ids=[copy.id], across=True)
 
 

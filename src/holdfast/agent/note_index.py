@@ -26,9 +26,9 @@ from holdfast.search.columns import Floats, PassageRow
 from holdfast.search.embed import Choice, Embedder, Purpose, RemoteEmbedder, choose
 from holdfast.search.embed.base import Space, behind_cache
 from holdfast.search.embed.static import vector_weight
-from holdfast.search.memory_index import MemoryIndex
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.passages import windows
+from holdfast.search.postings import MemoryIndex
 from holdfast.search.vectors import Matrix
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.memory import Hybrid

@@ -105,7 +105,7 @@ def _open_stored(
     memory = open_memory(home)
     with Engine(memory, model=_open_model(model_name, memory.settings)) as engine:
         scope = session_scope(memory, **whose)
-        if not memory.store.fetch(Select(kind="message", scope=scope, limit=1)):
+        if not memory.store.read_messages(Select(scope=scope, limit=1)):
             raise InputError(f"no message of session {whose['session']} is archived; `holdfast import` archives files")
 
         def run(**how: Any) -> Compaction:

@@ -36,7 +36,7 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
     with open_memory(home) as memory:
         if not memory.settings.knowledge.extraction:
             raise InputError("knowledge.extraction is off: set it to true to extract facts")
-        if not memory.store.fetch(Select(kind="message", scope=scope, across=across, limit=1)):
+        if not memory.store.read_messages(Select(scope=scope, across=across, limit=1)):
             where = f"no message of session {whose['session']}" if whose["session"] else "nothing"
             raise InputError(f"{where} is archived; `holdfast import` archives transcripts")
         name = name or memory.settings.knowledge.model

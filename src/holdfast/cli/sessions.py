@@ -47,7 +47,7 @@ def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None
 
 
 def _describe_stored(memory: Memory, scope: Scope, count: int) -> dict[str, Any]:
-    (last,) = memory.store.fetch(Select(kind="message", scope=scope, newest=True, limit=1)) or (None,)
+    (last,) = memory.store.read_messages(Select(scope=scope, newest=True, limit=1)) or (None,)
     time = None if last is None else last.message.timestamp
     return owner_of(scope) | {"messages": count, "time": time}
 

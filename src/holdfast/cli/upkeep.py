@@ -11,10 +11,10 @@ import click
 from holdfast.cli.opening import open_memory, opens_memory, owners, store_of
 from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
 from holdfast.errors import StorageError
-from holdfast.memory.home import database_file
 from holdfast.memory.memory import Memory
 from holdfast.store import upkeep
 from holdfast.store.base import Scope
+from holdfast.store.opening import database_file
 
 if TYPE_CHECKING:
     from holdfast.cli.progress import Progress

@@ -17,25 +17,10 @@ from typing import Any, Final, NamedTuple
 from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
-from holdfast.search.passages import passages
 from holdfast.store.base import MessageRow, PassageText, Scope, Store
 from holdfast.store.codec import from_json, to_json
-from holdfast.text import is_unsegmented, terms
-
-__all__ = [
-    "FIRST",
-    "Ingested",
-    "Key",
-    "append",
-    "cut",
-    "extract_text",
-    "is_noise",
-    "mask",
-    "passages_of",
-    "rows",
-    "strip_recalled",
-    "unwrap",
-]
+from holdfast.store.cutting import cut
+from holdfast.text import is_unsegmented
 
 
 class Key(NamedTuple):
@@ -109,7 +94,7 @@ def append(
     known = store.find(scope, [message.digest for message in messages] + [key.digest for key in before[-1:]])
     keys = _identify(messages, known=known, before=before)
     made = _rows(messages, keys, scope=scope, time=time, marks=marks)
-    return store.add(made), keys
+    return store.add_messages(made), keys
 
 
 def rows(
@@ -223,20 +208,6 @@ def _render_arguments(value: Any) -> str:
     if isinstance(value, Mapping):
         return "\n".join(f"{key}: {_render_arguments(item)}" for key, item in value.items())
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def cut(text: str, *, speaker: str = "") -> list[PassageText]:
-    """Cut a text into the passages of the index; the speaker's name is a term of each window."""
-    name = tuple(terms(speaker))
-    return [
-        PassageText(
-            start=passage.start,
-            text=text[passage.start : passage.stop],
-            windows=tuple((first - passage.start, last - passage.start) for first, last in passage.windows),
-            terms=tuple(tuple(terms(text[first:last])) + name for first, last in passage.windows),
-        )
-        for passage in passages(text)
-    ]
 
 
 # --- noise ---------------------------------------------------------------------

@@ -9,17 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-import numpy as np
-
-from holdfast.search.columns import Bools, Columns
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, Scope
 from holdfast.text import terms
 
-__all__ = ["Bounds", "RecallQuery", "build_query", "order_of", "select_texts", "weigh_terms"]
-
-_DAY: Final = 86_400_000
 _MIN_TERMS: Final = 4
 """A message with fewer terms is read together with the ones before it."""
 
@@ -35,19 +29,6 @@ class Bounds:
 
     passages: int | None = None
     days: int | None = None
-
-    def within(self, visible: Bools, columns: Columns, *, now: int | None) -> Bools:
-        """Restrict the visible passages to those within bounds."""
-        kept = visible
-        if self.days is not None:
-            times = columns["time"]
-            newest = int(times.max(initial=0)) if now is None else now
-            kept = kept & ((times <= 0) | (times >= newest - self.days * _DAY))
-        if self.passages is not None:
-            numbers = np.flatnonzero(kept)
-            kept = kept.copy()
-            kept[numbers[: max(0, len(numbers) - self.passages)]] = False
-        return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,6 @@ import numpy.typing as npt
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.postings import Postings
 
-__all__ = ["K1", "B", "Corpus", "Keywords", "score", "select_cheapest", "select_rarest"]
-
 K1: Final = 1.5
 B: Final = 0.75
 MAX_TERMS: Final = 48
@@ -190,14 +188,14 @@ def _sessions(
 ) -> Floats:
     """Return BM25 of whole sessions, with the document frequency of terms in sessions."""
     lengths = corpus.session_lengths
-    if len(lengths) <= 1:
+    used = int(np.count_nonzero(lengths))
+    if used <= 1:
         return np.zeros(len(lengths), np.float32)
     shape = (len(counted), len(lengths))
     rows = np.repeat(np.arange(len(counted)) * len(lengths), counted)
     places = corpus.columns["scope"].take(passages) + rows
     frequency = np.bincount(places, times, shape[0] * shape[1]).reshape(shape) * weights[:, None]
-    used = int(np.count_nonzero(lengths))
-    average = max(1.0, float(lengths.sum()) / max(1, used))
+    average = max(1.0, float(lengths.sum()) / used)
     idf = np.array([_idf(hits, used) for hits in np.count_nonzero(frequency, axis=1).tolist()])
     scores: Doubles = idf @ _saturate(frequency.astype(np.float32), lengths, average)
     return scores.astype(np.float32)

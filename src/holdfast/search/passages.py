@@ -13,8 +13,6 @@ from typing import Final
 
 from holdfast.text import head
 
-__all__ = ["CUTTING", "LINES", "SENTENCE_END", "Passage", "passages", "windows"]
-
 CUTTING: Final = 1
 """The version of these rules. `holdfast reindex` cuts a store again that was cut by other rules."""
 WHOLE: Final = 500

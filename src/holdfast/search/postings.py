@@ -6,7 +6,7 @@ array operations however many terms there are. At rest they are pages of some ki
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -15,26 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.search.columns import Columns, Floats
-
-__all__ = [
-    "PAGE",
-    "Lists",
-    "Occurrences",
-    "Postings",
-    "chain",
-    "decode",
-    "encode",
-    "find",
-    "gather",
-    "merge",
-    "pages",
-    "pages_with",
-    "term_id",
-    "term_ids",
-    "windows_of_one",
-    "without",
-]
+from holdfast.search.columns import Columns, Floats, PassageRow
 
 PAGE: Final = 4032
 """Bytes of a page, but for a term whose list alone is longer: what fits on one page of SQLite's."""
@@ -242,6 +223,93 @@ def without(lists: Lists, windows: npt.NDArray[np.int64]) -> Lists:
     kept = np.append(0, np.cumsum(~gone))[lists.stops]
     left = np.diff(kept, prepend=0) > 0
     return Lists(lists.terms[left], kept[left], lists.windows[~gone], lists.counts[~gone])
+
+
+# --- terms that are in no posting list yet -------------------------------------------
+
+Terms = npt.NDArray[np.int64]
+"""The terms of a passage, window after window."""
+
+
+class Unindexed:
+    """The terms of the passages from `first` on."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+        self._terms: list[Terms] = []
+        self._occurrences: tuple[npt.NDArray[np.uint32], Terms] | None = None
+        self._ends: npt.NDArray[np.uint16] | None = None
+
+    @property
+    def stop(self) -> int:
+        """The number of the passage after the last."""
+        return self.first + len(self._terms)
+
+    def append(self, terms: Terms) -> None:
+        """Add the terms of the next passage."""
+        self._terms.append(terms)
+        self._occurrences = self._ends = None
+
+    def pad(self, stop: int) -> None:
+        """Leave room for passages that have no terms, because they were forgotten."""
+        if stop > self.stop:
+            self._terms += [np.zeros(0, np.int64)] * (stop - self.stop)
+            self._occurrences = self._ends = None
+
+    def occurrences(self, columns: Columns) -> tuple[npt.NDArray[np.uint32], Terms]:
+        """All occurrences: the window and the term of each."""
+        if self._occurrences is None:
+            start = columns.window_range(self.first).start if self._terms else columns.windows
+            lengths = columns["window_length"][start:]
+            windows = np.repeat(np.arange(start, columns.windows, dtype=np.uint32), lengths)
+            self._occurrences = windows, np.concatenate(self._terms or [np.zeros(0, np.int64)])
+        return self._occurrences
+
+    def lists(self, terms: Terms, columns: Columns) -> Lists:
+        """The posting lists of these terms: all occurrences are looked through once."""
+        windows, all_terms = self.occurrences(columns)
+        if self._ends is None:
+            self._ends = all_terms.astype(np.uint16)
+        wanted = np.zeros(1 << 16, np.bool_)
+        wanted[terms.astype(np.uint16)] = True
+        hits = np.flatnonzero(wanted.take(self._ends))  # by the end of their numbers; few others have the same
+        hits = hits[np.isin(all_terms[hits], terms)]
+        return gather(windows[hits], all_terms[hits])
+
+
+BLOCK_PASSAGES: Final = 1024
+"""Passages whose terms become posting lists together."""
+
+
+class MemoryIndex:
+    """An index that only grows."""
+
+    def __init__(self) -> None:
+        self.columns = Columns()
+        self._runs: list[Lists] = []
+        self._unindexed = Unindexed()
+
+    def insert(self, row: PassageRow, terms: Iterable[str]) -> int:
+        """Add a passage with the terms of its windows, one after the other; its number is returned."""
+        if self._unindexed.stop - self._unindexed.first >= BLOCK_PASSAGES:
+            self._runs.append(gather(*self._unindexed.occurrences(self.columns)))
+            self._unindexed = Unindexed(self._unindexed.stop)
+        number = self.columns.append(row)
+        self._unindexed.append(term_ids(list(terms)))
+        return number
+
+    def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
+        """The posting list of each term, with its weight; empty for a term that stands nowhere."""
+        numbers = term_ids(list(terms))
+        runs = [*self._runs, self._unindexed.lists(numbers, self.columns)]
+        lists = [_joined(runs, number) for number in numbers.tolist()]
+        return list(zip(Postings.of(lists, self.columns), terms.values(), strict=True))
+
+
+def _joined(runs: Iterable[Lists], term: int) -> Occurrences:
+    """The list of a term in runs that follow each other."""
+    windows, counts = map(np.concatenate, zip(*(run.of(term) for run in runs), strict=True))
+    return windows, counts
 
 
 # --- at rest ---------------------------------------------------------------------

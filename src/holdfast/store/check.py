@@ -16,11 +16,8 @@ from holdfast.search import columns as columnar
 from holdfast.search.passages import CUTTING
 from holdfast.search.postings import decode
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
-from holdfast.store.connection import connect_readonly, is_readonly, translate_errors
-from holdfast.store.index_merge import BLOCK_PASSAGES, decode_windows
-from holdfast.store.schema import COUNTS, MIGRATIONS
-
-__all__ = ["Health", "check"]
+from holdfast.store.connection import COUNTS, MIGRATIONS, connect_readonly, is_readonly, translate_errors
+from holdfast.store.index_tables import BLOCK_PASSAGES, decode_windows
 
 _TABLES: Final = ("messages", "passages", "facts", "records", "jobs")
 _ORPHANS: Final = {

@@ -14,38 +14,30 @@ from holdfast.errors import StorageError
 from holdfast.search import columns as columnar
 from holdfast.search.columns import Columns
 from holdfast.search.postings import decode, encode, pages_with, without
-from holdfast.store import vector_table
-from holdfast.store.base import Select
-from holdfast.store.index_merge import BLOCK_PASSAGES, mark_rewritten, read_columns
-from holdfast.store.sqlite_rows import KEY, fact_digest, message_digest, where
-
-__all__ = ["damaged_copies", "remove", "scrub"]
+from holdfast.store.base import Kind
+from holdfast.store.index_tables import BLOCK_PASSAGES, mark_rewritten, read_columns, wipe_vectors
+from holdfast.store.sqlite_rows import KEY, fact_digest, message_digest
 
 
-def remove(connection: sqlite3.Connection, select: Select) -> int:
+def remove(connection: sqlite3.Connection, kind: Kind, condition: str, values: Sequence[object]) -> int:
     """Delete rows from every table, in the caller's transaction. Call `scrub` after it to erase their text."""
+    key = KEY[kind]
     connection.execute("PRAGMA secure_delete = ON")
     try:
-        key, (condition, values) = KEY[select.kind], where(select)
-        query = f"SELECT {key} FROM {select.kind}s WHERE {condition}"
+        query = f"SELECT {key} FROM {kind}s WHERE {condition}"
         numbers = sorted(number for (number,) in connection.execute(query, values))
-        if numbers and select.kind == "message":
+        if numbers and kind == "message":
             _forget_messages(connection, numbers)
-        if numbers and select.kind == "fact":
-            _record_forgotten_facts(connection, numbers)
-        delete = f"DELETE FROM {select.kind}s WHERE {key} = ?"
-        connection.executemany(delete, ((number,) for number in numbers))
-        if numbers and select.kind in {"message", "fact"}:
+        for number in numbers if kind == "fact" else ():
+            scope, fact = connection.execute("SELECT scope, id FROM facts WHERE version = ?", (number,)).fetchone()
+            insert = "INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)"
+            connection.execute(insert, (scope, fact_digest(fact)))
+        connection.executemany(f"DELETE FROM {kind}s WHERE {key} = ?", ((number,) for number in numbers))
+        if numbers and kind in {"message", "fact"}:
             connection.execute("UPDATE counters SET value = 1 WHERE name = 'unscrubbed'")
     finally:
         connection.execute("PRAGMA secure_delete = OFF")
     return len(numbers)
-
-
-def _record_forgotten_facts(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
-    for number in numbers:
-        scope, fact = connection.execute("SELECT scope, id FROM facts WHERE version = ?", (number,)).fetchone()
-        connection.execute("INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)", (scope, fact_digest(fact)))
 
 
 def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
@@ -60,7 +52,7 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
         passages += [passage for (passage,) in connection.execute(query, (number,))]
     passages.sort()
     windows = _windows_of(connection, passages)
-    vector_table.wipe(connection, passages)
+    wipe_vectors(connection, passages)
     connection.executemany("DELETE FROM pending WHERE number = ?", ((passage,) for passage in passages))
     # The windows stay, as numbers without words: those of later passages are counted from them.
     connection.executemany(

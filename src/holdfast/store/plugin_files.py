@@ -30,35 +30,6 @@ from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.store.codec import from_json, text_bytes, to_json
 from holdfast.transcripts import journal
 
-__all__ = [
-    "OWN",
-    "Entity",
-    "Unusable",
-    "Vectors",
-    "append_lines",
-    "content_key",
-    "content_of",
-    "decode_vectors",
-    "encode_line",
-    "encode_vectors",
-    "entities",
-    "fact_digest",
-    "fact_line",
-    "findable_of",
-    "message_of",
-    "read_fact",
-    "read_vectors",
-    "remove_vectors",
-    "scope_from_json",
-    "scope_of",
-    "scope_to_json",
-    "segment_line",
-    "segment_problem",
-    "tokens",
-    "topics",
-    "write_vectors",
-]
-
 OWN: Final = "holdfast"
 _ROLES: Final = frozenset({"user", "assistant"})
 _TYPES: Final = frozenset(get_args(FactType))
@@ -136,7 +107,7 @@ def content_of(row: MessageRow) -> str:
     return "".join(passage.text for passage in row.passages)
 
 
-def segment_line(row: MessageRow, content: str, *, name: str, now: int, own: Mapping[str, Any]) -> dict[str, Any]:
+def segment_line(row: MessageRow, content: str, *, name: str, now: int) -> dict[str, Any]:
     """A message as a line of `segments.jsonl`."""
     time = row.message.timestamp
     named = [asdict(entity) for entity in entities(content)]
@@ -152,7 +123,8 @@ def segment_line(row: MessageRow, content: str, *, name: str, now: int, own: Map
     found = "".join(passage.text for passage in row.passages)
     plain = _plain(line) == row.message and row.message.origin is None
     more = ({} if plain else {"body": to_json(row.message)}) | ({} if found == content else {"text": found})
-    return line | {OWN: {**own, **more}}
+    own = {"scope": scope_to_json(row.scope), "digest": row.message.digest, "nonce": row.nonce}
+    return line | {OWN: own | more}
 
 
 def findable_of(data: Mapping[str, Any]) -> str:
@@ -191,8 +163,8 @@ def _plain(data: Mapping[str, Any]) -> Message:
 # --- facts ---------------------------------------------------------------------
 
 
-def fact_line(row: FactRow, *, own: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A version of a fact as a line of `knowledge.jsonl`; `own` is None for one that belongs to the whole folder."""
+def fact_line(row: FactRow) -> dict[str, Any]:
+    """A version of a fact as a line of `knowledge.jsonl`; one that belongs to the whole folder has no scope."""
     line: dict[str, Any] = {"id": row.id, "type": row.type, "content": row.content}
     if row.context:
         line["context"] = row.context
@@ -202,7 +174,7 @@ def fact_line(row: FactRow, *, own: Mapping[str, Any] | None) -> dict[str, Any]:
     if row.deleted:
         line["_deleted"] = True
     extras = {key: value for key in _FACT_EXTRAS if (value := getattr(row, key))}
-    kept = {**(own or {}), **extras}
+    kept = extras if row.scope == Scope() else {"scope": scope_to_json(row.scope), **extras}
     return line | {OWN: kept} if kept else line
 
 

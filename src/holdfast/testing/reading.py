@@ -1,9 +1,9 @@
-"""Contracts of `fetch`: order, selection, and whose rows are seen."""
+"""Contracts of `read_*`: order, selection, and whose rows are seen."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -11,19 +11,23 @@ from typing import Any, Final
 
 import numpy as np
 
-from holdfast.store.base import Job, Kind, Record, Row, Scope, Select, Store
+from holdfast.store.base import Job, Record, Scope, Select, Store
 from holdfast.testing.rows import HERE, Check, Opener, asks, fact, find_messages, opened, says, texts, vectors
 
-__all__ = ["CHECKS", "KINDS", "Canary", "crossings", "plant"]
+__all__ = ["CHECKS", "Canary", "crossings", "plant", "readers"]
 
 ACROSS: Final = 0.5
-KINDS: Final[tuple[Kind, ...]] = ("message", "passage", "fact", "record", "job")
+
+
+def readers(store: Store) -> list[Callable[[Select], Sequence[object]]]:
+    """The methods that read rows of a kind."""
+    return [store.read_messages, store.read_passages, store.read_facts, store.read_records, store.read_jobs]
 
 
 def order_is_kept(open_store: Opener, folder: Path) -> None:
     """Rows come oldest first; selections by number, range, newest and limit keep that order."""
     with opened(open_store, folder) as store:
-        numbers = store.add([says(f"message number {n}") for n in range(10)])
+        numbers = store.add_messages([says(f"message number {n}") for n in range(10)])
         assert numbers == sorted(numbers)
         selections: list[tuple[dict[str, Any], list[int]]] = [
             ({}, list(range(10))),
@@ -38,28 +42,30 @@ def order_is_kept(open_store: Opener, folder: Path) -> None:
             ({"ids": ()}, []),
         ]
         for chosen, expected in selections:
-            rows = store.fetch(Select(kind="message", scope=HERE, **chosen))
+            rows = store.read_messages(Select(scope=HERE, **chosen))
             assert [numbers.index(row.id) for row in rows] == expected, f"{chosen} selects something else"
 
 
 def keys_and_names_select(open_store: Opener, folder: Path) -> None:
     """Facts are selected by id, records by kind and key, jobs by kind."""
     with opened(open_store, folder) as store:
-        store.add([Record(scope=HERE, kind=kind, key=key, data={}) for kind in ("edit", "report") for key in "ab"])
-        store.add([fact("f1", "one"), fact("f2", "two"), fact("f1", "three")])
-        store.add([Job(scope=HERE, kind=kind, data={}) for kind in ("embed", "extract", "embed")])
-        records = store.fetch(Select(kind="record", scope=HERE, name="edit", keys=("b", "zzz")))
+        store.add_records(
+            [Record(scope=HERE, kind=kind, key=key, data={}) for kind in ("edit", "report") for key in "ab"]
+        )
+        store.add_facts([fact("f1", "one"), fact("f2", "two"), fact("f1", "three")])
+        store.add_jobs([Job(scope=HERE, kind=kind, data={}) for kind in ("embed", "extract", "embed")])
+        records = store.read_records(Select(scope=HERE), kind="edit", keys=("b", "zzz"))
         assert [(row.kind, row.key) for row in records] == [("edit", "b")]
-        assert [row.content for row in store.fetch(Select(kind="fact", scope=HERE, keys=("f1",)))] == ["one", "three"]
-        assert {row.kind for row in store.fetch(Select(kind="job", scope=HERE, name="embed"))} == {"embed"}
+        assert [row.content for row in store.read_facts(Select(scope=HERE), keys=("f1",))] == ["one", "three"]
+        assert {row.kind for row in store.read_jobs(Select(scope=HERE), kind="embed")} == {"embed"}
 
 
 def passages_say_where_they_stand(open_store: Opener, folder: Path) -> None:
     """A passage reads back with its words, place, windows, message, speaker and time."""
     long = " ".join(f"Sentence {n} says something about topic {n % 7}." for n in range(400))
     with opened(open_store, folder) as store:
-        numbers = store.add([says("  short  "), says(long, role="assistant", time=9)])
-        _, *passages = store.fetch(Select(kind="passage", scope=HERE))
+        numbers = store.add_messages([says("  short  "), says(long, role="assistant", time=9)])
+        _, *passages = store.read_passages(Select(scope=HERE))
         assert "".join(passage.text for passage in passages) == long
         for number, passage in enumerate(passages, start=1):
             assert passage.number == number
@@ -75,14 +81,12 @@ class Canary:
         self.scope = scope
         self.word = "canary" + "".join(f"x{ord(letter)}" for letter in "|".join(_names(scope)))
 
-    def rows(self) -> list[Row]:
-        """Rows that all hold the word."""
-        return [
-            says(f"the shared word and {self.word}", scope=self.scope),
-            fact("shared-id", self.word, scope=self.scope),
-            Record(scope=self.scope, kind="shared", key="shared", data={"text": self.word}),
-            Job(scope=self.scope, kind="shared", data={"text": self.word}),
-        ]
+    def plant(self, store: Store) -> None:
+        """Add rows that all hold the word."""
+        store.add_messages([says(f"the shared word and {self.word}", scope=self.scope)])
+        store.add_facts([fact("shared-id", self.word, scope=self.scope)])
+        store.add_records([Record(scope=self.scope, kind="shared", key="shared", data={"text": self.word})])
+        store.add_jobs([Job(scope=self.scope, kind="shared", data={"text": self.word})])
 
 
 def _names(scope: Scope) -> tuple[str, str, str, str]:
@@ -96,9 +100,9 @@ def plant(store: Store, names: str = "ab") -> list[Canary]:
         for tenant, project, agent, session in product(names, repeat=4)
     ]
     for canary in canaries:
-        store.add(canary.rows())
-    (shape,) = {len(row.windows) for row in store.fetch(Select(kind="passage", scope=canaries[0].scope))}
-    store.add([vectors(number, [1] * shape) for number in range(len(canaries))])
+        canary.plant(store)
+    (shape,) = {len(row.windows) for row in store.read_passages(Select(scope=canaries[0].scope))}
+    store.add_vectors([vectors(number, [1] * shape) for number in range(len(canaries))])
     return canaries
 
 
@@ -122,24 +126,17 @@ def _visible(row: Scope, reader: Scope, *, across: bool) -> bool:
 
 def _everything(store: Store, scope: Scope, *, across: bool) -> Iterator[object]:
     """Whatever a reader can lay hands on, one after the other."""
-    every = tuple(range(200))
-    for kind in KINDS:
-        yield from store.fetch(Select(kind=kind, scope=scope, across=across))
-        yield from store.fetch(Select(kind=kind, scope=scope, across=across, ids=every))
-    for kind, key in (("fact", "shared-id"), ("record", "shared")):
-        yield from store.fetch(Select(kind=kind, scope=scope, across=across, keys=(key,)))
-    for named in ("record", "job"):
-        yield from store.fetch(Select(kind=named, scope=scope, across=across, name="shared"))
-    evidence = store.match(asks("shared word", scope=scope, across=across, seed=1))
-    out = ~evidence.visible
-    assert not evidence.keywords.passages[out].any(), "a score for what may not be seen"
-    assert not evidence.keywords.share[out].any(), "a share for what may not be seen"
-    assert evidence.cosine is not None
-    assert not evidence.cosine[out[evidence.columns["passage"]]].any(), "a likeness to what may not be seen"
-    numbers = np.flatnonzero(evidence.visible).tolist()
-    yield from (evidence.scopes[number] for number in evidence.columns["scope"][numbers])
-    yield from store.fetch(Select(kind="passage", scope=scope, across=across, ids=tuple(numbers)))
-    assert len(find_messages(evidence)) == len(numbers)
+    select = Select(scope=scope, across=across)
+    for read in readers(store):
+        yield from read(select)
+        yield from read(replace(select, ids=tuple(range(200))))
+    yield from store.read_facts(select, keys=("shared-id",))
+    yield from store.read_records(select, kind="shared", keys=("shared",))
+    yield from store.read_jobs(select, kind="shared")
+    found = store.search(asks("shared word", scope=scope, across=across, seed=1))
+    passages = store.read_passages(replace(select, ids=tuple(found.passages.tolist())))
+    assert len(passages) == len(find_messages(found)) == len(found), "a candidate that may not be seen"
+    yield from passages
 
 
 def crossings(store: Store, canaries: Sequence[Canary], *, reads: int, seed: int = 1) -> int:
@@ -154,33 +151,32 @@ def crossings(store: Store, canaries: Sequence[Canary], *, reads: int, seed: int
     return crossed
 
 
-def _one_read(store: Store, reader: Canary, chance: random.Random, *, across: bool) -> list[Any]:
-    kind = chance.choice(KINDS)
-    about: dict[str, Any] = {"kind": kind, "scope": reader.scope, "across": across}
-    way = chance.randrange(5)
-    if way == 0:
-        return store.fetch(Select(**about, ids=tuple(chance.sample(range(400), 50))))
-    if way == 1:
-        return store.fetch(Select(**about, after=chance.randrange(200), limit=chance.randrange(1, 50)))
-    if way == 2 and kind in {"fact", "record"}:  # noqa: PLR2004 - one of five ways
-        return store.fetch(Select(**about, keys=("shared", "shared-id")))
-    if way == 3:  # noqa: PLR2004 - one of five ways
-        evidence = store.match(asks("shared word", scope=reader.scope, across=across, seed=1))
-        numbers = tuple(np.flatnonzero(evidence.keywords.passages).tolist())
-        return store.fetch(Select(kind="passage", scope=reader.scope, across=across, ids=numbers))
-    return store.fetch(Select(**about, newest=chance.random() < ACROSS, limit=chance.randrange(1, 50)))
+def _one_read(store: Store, reader: Canary, chance: random.Random, *, across: bool) -> Sequence[object]:
+    read, select = chance.choice(readers(store)), Select(scope=reader.scope, across=across)
+    match chance.randrange(5):
+        case 0:
+            return read(replace(select, ids=tuple(chance.sample(range(400), 50))))
+        case 1:
+            return read(replace(select, after=chance.randrange(200), limit=chance.randrange(1, 50)))
+        case 2:
+            return [*store.read_facts(select, keys=("shared-id",)), *store.read_records(select, keys=("shared",))]
+        case 3:
+            found = store.search(asks("shared word", scope=reader.scope, across=across, seed=1))
+            return store.read_passages(replace(select, ids=tuple(found.passages.tolist())))
+        case _:
+            return read(replace(select, newest=chance.random() < ACROSS, limit=chance.randrange(1, 50)))
 
 
 def a_snapshot_stands(open_store: Opener, folder: Path) -> None:
-    """What `match` returned stays as it was when more is added."""
+    """What `search` returned stays as it was when more is added."""
     with opened(open_store, folder) as store:
-        store.add([says(f"apple {n}") for n in range(3)])
-        evidence = store.match(asks("apple"))
-        store.add([says(f"apple again {n}") for n in range(3000)])
-        store.match(asks("apple"))
-        assert evidence.columns["length"].tolist() == [2, 2, 2]
-        assert evidence.columns.passages == len(evidence.visible) == len(evidence.columns["message"])
-        assert find_messages(evidence) == evidence.columns["message"].tolist()
+        numbers = store.add_messages([says(f"apple {n}") for n in range(3)])
+        found = store.search(asks("apple"))
+        scores = found.score_windows(np.arange(3))[0].tolist()
+        store.add_messages([says(f"apple again {n}") for n in range(3000)])
+        store.search(asks("apple"))
+        assert found.messages.tolist() == find_messages(found) == numbers
+        assert found.score_windows(np.arange(3))[0].tolist() == scores
 
 
 CHECKS: Final[tuple[Check, ...]] = (

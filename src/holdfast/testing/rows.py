@@ -9,11 +9,12 @@ from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
-from holdfast.memory.archive import cut
 from holdfast.messages import Message, Role, Text
+from holdfast.search.candidates import Candidates
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import quantise
-from holdfast.store.base import FactRow, MessageRow, Scope, SearchQuery, SearchResult, Select, Store, VectorRow
+from holdfast.store.base import FactRow, MessageRow, Scope, SearchQuery, Select, Store, VectorRow
+from holdfast.store.cutting import cut
 from holdfast.text import terms
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
 
 HERE: Final = Scope(project="atlas", session="s1")
 MODEL: Final = Space(name="model", dimension=8, digest="d1")
+LIMIT: Final = 10_000
+"""More candidates than any check has passages."""
 
 
 Opener: TypeAlias = Callable[[Path], Store]
@@ -87,15 +90,15 @@ def asks(
 ) -> SearchQuery:
     """A question by words, and by the vector of a seed."""
     vector = None if seed is None else np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
-    return SearchQuery(scope=scope, terms=dict.fromkeys(terms(text), 1.0), across=across, vector=vector, space=space)
+    weights = dict.fromkeys(terms(text), 1.0)
+    return SearchQuery(scope=scope, terms=weights, across=across, vector=vector, space=space, limit=LIMIT)
 
 
-def find_messages(evidence: SearchResult) -> list[int]:
+def find_messages(found: Candidates) -> list[int]:
     """The numbers of the messages that hold one of the terms, in the order they were archived."""
-    hits = np.flatnonzero(evidence.keywords.passages > 0)
-    return list(dict.fromkeys(evidence.columns["message"][hits].tolist()))
+    return list(dict.fromkeys(found.messages[found.keyword > 0].tolist()))
 
 
 def texts(store: Store, *, scope: Scope = HERE, across: bool = False) -> list[str]:
     """What every message of a scope says, oldest first."""
-    return [row.message.text for row in store.fetch(Select(kind="message", scope=scope, across=across))]
+    return [row.message.text for row in store.read_messages(Select(scope=scope, across=across))]
