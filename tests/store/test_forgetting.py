@@ -86,7 +86,7 @@ def test_a_forgotten_message_in_a_sealed_block_leaves_the_others_in_place(tmp_pa
             evidence = store.search(asks(word("item", n), seed=n))
             assert find_messages(evidence) == [numbers[n]]
             assert evidence.cosine is not None
-            assert int(evidence.cosine.argmax()) == n
+            assert evidence.passages[evidence.cosine.argmax()] == n
         assert check(store.path).sound
 
 
