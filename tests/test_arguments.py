@@ -316,6 +316,16 @@ class TestNewcomers:
         assert any("edit 00000077" in warning for warning in window.report.warnings)
         assert session.undo_trim() >= 0
 
+    def test_pinned_messages_that_take_the_reserve_are_reported(self, engine: Engine) -> None:
+        """The window stays under the limit; the report says how much room the reply has lost."""
+        session = engine.session("s")
+        talk = [{"role": "user", "content": f"{number} " + "word " * 150} for number in range(40)]
+        assert not session.assemble(talk, limit=8_000, reserve=2_000).report.warnings
+        session.pin(list(range(1, 27)))
+        report = session.assemble(talk, limit=8_000, reserve=2_000).report
+        assert 5_714 < report.total_tokens <= 7_000
+        assert any("reserve" in warning and "unpin" in warning for warning in report.warnings)
+
     @pytest.mark.parametrize("limit", ["16k", True, 1.5])
     def test_a_limit_of_another_type_is_an_input_error(self, engine: Engine, limit: Any) -> None:
         """As a number that is out of range is."""

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from desk import BASE, Desk, talker
+from agent_fixture import BASE, AgentFixture, talker
 from holdfast.agent.commands import run
 from holdfast.cli import holdfast
 from holdfast.engine import Engine
@@ -98,11 +98,11 @@ def test_an_agent_takes_any_clock(tmp_path: Path, time: int) -> None:
     settings = msgspec.structs.replace(
         BASE, session=Session(memory_file=True), agent=msgspec.structs.replace(BASE.agent, timezone="Asia/Tokyo")
     )
-    desk = Desk(tmp_path, settings=settings, now=time)
-    agent = desk.agent(talker(lambda _: "Noted."))
+    fixture = AgentFixture(tmp_path, settings=settings, now=time)
+    agent = fixture.agent(talker(lambda _: "Noted."))
     try:
         assert agent.say("The port is 6543.").text == "Noted."
-        desk.now = CLOCKS[(CLOCKS.index(time) + 1) % len(CLOCKS)]
+        fixture.now = CLOCKS[(CLOCKS.index(time) + 1) % len(CLOCKS)]
         assert agent.say("And the host is blue.").text == "Noted."
         run(agent, "/new")
         assert agent.say("Hello again.").text == "Noted."

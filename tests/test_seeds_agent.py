@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from desk import Desk, Watched
+from agent_fixture import AgentFixture, Watched
 from holdfast.errors import ModelOverflowError
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said
@@ -55,10 +55,10 @@ class TestFirstRun:
             prompts.append(prompt.messages[0].text)
             return "Hi."
 
-        desk = Desk(tmp_path)
+        fixture = AgentFixture(tmp_path)
         (tmp_path / "work").mkdir()
         (tmp_path / "work" / "BOOTSTRAP.md").write_text("第一次运行: ask for a name.")
-        agent = desk.agent(answer)
+        agent = fixture.agent(answer)
         agent.say("Hello.")
         agent.reset()
         agent.say("Hello again.")
@@ -89,8 +89,8 @@ class TestOverflow:
 
     def test_a_new_conversation_begins_with_the_digest(self, tmp_path: Path) -> None:
         """The request is answered in it, the old one is kept, and the user is told."""
-        desk = Desk(tmp_path)
-        agent = desk.agent(self.overflowing(times=4))
+        fixture = AgentFixture(tmp_path)
+        agent = fixture.agent(self.overflowing(times=4))
         for number in range(8):
             agent.say(f"Step {number}: 使用 PostgreSQL. " + "more words " * 300)
         before = agent.session.id
@@ -100,19 +100,19 @@ class TestOverflow:
         assert "## Last Request" in texts[0]
         assert "PostgreSQL" in texts[0]
         assert texts[1:] == ["Overflow now.", "It fits now."]
-        (notice,) = [text for text in desk.view.notices if "A new conversation begins with a digest" in text]
+        (notice,) = [text for text in fixture.view.notices if "A new conversation begins with a digest" in text]
         assert "after 3 tries" in notice
         kept = next(agent.sessions.folder.glob(f"{before}.jsonl.reset.*"))
         assert kept.name in notice
         assert "Step 0" in kept.read_text()
         agent.close()
-        again = desk.agent(self.overflowing(times=4))
+        again = fixture.agent(self.overflowing(times=4))
         assert [message.text for message in again.history] == texts
         again.close()
 
     def test_where_that_does_not_help_it_is_an_error(self, tmp_path: Path) -> None:
         """The new conversation is tried once."""
-        agent = Desk(tmp_path).agent(self.overflowing(times=99))
+        agent = AgentFixture(tmp_path).agent(self.overflowing(times=99))
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         with pytest.raises(ModelOverflowError, match="does not fit after 3 tries"):
@@ -130,11 +130,13 @@ class TestBlocks:
         pieces = ["One", ".\n", "\n二。\n", "\nThr", "ee."]
         view = Watched()
         settings = Settings(
-            embedding=Desk(tmp_path).settings.embedding,
-            workspace=Desk(tmp_path).settings.workspace,
+            embedding=AgentFixture(tmp_path).settings.embedding,
+            workspace=AgentFixture(tmp_path).settings.workspace,
             agent=AgentSettings(block_streaming=mode),
         )
-        agent = Desk(tmp_path, settings=settings, view=view).agent([Said(text="".join(pieces), pieces=tuple(pieces))])
+        agent = AgentFixture(tmp_path, settings=settings, view=view).agent(
+            [Said(text="".join(pieces), pieces=tuple(pieces))]
+        )
         assert agent.say("Hello.").text == "".join(pieces)
         assert "".join(view.texts) == "".join(pieces)
         assert len(view.texts) == count

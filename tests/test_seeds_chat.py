@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from desk import Desk, talker
+from agent_fixture import AgentFixture, talker
 from holdfast.agent.commands import run, short
 from holdfast.cli import main
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
@@ -44,8 +44,8 @@ class TestOverflow:
                 return ModelOverflowError("prompt is too long", model="m", status=400)
             return "filler words " * 300
 
-        desk = Desk(tmp_path)
-        agent = desk.agent(answer)
+        fixture = AgentFixture(tmp_path)
+        agent = fixture.agent(answer)
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         with pytest.raises(ModelError):
@@ -160,13 +160,13 @@ class TestWorkspace:
 
     def test_notes_that_cannot_be_written_are_reported_and_not_done(self, tmp_path: Path) -> None:
         """The user is told, sessions.json has the failure, and the flush stays due."""
-        desk = Desk(tmp_path)
-        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        fixture = AgentFixture(tmp_path)
+        agent = fixture.agent(talker(lambda _: "filler words " * 300))
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         (agent.root / "memory").write_text("in the way")
         agent.flush()
-        assert any("Notes could not be written" in notice for notice in desk.view.notices)
+        assert any("Notes could not be written" in notice for notice in fixture.view.notices)
         assert agent.opened.entry.memory_flush_failure_count == 1
         assert agent.opened.entry.memory_flush_compaction_count is None
         (agent.root / "memory").unlink()
@@ -273,8 +273,8 @@ class TestStatus:
             text = {"flush": "NO_REPLY", "extraction": '{"facts": []}', "": "## Goal\nTalk.\n"}.get(purpose)
             return Said(text=text or f"{last.text[:9]} filler words " * 200, usage=Usage(input=1_000, output=10))
 
-        desk = Desk(tmp_path)
-        agent = desk.agent(answer)
+        fixture = AgentFixture(tmp_path)
+        agent = fixture.agent(answer)
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         agent.compact()
@@ -290,6 +290,6 @@ class TestStatus:
         total = [sum(column) for column in zip(*counted.values(), strict=True)]
         assert f"Tokens: {short(total[1])} in / {short(total[2])} out in {total[0]} calls" in shown
         agent.close()
-        again = desk.agent(answer)
+        again = fixture.agent(answer)
         assert f"Tokens: {short(total[1])} in / {short(total[2])} out in {total[0]} calls" in run(again, "/status").text
         again.close()

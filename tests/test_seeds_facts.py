@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from desk import BASE, Desk
+from agent_fixture import BASE, AgentFixture
 from embed_models import static_folder
 from holdfast.agent.commands import run
 from holdfast.agent.notes import Notes
@@ -106,7 +106,7 @@ class TestChat:
 
     def test_a_fact_outlives_new(self, tmp_path: Path) -> None:
         """After `/new` the next question has the fact in its window."""
-        agent = Desk(tmp_path).agent(lambda _: "Yes.")
+        agent = AgentFixture(tmp_path).agent(lambda _: "Yes.")
         agent.say("Hello.")
         run(agent, f"/memory add {PORT}")
         run(agent, "/new")
@@ -116,7 +116,7 @@ class TestChat:
 
     def test_the_tools_find_facts(self, tmp_path: Path) -> None:
         """`memory_recall` and `memory_search` give facts of every session."""
-        agent = Desk(tmp_path).agent(lambda _: "Yes.")
+        agent = AgentFixture(tmp_path).agent(lambda _: "Yes.")
         agent.notes = Notes(agent.root, agent.settings, agent.sessions.notes_file, sessions=agent.sessions.folder)
         run(agent, f"/memory add {PORT}")
         run(agent, "/new")
@@ -128,8 +128,8 @@ class TestChat:
         """A long-term memory is recalled by itself only with `long_term.auto_recall`."""
         for on in (True, False):
             settings = msgspec.structs.replace(BASE, long_term=LongTerm(auto_recall=on))
-            desk = Desk(tmp_path, settings=settings)
-            agent = desk.agent(lambda _: "Yes.")
+            fixture = AgentFixture(tmp_path, settings=settings)
+            agent = fixture.agent(lambda _: "Yes.")
             agent.memories.store(PORT)
             agent.say("On which port does the staging database listen?")
             assert isinstance(agent.model, Scripted)
@@ -145,7 +145,7 @@ class TestChat:
 
         folder = static_folder(tmp_path / "model", np.array(vectors, np.float32), words=words)
         asked = msgspec.structs.replace(BASE, embedding=Embedding(provider="local", model=str(folder)))
-        desk = Desk(tmp_path, settings=asked)
+        fixture = AgentFixture(tmp_path, settings=asked)
 
         def answer(prompt: Prompt) -> Answer:
             if "Remember" in prompt.messages[-1].text:
@@ -153,7 +153,7 @@ class TestChat:
                 return Said(calls=(ToolCall(id="m", name="memory_store", arguments=given),))
             return "Yes."
 
-        agent = desk.agent(answer)
+        agent = fixture.agent(answer)
         agent.say("Remember it.")
         run(agent, "/new")
         agent.say("What is the name of my pet?")
@@ -197,7 +197,7 @@ def test_the_agent_has_the_tool_that_its_window_names(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "big.txt").write_text("a line of the file\n" * 300)
     read = Said(calls=(ToolCall(id="r", name="read", arguments={"path": "big.txt"}),))
-    agent = Desk(tmp_path, settings=settings).agent([read, "Read.", "Fine.", "Good."])
+    agent = AgentFixture(tmp_path, settings=settings).agent([read, "Read.", "Fine.", "Good."])
     for words in ("Read it.", "And?", "So?"):
         agent.say(words)
     shown = "\n".join(r.text for m in agent.last_window().messages for r in m.results)

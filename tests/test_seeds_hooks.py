@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from desk import BASE, Desk, talker
+from agent_fixture import BASE, AgentFixture, talker
 from holdfast import Engine, Hooks
 from holdfast.errors import CompactionError, ModelCancelledError, SettingsError
 from holdfast.events import Compacted, Compacting, SummaryRequest, SummaryResult
@@ -228,11 +228,11 @@ def test_a_desk_agent_reports_the_failure_of_a_hook(tmp_path: Path) -> None:
     def broken(_: object) -> None:
         raise RuntimeError("no")
 
-    desk = Desk(tmp_path)
-    agent = desk.agent(talker(lambda _: "filler words " * 300))
+    fixture = AgentFixture(tmp_path)
+    agent = fixture.agent(talker(lambda _: "filler words " * 300))
     agent.engine.hooks = Hooks(listeners=[broken], on_failure=agent.hook_failures.append)
     for number in range(8):
         agent.say(f"Step {number}. " + "more words " * 300)
     agent.compact()
     agent.close()
-    assert desk.view.notices.count("hook broken: RuntimeError('no')") == 2
+    assert fixture.view.notices.count("hook broken: RuntimeError('no')") == 2

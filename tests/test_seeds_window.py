@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from desk import BASE
+from agent_fixture import BASE
 from holdfast import Engine
 from holdfast.settings import Pruning, Settings
 from waiting import UNHURRIED

@@ -26,7 +26,7 @@ and its message says what to do.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
     "CompactionError",
@@ -132,13 +132,18 @@ class InvalidWindowError(WindowError):
         self.violations = tuple(violations)
 
 
+SPACE_ADVICE: Final = (
+    "use a larger window, protect fewer messages (trim.protected_recent), unpin some, "
+    "or prune tool results (pruning.mode)"
+)
+
+
 class WindowTooSmallError(WindowError):
     """The messages that must stay in the window have `needed` tokens, more than `limit`."""
 
     def __init__(self, *, needed: int, limit: int) -> None:
         super().__init__(
-            f"what must stay in the window takes {needed:,} tokens, the limit is {limit:,}: use a larger window, "
-            "protect fewer messages (trim.protected_recent), unpin some, or prune tool results (pruning.mode)"
+            f"what must stay in the window takes {needed:,} tokens, the limit is {limit:,}: {SPACE_ADVICE}"
         )
         self.needed = needed
         self.limit = limit

@@ -306,7 +306,7 @@ class Session:
         return known
 
     def undo_trim(self) -> int:
-        """Bring back what the last cut removed, as far as it fits, and return how many messages that is."""
+        """Bring back what the last cut removed, as far as it fits the next window, and return how many it removed."""
         with self.lock:
             self.state.load()
             ids = self.state.last_trim()

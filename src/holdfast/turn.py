@@ -25,7 +25,7 @@ from holdfast.context.edits import Edit, Item, apply, messages_of
 from holdfast.context.place import clear_blocks, place, recall_room
 from holdfast.context.plan import plan_edits
 from holdfast.context.validate import ValidWindow, validate
-from holdfast.errors import ConflictError, HoldfastError, WindowError
+from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.query import RecallQuery, build_query
 from holdfast.memory.recall import Recall
@@ -260,6 +260,8 @@ def _report(
     """Report the turn, and store the report so that any past turn can be shown."""
     compacted = (edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted")
     sent = list(zip(messages_of(items), (item.total for item in items), strict=True))
+    if (over := sum(tokens for _, tokens in sent) - turn.limits.prompt) > 0:
+        turn.warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
     report = build_report(
         items,
         session=state.scope.session,

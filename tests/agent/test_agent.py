@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from desk import Desk, Watched, talker
+from agent_fixture import AgentFixture, Watched, talker
 from holdfast.agent import agent as agent_module
 from holdfast.agent.agent import Agent
 from holdfast.errors import ModelBusyError, ModelError, StorageError
@@ -25,9 +25,9 @@ KEY = "AKIAQ3EGRLWM5N7PXJ2K"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A desk of its own."""
-    return Desk(tmp_path)
+def fixture(tmp_path: Path) -> AgentFixture:
+    """An agent in a folder of its own."""
+    return AgentFixture(tmp_path)
 
 
 def prompts(agent: Agent) -> list[Prompt]:
@@ -42,11 +42,11 @@ def calling(name: str, **arguments: object) -> Said:
 
 
 class TestTurn:
-    def test_a_word_is_answered_and_both_are_written_down(self, desk: Desk) -> None:
+    def test_a_word_is_answered_and_both_are_written_down(self, fixture: AgentFixture) -> None:
         """The answer comes piece by piece and as a whole, and the transcript is a session that any reader reads."""
-        agent = desk.agent(["Hello to you!"])
+        agent = fixture.agent(["Hello to you!"])
         turn = agent.say("Hello.")
-        assert turn.text == "".join(desk.view.texts) == "Hello to you!"
+        assert turn.text == "".join(fixture.view.texts) == "Hello to you!"
         assert (turn.steps, turn.interrupted) == (1, False)
         assert turn.usage.output > 0
         transcript = read(agent.opened.transcript.file)
@@ -54,133 +54,135 @@ class TestTurn:
         assert [message.text for message in transcript.messages] == ["Hello.", "Hello to you!"]
         assert agent.opened.entry.total_tokens > 0
 
-    def test_tools_run_until_the_model_is_done(self, desk: Desk) -> None:
+    def test_tools_run_until_the_model_is_done(self, fixture: AgentFixture) -> None:
         """Calls are answered in the workspace, their results go back, and the last words are the answer."""
-        (desk.folder / "work").mkdir()
-        (desk.folder / "work" / "port.txt").write_text("6543\n")
-        agent = desk.agent([calling("read", path="port.txt"), calling("bash", command="echo hi"), "It is 6543."])
+        (fixture.folder / "work").mkdir()
+        (fixture.folder / "work" / "port.txt").write_text("6543\n")
+        agent = fixture.agent([calling("read", path="port.txt"), calling("bash", command="echo hi"), "It is 6543."])
         turn = agent.say("Which port?")
         assert (turn.text, turn.steps) == ("It is 6543.", 3)
-        assert [call.name for call in desk.view.calls] == ["read", "bash"]
-        assert "6543" in desk.view.results[0].text
+        assert [call.name for call in fixture.view.calls] == ["read", "bash"]
+        assert "6543" in fixture.view.results[0].text
         assert "6543" in str(prompts(agent)[1].messages[-1])
 
-    def test_a_model_that_never_ends_is_stopped(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_model_that_never_ends_is_stopped(self, fixture: AgentFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         """After so many steps, a hundred, the user has the word again, and is told why."""
         assert agent_module.MAX_STEPS == 100
         monkeypatch.setattr(agent_module, "MAX_STEPS", 7)
-        agent = desk.agent(lambda _: calling("read", path="none.txt"))
+        agent = fixture.agent(lambda _: calling("read", path="none.txt"))
         assert agent.say("Go.").steps == 7
-        assert desk.view.notices == ["Stopped after 7 steps. Say something to go on."]
+        assert fixture.view.notices == ["Stopped after 7 steps. Say something to go on."]
 
-    def test_what_is_refused_does_not_run(self, desk: Desk) -> None:
+    def test_what_is_refused_does_not_run(self, fixture: AgentFixture) -> None:
         """Without the user's word no command runs; the model hears why."""
-        desk.allow = False
-        agent = desk.agent([calling("bash", command="touch no"), "Fine."])
+        fixture.allow = False
+        agent = fixture.agent([calling("bash", command="touch no"), "Fine."])
         agent.say("Do it.")
-        assert not (desk.folder / "work" / "no").exists()
-        assert desk.view.results[0].is_error
+        assert not (fixture.folder / "work" / "no").exists()
+        assert fixture.view.results[0].is_error
 
-    def test_it_goes_on_where_it_was(self, desk: Desk) -> None:
+    def test_it_goes_on_where_it_was(self, fixture: AgentFixture) -> None:
         """Another process goes on with the same conversation: the model sees all that was said."""
-        desk.agent(["One."]).say("First?")
-        agent = desk.agent(["Two."])
+        fixture.agent(["One."]).say("First?")
+        agent = fixture.agent(["Two."])
         agent.say("Second?")
         assert [m.text for m in prompts(agent)[0].messages[1:]] == ["First?", "One.", "Second?"]
 
-    def test_silence_is_not_shown(self, desk: Desk) -> None:
+    def test_silence_is_not_shown(self, fixture: AgentFixture) -> None:
         """An answer that says there is nothing to say is written down and not seen; a heartbeat's neither."""
-        agent = desk.agent([Said(pieces=("NO_", "REPLY")), "HEARTBEAT_OK"])
+        agent = fixture.agent([Said(pieces=("NO_", "REPLY")), "HEARTBEAT_OK"])
         assert agent.say("psst").text == ""
         assert agent.say("Read HEARTBEAT.md.", heartbeat=True).text == ""
-        assert "NO_REPLY" not in "".join(desk.view.texts)
+        assert "NO_REPLY" not in "".join(fixture.view.texts)
         assert [m.text for m in read(agent.opened.transcript.file).messages][1] == "NO_REPLY"
 
-    def test_a_model_that_fails_leaves_a_conversation_that_goes_on(self, desk: Desk) -> None:
+    def test_a_model_that_fails_leaves_a_conversation_that_goes_on(self, fixture: AgentFixture) -> None:
         """What was said stays said; the next word finds an answer."""
 
         def busy(_: Prompt) -> Answer:
             raise ModelBusyError("busy", model="m")
 
-        agent = desk.agent(busy)
+        agent = fixture.agent(busy)
         with pytest.raises(ModelError):
             agent.say("Hello?")
-        again = desk.agent(["Here I am."])
+        again = fixture.agent(["Here I am."])
         assert again.say("Still there?").text == "Here I am."
         assert check(render(prompts(again)[0].messages[1:], "anthropic"), "anthropic") == []
 
 
 class TestMemory:
-    def test_no_secret_is_written_down_and_the_model_still_sees_it(self, desk: Desk) -> None:
+    def test_no_secret_is_written_down_and_the_model_still_sees_it(self, fixture: AgentFixture) -> None:
         """While the conversation is open the model can use a key; the transcript and who resumes it do not have it."""
-        (desk.folder / "work").mkdir()
-        (desk.folder / "work" / "env").write_text(f"aws {KEY}\n")
-        agent = desk.agent([calling("read", path="env"), f"I will use {KEY}.", "Again."])
+        (fixture.folder / "work").mkdir()
+        (fixture.folder / "work" / "env").write_text(f"aws {KEY}\n")
+        agent = fixture.agent([calling("read", path="env"), f"I will use {KEY}.", "Again."])
         agent.say(f"My key is {KEY}.")
         agent.say("And?")
         assert str(prompts(agent)[-1].messages).count(KEY) == 3
-        files = [file for file in desk.folder.rglob("*") if file.is_file() and file.name != "env"]
+        files = [file for file in fixture.folder.rglob("*") if file.is_file() and file.name != "env"]
         assert not any(KEY.encode() in file.read_bytes() for file in files)
-        again = desk.agent(["Yes."])
+        again = fixture.agent(["Yes."])
         stored = again.engine.stats().messages
         again.say("Still there?")
         assert KEY not in str(prompts(again)[0].messages)
         assert again.engine.stats().messages == stored + 2  # the question and the answer: the rest is known
 
-    def test_a_lost_one_is_made_up_for_by_the_transcript(self, desk: Desk) -> None:
+    def test_a_lost_one_is_made_up_for_by_the_transcript(self, fixture: AgentFixture) -> None:
         """Where memory knows nothing of a compaction the transcript's summary stands, in each resumption alike."""
-        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        agent = fixture.agent(talker(lambda _: "filler words " * 300))
         for number in range(8):
             agent.say(f"Tell me about module {number}.")
         agent.compact()
         agent.engine.close()
-        shutil.rmtree(desk.folder / "memory")
+        shutil.rmtree(fixture.folder / "memory")
         for _ in range(2):
-            again = desk.agent(talker(lambda _: "Yes, the module is there. " * 40))
+            again = fixture.agent(talker(lambda _: "Yes, the module is there. " * 40))
             assert "Talk about modules." in again.history[0].text
             again.say("Tell me more about module 3.")
             again.session.pin([1])  # an edit, and no compaction
             again.engine.close()
 
-    def test_trouble_with_it_is_told_and_blocks_nothing(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_trouble_with_it_is_told_and_blocks_nothing(
+        self, fixture: AgentFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Where the archive can neither be read nor written, the model is asked all the same."""
-        agent = desk.agent(["One.", "Two.", "Three."])
+        agent = fixture.agent(["One.", "Two.", "Three."])
         agent.say("First.")
 
         def full(*_: object) -> list[int]:
-            raise StorageError("the disk is full", path=desk.folder)
+            raise StorageError("the disk is full", path=fixture.folder)
 
         monkeypatch.setattr(type(agent.engine.memory.store), "add", full)
         assert agent.say("Second.").text == "Two."
         monkeypatch.setattr(type(agent.engine.memory.store), "fetch", full)
         assert agent.say("Third.").text == "Three."
-        assert any("the disk is full" in notice for notice in desk.view.notices)
+        assert any("the disk is full" in notice for notice in fixture.view.notices)
 
 
 class TestInterrupt:
-    def test_a_reply_that_is_broken_off_is_kept_as_such(self, desk: Desk) -> None:
+    def test_a_reply_that_is_broken_off_is_kept_as_such(self, fixture: AgentFixture) -> None:
         """What was heard of it stays, marked; the session is valid and goes on."""
-        agent = desk.agent([Said(pieces=("Let me ", "think ", "about it"), delay=0.05)])
-        desk.view.on_text = agent.cancel.set
+        agent = fixture.agent([Said(pieces=("Let me ", "think ", "about it"), delay=0.05)])
+        fixture.view.on_text = agent.cancel.set
         turn = agent.say("Well?")
         assert turn.interrupted
         assert agent.history[-1].is_broken
-        desk.view = Watched()
-        again = desk.agent(["Done thinking."])
+        fixture.view = Watched()
+        again = fixture.agent(["Done thinking."])
         assert again.say("And?").text == "Done thinking."
         assert check(render(prompts(again)[0].messages[1:], "anthropic"), "anthropic") == []
 
-    def test_before_it_has_begun(self, desk: Desk) -> None:
+    def test_before_it_has_begun(self, fixture: AgentFixture) -> None:
         """What was called off a moment too early is called off; it counts once."""
-        agent = desk.agent(["One.", "Two."])
+        agent = fixture.agent(["One.", "Two."])
         agent.cancel.set()
         assert agent.say("Well?").interrupted
         assert agent.say("And?").text == "One."
 
-    def test_in_a_tool(self, desk: Desk) -> None:
+    def test_in_a_tool(self, fixture: AgentFixture) -> None:
         """A command that is called off ends, every call has its result, and the turn is over."""
-        agent = desk.agent([calling("bash", command="sleep 60"), "never said"])
-        desk.view.on_call = agent.cancel.set
+        agent = fixture.agent([calling("bash", command="sleep 60"), "never said"])
+        fixture.view.on_call = agent.cancel.set
         turn = agent.say("Sleep.")
         assert turn.interrupted
         assert turn.steps == 1
@@ -188,21 +190,21 @@ class TestInterrupt:
 
 
 class TestRoom:
-    def test_a_long_conversation_flushes_and_compacts_and_forgets_nothing(self, desk: Desk) -> None:
+    def test_a_long_conversation_flushes_and_compacts_and_forgets_nothing(self, fixture: AgentFixture) -> None:
         """Before each compaction notes are written; no request is over the window; what left it is recalled."""
-        desk.settings = Settings(
+        fixture.settings = Settings(
             embedding=Embedding(provider="none"),
             workspace=Workspace(skip_bootstrap=True),
             compaction=Compaction(reserve_tokens=4_000, reserve_tokens_floor=0, keep_recent_tokens=3_000),
             recall=UNHURRIED,
             trim=Trim(enabled=False),
         )
-        agent = desk.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
+        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
         agent.say("Remember: the vault word is zanzibar.")
         for number in range(40):
             agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
         assert agent.opened.entry.compaction_count >= 2
-        notes = list((desk.folder / "work" / "memory").glob("*.md"))
+        notes = list((fixture.folder / "work" / "memory").glob("*.md"))
         assert notes
         entry = agent.opened.entry
         assert notes[0].read_text().count("- x") == entry.compaction_count + entry.is_flushed
@@ -210,16 +212,16 @@ class TestRoom:
         assert all(count_messages(prompt.messages) <= 16_000 for prompt in asked)
         agent.say("What is the vault word?")
         assert "zanzibar" in prompts(agent)[-1].messages[-1].text
-        assert any("Compacted" in notice for notice in desk.view.notices)
+        assert any("Compacted" in notice for notice in fixture.view.notices)
         entries = [json.loads(line) for line in agent.opened.transcript.file.read_text().splitlines()]
         compactions = [entry for entry in entries if entry["type"] == "compaction"]
         assert len(compactions) == agent.opened.entry.compaction_count
         assert all(entry["tokensBefore"] > entry["details"]["tokensAfter"] for entry in compactions)
         assert "Pre-compaction" not in agent.opened.transcript.file.read_text()
 
-    def test_trimming_spares_compactions(self, desk: Desk) -> None:
+    def test_trimming_spares_compactions(self, fixture: AgentFixture) -> None:
         """Where trimming keeps the windows that are sent below the threshold, nobody waits for a summary."""
-        agent = desk.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
+        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
         for number in range(40):
             agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
         reports = agent.session.timeline()
@@ -227,9 +229,9 @@ class TestRoom:
         assert max(turn.total_tokens for turn in reports) <= 12_000
         assert agent.opened.entry.compaction_count == 0
 
-    def test_by_hand(self, desk: Desk) -> None:
+    def test_by_hand(self, fixture: AgentFixture) -> None:
         """A compaction can be asked for, with instructions; the model tells it."""
-        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        agent = fixture.agent(talker(lambda _: "filler words " * 300))
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         done = agent.compact("Mind the ports")
@@ -237,9 +239,9 @@ class TestRoom:
         assert any("Mind the ports" in m.text for prompt in prompts(agent) for m in prompt.messages)
         assert agent.opened.entry.compaction_count == 1
 
-    def test_a_flush_that_fails_does_not_stop_anything(self, desk: Desk) -> None:
+    def test_a_flush_that_fails_does_not_stop_anything(self, fixture: AgentFixture) -> None:
         """After so many failures the compaction goes on without notes, and the user is told."""
-        desk.settings = Settings(
+        fixture.settings = Settings(
             embedding=Embedding(provider="none"),
             workspace=Workspace(skip_bootstrap=True),
             compaction=Compaction(memory_flush=MemoryFlush(max_failures=1)),
@@ -250,30 +252,30 @@ class TestRoom:
                 raise ModelBusyError("busy", model="m")
             return "filler words " * 300
 
-        agent = desk.agent(answer)
+        agent = fixture.agent(answer)
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         agent.compact()
-        assert any("without them" in notice for notice in desk.view.notices)
+        assert any("without them" in notice for notice in fixture.view.notices)
         assert agent.opened.entry.compaction_count == 1
 
-    def test_a_read_only_workspace_is_told_once(self, desk: Desk) -> None:
+    def test_a_read_only_workspace_is_told_once(self, fixture: AgentFixture) -> None:
         """Where notes cannot be written none are, and the user hears it once."""
-        desk.settings = Settings(
+        fixture.settings = Settings(
             embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True, access="ro")
         )
-        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        agent = fixture.agent(talker(lambda _: "filler words " * 300))
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         agent.compact()
         agent.compact()
-        assert sum("read-only" in notice for notice in desk.view.notices) == 1
+        assert sum("read-only" in notice for notice in fixture.view.notices) == 1
 
 
 class TestMemories:
-    def test_what_the_agent_keeps_is_recalled_in_every_conversation(self, desk: Desk) -> None:
+    def test_what_the_agent_keeps_is_recalled_in_every_conversation(self, fixture: AgentFixture) -> None:
         """A long-term memory comes into the block of a question that it has to do with, also after a reset."""
-        agent = desk.agent([calling("memory_store", text="The cat of the user is called Momo"), "Noted.", "Momo."])
+        agent = fixture.agent([calling("memory_store", text="The cat of the user is called Momo"), "Noted.", "Momo."])
         agent.say("Please keep in mind what my cat is called.")
         agent.reset()
         agent.say("What is the cat of the user called?")
@@ -282,9 +284,9 @@ class TestMemories:
 
 
 class TestReset:
-    def test_a_new_conversation_knows_nothing_of_the_old_but_its_facts(self, desk: Desk) -> None:
+    def test_a_new_conversation_knows_nothing_of_the_old_but_its_facts(self, fixture: AgentFixture) -> None:
         """The old transcript is kept, and what was learned in it is queued."""
-        agent = desk.agent(["Noted.", "Hi."])
+        agent = fixture.agent(["Noted.", "Hi."])
         agent.say("Remember that the staging database listens on port 6543.")
         old = agent.session
         opened = agent.reset()
@@ -295,32 +297,32 @@ class TestReset:
         agent.engine.work()
         assert any("6543" in fact.content for fact in old.facts())
 
-    def test_what_ended_while_nothing_ran_is_learned_from_too(self, desk: Desk) -> None:
+    def test_what_ended_while_nothing_ran_is_learned_from_too(self, fixture: AgentFixture) -> None:
         """A conversation that is over when the next process begins leaves its facts, and the user is told."""
-        before = desk.agent(["Noted."])
+        before = fixture.agent(["Noted."])
         before.say("Remember that the staging database listens on port 6543.")
         before.close()
-        desk.now += 48 * 3_600_000
-        agent = desk.agent([])
+        fixture.now += 48 * 3_600_000
+        agent = fixture.agent([])
         assert agent.session.id != before.session.id
         agent.engine.work()
         assert any("6543" in fact.content for fact in agent.session.facts())
-        assert any("A new conversation begins (daily reset)" in told for told in desk.view.notices)
+        assert any("A new conversation begins (daily reset)" in told for told in fixture.view.notices)
 
-    def test_the_day_ends(self, desk: Desk) -> None:
+    def test_the_day_ends(self, fixture: AgentFixture) -> None:
         """After the hour of the daily reset the next word begins a new conversation, and the user is told."""
-        agent = desk.agent(["One.", "Two."])
+        agent = fixture.agent(["One.", "Two."])
         agent.say("First.")
-        desk.now += 48 * 3_600_000
+        fixture.now += 48 * 3_600_000
         agent.say("Second.")
         assert len(agent.history) == 2
-        assert any("daily" in notice for notice in desk.view.notices)
+        assert any("daily" in notice for notice in fixture.view.notices)
 
 
-def test_what_it_costs_is_added_up(desk: Desk) -> None:
+def test_what_it_costs_is_added_up(fixture: AgentFixture) -> None:
     """Tokens of every step are counted for the session."""
     said = Said(text="a", usage=Usage(input=100, output=10, cache_read=50))
-    agent = desk.agent([said, said])
+    agent = fixture.agent([said, said])
     agent.say("x")
     agent.say("y")
     entry = agent.opened.entry

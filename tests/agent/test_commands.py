@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from desk import Desk, talker
+from agent_fixture import AgentFixture, talker
 from holdfast import transcripts
 from holdfast.agent.commands import COMMANDS, complete, is_command, run, short
 from holdfast.models.scripted import Scripted
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A desk of its own."""
-    return Desk(tmp_path)
+def fixture(tmp_path: Path) -> AgentFixture:
+    """An agent in a folder of its own."""
+    return AgentFixture(tmp_path)
 
 
 def test_what_is_a_command() -> None:
@@ -33,9 +33,9 @@ def test_numbers_are_short() -> None:
     assert [short(n) for n in (950, 9_500, 182_400, 1_200_000)] == ["950", "9.5k", "182k", "1.2m"]
 
 
-def test_completion_and_help(desk: Desk) -> None:
+def test_completion_and_help(fixture: AgentFixture) -> None:
     """Every command can be completed and is listed; a wrong one is answered with a near one."""
-    agent = desk.agent(["x"])
+    agent = fixture.agent(["x"])
     assert complete("/co") == ["compact", "context"]
     listed = run(agent, "/help").text
     assert all(command.usage in listed for command in COMMANDS.values())
@@ -43,11 +43,11 @@ def test_completion_and_help(desk: Desk) -> None:
     assert run(agent, "/exit").is_exit
 
 
-def test_status_tells_where_the_conversation_stands(desk: Desk) -> None:
+def test_status_tells_where_the_conversation_stands(fixture: AgentFixture) -> None:
     """Model, fullness, tokens, time and memory."""
-    agent = desk.agent(["Hello!"])
+    agent = fixture.agent(["Hello!"])
     agent.say("Hi.")
-    desk.now += 3 * 3_600_000
+    fixture.now += 3 * 3_600_000
     text = run(agent, "/status").text
     assert "scripted/test · window 200k" in text
     assert "compactions 0" in text
@@ -56,9 +56,9 @@ def test_status_tells_where_the_conversation_stands(desk: Desk) -> None:
 
 
 class TestContext:
-    def test_in_every_form(self, desk: Desk) -> None:
+    def test_in_every_form(self, fixture: AgentFixture) -> None:
         """A map for the eye, lists for reading, JSON for programs."""
-        agent = desk.agent(["Hello!"])
+        agent = fixture.agent(["Hello!"])
         assert run(agent, "/context").text == "The conversation is empty. Say something first."
         agent.say("Hi.")
         assert run(agent, "/context map").report == agent.last_window().report
@@ -75,9 +75,9 @@ class TestContext:
 
 
 class TestMemory:
-    def test_facts_are_added_shown_and_forgotten(self, desk: Desk) -> None:
+    def test_facts_are_added_shown_and_forgotten(self, fixture: AgentFixture) -> None:
         """By the ids that are shown."""
-        agent = desk.agent(["Hello!"])
+        agent = fixture.agent(["Hello!"])
         assert run(agent, "/memory").text == "No memory files yet.\nNo facts yet."
         added = run(agent, "/memory add Deploys are on Fridays.").text
         assert "Deploys are on Fridays." in run(agent, "/memory show").text
@@ -87,19 +87,19 @@ class TestMemory:
         assert "Nothing is called" in run(agent, f"/memory forget {name}").text
         assert "Use: /memory" in run(agent, "/memory add").text
 
-    def test_what_was_said_in_an_earlier_conversation_is_forgotten_too(self, desk: Desk) -> None:
+    def test_what_was_said_in_an_earlier_conversation_is_forgotten_too(self, fixture: AgentFixture) -> None:
         """A search shows messages of all conversations, so each can be forgotten, in its old transcript as well."""
-        agent = desk.agent(["Noted.", "Hello again."])
+        agent = fixture.agent(["Noted.", "Hello again."])
         agent.say("The vault word is zanzibar. " + "And more words. " * 40)
         run(agent, "/new")
         agent.say("Hi.")
         number = run(agent, "/memory search vault word").text.split()[2]
         assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
-        assert not any(b"zanzibar" in file.read_bytes() for file in desk.folder.rglob("*") if file.is_file())
+        assert not any(b"zanzibar" in file.read_bytes() for file in fixture.folder.rglob("*") if file.is_file())
 
-    def test_what_was_said_is_found_and_forgotten(self, desk: Desk) -> None:
+    def test_what_was_said_is_found_and_forgotten(self, fixture: AgentFixture) -> None:
         """By the numbers that a search shows."""
-        agent = desk.agent(["Noted.", "Fine."])
+        agent = fixture.agent(["Noted.", "Fine."])
         agent.say("The vault word is zanzibar. " + "And more words. " * 40)
         line = run(agent, "/memory search vault word").text
         assert "zanzibar" in line
@@ -109,19 +109,19 @@ class TestMemory:
         assert agent.say("Go on.").text == "Fine."
         assert isinstance(agent.model, Scripted)
         assert "zanzibar" not in str(agent.model.prompts[-1].messages)
-        files = [file for file in desk.folder.rglob("*") if file.is_file()]
+        files = [file for file in fixture.folder.rglob("*") if file.is_file()]
         assert not any(b"zanzibar" in file.read_bytes() for file in files)
 
-    def test_what_stands_for_forgotten_words_is_not_archived(self, desk: Desk) -> None:
+    def test_what_stands_for_forgotten_words_is_not_archived(self, fixture: AgentFixture) -> None:
         """Neither with the next turns, nor when the conversation is taken up again, nor by an import."""
-        agent = desk.agent(["Noted.", "Fine.", "Good.", "Yes."])
+        agent = fixture.agent(["Noted.", "Fine.", "Good.", "Yes."])
         agent.say("The vault word is 桑给巴尔9876. " + "And more words. " * 40)
         agent.say("The other word is mombasa1234.")
         number = run(agent, "/memory search vault word 桑给巴尔9876").text.split()[2]
         assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
         agent.say("Go on.")
         agent.engine.close()
-        again = desk.agent(["Still here."])
+        again = fixture.agent(["Still here."])
         again.say("And on.")
         said = [row.message.text for row in again.session.get(range(1, 40))]
         assert [text for text in said if text.startswith(("Go on", "And on", "The other"))] == [
@@ -135,9 +135,9 @@ class TestMemory:
 
 
 class TestConversation:
-    def test_compact_says_before_and_after(self, desk: Desk) -> None:
+    def test_compact_says_before_and_after(self, fixture: AgentFixture) -> None:
         """And says so where there is nothing to do."""
-        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        agent = fixture.agent(talker(lambda _: "filler words " * 300))
         agent.say("Hi.")
         assert "Compaction skipped" in run(agent, "/compact").text
         for number in range(8):
@@ -146,18 +146,18 @@ class TestConversation:
         assert text.startswith("Compacted (")
         assert "→" in text
 
-    def test_new_begins_afresh(self, desk: Desk) -> None:
+    def test_new_begins_afresh(self, fixture: AgentFixture) -> None:
         """The old transcript is kept."""
-        agent = desk.agent(["Hello!", "Again!"])
+        agent = fixture.agent(["Hello!", "Again!"])
         agent.say("Hi.")
         before = agent.session.id
         assert "is kept in" in run(agent, "/new").text
         assert agent.session.id != before
         assert run(agent, "/reset").text.startswith("A new conversation.")
 
-    def test_pin_and_undo(self, desk: Desk) -> None:
+    def test_pin_and_undo(self, fixture: AgentFixture) -> None:
         """The last message or one by number is pinned; nothing trimmed is nothing undone."""
-        agent = desk.agent(["Hello!"])
+        agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
         assert run(agent, "/pin").text.startswith("Pinned 1")
         assert "no such message" in run(agent, "/pin 999").text

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from desk import Desk
+from agent_fixture import AgentFixture
 from holdfast.agent.memories import Memories
 from holdfast.agent.tools import Toolbox
 from holdfast.agent.tools.memory import memory_tools
@@ -197,7 +197,7 @@ class TestByThemselves:
 
 def test_a_forgotten_memory_is_not_quoted_in_any_project(tmp_path: Path) -> None:
     """Memories belong to no project: the recall block of a conversation in the project of its folder goes as well."""
-    agent = Desk(tmp_path).agent(["Momo."])
+    agent = AgentFixture(tmp_path).agent(["Momo."])
     memory, _ = agent.memories.store("The cat of the user is called Momo")
     agent.say("What is the cat of the user called?")
     assert agent.session.scope.project == str(tmp_path / "work")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from desk import BASE, Desk
+from agent_fixture import BASE, AgentFixture
 from embed_models import Endpoint, Reply, endpoint
 from holdfast.agent.commands import run
 from holdfast.agent.memories import Memories, embedding_settings
@@ -47,9 +47,9 @@ def memories(tmp_path: Path) -> Iterator[Memories]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A desk whose agent keeps its memories apart."""
-    return Desk(tmp_path, settings=settings(db_path=str(tmp_path / "own")))
+def fixture(tmp_path: Path) -> AgentFixture:
+    """An agent that keeps its memories apart from the engine."""
+    return AgentFixture(tmp_path, settings=settings(db_path=str(tmp_path / "own")))
 
 
 def holds(folder: Path, text: str) -> bool:
@@ -122,10 +122,10 @@ class TestStore:
 
 
 class TestAgent:
-    def test_kept_recalled_shown_and_forgotten(self, desk: Desk) -> None:
+    def test_kept_recalled_shown_and_forgotten(self, fixture: AgentFixture) -> None:
         """Across conversations, as if they were in the archive; what is forgotten is in no file any more."""
         store = Said(calls=(ToolCall(id="c", name="memory_store", arguments={"text": MOMO}),))
-        agent = desk.agent([store, "Noted.", "As you know."])
+        agent = fixture.agent([store, "Noted.", "As you know."])
         agent.say("Please keep in mind what the pet is called.")
         agent.reset()
         agent.say("What is the cat of the user called?")
@@ -135,32 +135,32 @@ class TestAgent:
         line = run(agent, "/memory show").text.splitlines()[-1]
         assert line.startswith(f"- [config] {MOMO}  (")
         status = run(agent, "/status").text.splitlines()[-1]
-        assert status == f"Long-term: 1 memories · by words alone · {desk.folder / 'own' / 'holdfast.db'}"
+        assert status == f"Long-term: 1 memories · by words alone · {fixture.folder / 'own' / 'holdfast.db'}"
         name = line.rsplit("(", 1)[1].rstrip(")")
         assert run(agent, f"/memory forget {name}").text == "Forgotten: 1."
         assert "Nothing is called" in run(agent, f"/memory forget {name}").text
         assert run(agent, "/memory show").text.endswith("No facts yet.")
         assert "called Momo" not in str(agent.session.edits())
         agent.close()
-        assert not holds(desk.folder / "own", "called Momo")
+        assert not holds(fixture.folder / "own", "called Momo")
 
-    def test_what_the_user_says_is_captured_there(self, desk: Desk) -> None:
+    def test_what_the_user_says_is_captured_there(self, fixture: AgentFixture) -> None:
         """With `auto_capture` on."""
-        own = msgspec.structs.replace(desk.settings.long_term, auto_capture=True)
-        desk.settings = msgspec.structs.replace(desk.settings, long_term=own)
-        agent = desk.agent(["Noted."])
+        own = msgspec.structs.replace(fixture.settings.long_term, auto_capture=True)
+        fixture.settings = msgspec.structs.replace(fixture.settings, long_term=own)
+        agent = fixture.agent(["Noted."])
         agent.say("Remember that the cat is called Momo.")
         assert [each.text for each in agent.memories.all()] == ["Remember that the cat is called Momo."]
         agent.close()
-        assert holds(desk.folder / "own", "called Momo")
+        assert holds(fixture.folder / "own", "called Momo")
 
-    def test_a_store_that_fails_stops_nothing(self, desk: Desk) -> None:
+    def test_a_store_that_fails_stops_nothing(self, fixture: AgentFixture) -> None:
         """The user is told, the talk goes on, and the facts of the archive are shown all the same."""
-        (desk.folder / "own").write_text("in the way")
-        agent = desk.agent(["Hello!"])
+        (fixture.folder / "own").write_text("in the way")
+        agent = fixture.agent(["Hello!"])
         run(agent, "/memory add Deploys are on Fridays.")
         assert agent.say("Hello there.").text == "Hello!"
-        assert any(notice.startswith("Memory failed") for notice in desk.view.notices)
+        assert any(notice.startswith("Memory failed") for notice in fixture.view.notices)
         assert "Deploys are on Fridays." in run(agent, "/memory show").text
         assert "Model: scripted/test" in run(agent, "/status").text
         assert "Nothing is called x" in run(agent, "/memory forget x").text
@@ -169,7 +169,7 @@ class TestAgent:
     @pytest.mark.parametrize("off", [{}, {"enabled": False, "db_path": "own"}])
     def test_what_is_not_set_or_off_is_not_spoken_of(self, tmp_path: Path, off: dict[str, Any]) -> None:
         """By default memories are in the archive, which is told already; without leave nothing is opened."""
-        agent = Desk(tmp_path, settings=settings(**off)).agent([])
+        agent = AgentFixture(tmp_path, settings=settings(**off)).agent([])
         assert "Long-term" not in run(agent, "/status").text
         assert run(agent, "/memory show").text.endswith("No facts yet.")
         assert not agent.memories.is_separate
@@ -231,15 +231,15 @@ class TestEmbedder:
 
     def test_one_that_fails_is_told_once(self, tmp_path: Path) -> None:
         """Words find what they can, and the user hears why it is no more."""
-        desk = Desk(tmp_path)
+        fixture = AgentFixture(tmp_path)
         with endpoint(Reply(status=401)) as server:
             own = LongTermEmbedding(provider="openai", api_key=Secret(KEY), base_url=server.url, dimensions=2)
-            desk.settings = settings(embedding=own)
-            agent = desk.agent(["Momo.", "Still Momo."])
+            fixture.settings = settings(embedding=own)
+            agent = fixture.agent(["Momo.", "Still Momo."])
             agent.memories.store(MOMO)
             agent.say("What is the cat of the user called?")
             agent.say("What is the cat of the user called, again?")
-        (notice,) = desk.view.notices
+        (notice,) = fixture.view.notices
         assert notice.startswith("Long-term memories are found by their words alone:")
         assert KEY not in notice
         assert isinstance(agent.model, Scripted)

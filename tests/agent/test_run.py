@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from desk import Desk
+from agent_fixture import AgentFixture
 from holdfast.errors import ModelBusyError, ModelError
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
@@ -14,15 +14,15 @@ from holdfast.models.scripted import Answer, Said, Scripted
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A desk of its own."""
-    return Desk(tmp_path)
+def fixture(tmp_path: Path) -> AgentFixture:
+    """An agent in a folder of its own."""
+    return AgentFixture(tmp_path)
 
 
-def test_a_run_has_one_prompt(desk: Desk) -> None:
+def test_a_run_has_one_prompt(fixture: AgentFixture) -> None:
     """A file of the prompt that the agent changes counts from the next run on: the provider's cache holds."""
     write = ToolCall(id="w", name="write", arguments={"path": "MEMORY.md", "content": "The word is zanzibar."})
-    agent = desk.agent([Said(calls=(write,)), "Done.", "Yes."])
+    agent = fixture.agent([Said(calls=(write,)), "Done.", "Yes."])
     agent.say("Remember it.")
     agent.say("Do you?")
     assert isinstance(agent.model, Scripted)
@@ -31,13 +31,13 @@ def test_a_run_has_one_prompt(desk: Desk) -> None:
     assert "zanzibar" in third
 
 
-def test_a_heartbeat_is_no_word_of_the_user(desk: Desk) -> None:
+def test_a_heartbeat_is_no_word_of_the_user(fixture: AgentFixture) -> None:
     """When the user last said something is noted with the answer, without one as well, and not for heartbeats."""
 
     def answer(prompt: Prompt) -> Answer:
         return ModelBusyError("busy", model="m") if "Second" in prompt.messages[-1].text else "HEARTBEAT_OK"
 
-    agent = desk.agent(answer)
+    agent = fixture.agent(answer)
     agent.say("First.")
     first = agent.opened.entry.last_interaction_at
     agent.say("Read HEARTBEAT.md.", heartbeat=True)
@@ -47,9 +47,9 @@ def test_a_heartbeat_is_no_word_of_the_user(desk: Desk) -> None:
     assert agent.opened.entry.last_interaction_at > first
 
 
-def test_notes_that_the_user_calls_off_are_no_failure(desk: Desk) -> None:
+def test_notes_that_the_user_calls_off_are_no_failure(fixture: AgentFixture) -> None:
     """Ctrl-C while notes are written says nothing about the model."""
-    agent = desk.agent(["words " * 300] * 8)
+    agent = fixture.agent(["words " * 300] * 8)
     for number in range(8):
         agent.say(f"Step {number}. " + "more words " * 300)
     agent.cancel.set()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from desk import BASE, Desk, talker
+from agent_fixture import BASE, AgentFixture, talker
 from holdfast.agent import session_notes
 from holdfast.agent.commands import run
 from holdfast.agent.notes import Notes
@@ -28,14 +28,14 @@ WANTED = msgspec.structs.replace(BASE, session=Session(memory_file=True))
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A desk whose user wants notes."""
-    return Desk(tmp_path, settings=WANTED)
+def fixture(tmp_path: Path) -> AgentFixture:
+    """An agent with session notes enabled."""
+    return AgentFixture(tmp_path, settings=WANTED)
 
 
-def left(desk: Desk) -> dict[str, str]:
+def left(fixture: AgentFixture) -> dict[str, str]:
     """The notes in the workspace."""
-    found = (desk.folder / "work" / "memory").glob("*.md")
+    found = (fixture.folder / "work" / "memory").glob("*.md")
     return {file.name: file.read_text("utf-8") for file in sorted(found)}
 
 
@@ -45,13 +45,13 @@ def said(role: Any, text: str) -> Message:
 
 
 class TestNote:
-    def test_what_it_says(self, desk: Desk) -> None:
+    def test_what_it_says(self, fixture: AgentFixture) -> None:
         """Its name is the model's, its head tells which conversation it was, and its body what was said last."""
-        agent = desk.agent(["It is 6543.", "`Staging Port`"])
+        agent = fixture.agent(["It is 6543.", "`Staging Port`"])
         agent.say("Which port has staging?")
         before = agent.session.id
         assert "is kept in" in run(agent, "/new").text
-        (name, text), *others = left(desk).items()
+        (name, text), *others = left(fixture).items()
         assert not others
         assert name == "2026-09-21-staging-port.md"
         assert text == (
@@ -63,172 +63,172 @@ class TestNote:
             "user: Which port has staging?\n"
             "assistant: It is 6543.\n"
         )
-        assert desk.view.work == ["naming the conversation", ""]
-        assert desk.view.notices == []
+        assert fixture.view.work == ["naming the conversation", ""]
+        assert fixture.view.notices == []
 
     @pytest.mark.skipif(sys.platform == "win32", reason="modes are of other systems")
-    def test_it_is_for_the_user_alone(self, desk: Desk) -> None:
+    def test_it_is_for_the_user_alone(self, fixture: AgentFixture) -> None:
         """Nobody else can read it."""
-        agent = desk.agent(["Hello!", "greeting"])
+        agent = fixture.agent(["Hello!", "greeting"])
         agent.say("Hi.")
         agent.reset()
-        (file,) = (desk.folder / "work" / "memory").glob("*.md")
+        (file,) = (fixture.folder / "work" / "memory").glob("*.md")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
     def test_only_for_those_who_want_it(self, tmp_path: Path) -> None:
         """By default no model is asked and nothing is written."""
-        desk = Desk(tmp_path)
-        agent = desk.agent(["Hello!"])
+        fixture = AgentFixture(tmp_path)
+        agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
         run(agent, "/reset")
-        assert left(desk) == {}
-        assert desk.view.work == []
+        assert left(fixture) == {}
+        assert fixture.view.work == []
 
-    def test_a_conversation_without_a_word_leaves_none(self, desk: Desk) -> None:
+    def test_a_conversation_without_a_word_leaves_none(self, fixture: AgentFixture) -> None:
         """Nobody is asked for its name either."""
-        agent = desk.agent([])
+        agent = fixture.agent([])
         agent.reset()
-        assert left(desk) == {}
-        assert desk.view.notices == []
+        assert left(fixture) == {}
+        assert fixture.view.notices == []
 
-    def test_no_secret_is_in_it(self, desk: Desk) -> None:
+    def test_no_secret_is_in_it(self, fixture: AgentFixture) -> None:
         """Neither the note nor what the model sees for a name holds a key that was said."""
-        agent = desk.agent(["Thanks.", "a-key"])
+        agent = fixture.agent(["Thanks.", "a-key"])
         agent.say(f"My key is {KEY}.")
         agent.reset()
-        assert KEY not in left(desk)["2026-09-21-a-key.md"]
+        assert KEY not in left(fixture)["2026-09-21-a-key.md"]
         assert isinstance(agent.model, Scripted)
         assert KEY not in str(agent.model.prompts[-1].messages)
 
-    def test_what_a_summary_stands_for_is_told_in_its_own_words(self, desk: Desk) -> None:
+    def test_what_a_summary_stands_for_is_told_in_its_own_words(self, fixture: AgentFixture) -> None:
         """After a compaction the note still quotes what was said, and not the summary."""
-        agent = desk.agent(talker(lambda _: "filler words " * 300))
+        agent = fixture.agent(talker(lambda _: "filler words " * 300))
         for number in range(6):
             agent.say(f"Tell me about module {number}.")
         agent.compact()
         agent.reset()
-        text = left(desk)["2026-09-21-goal-talk-about-modules.md"]
+        text = left(fixture)["2026-09-21-goal-talk-about-modules.md"]
         assert all(f"user: Tell me about module {number}." in text for number in range(6))
         assert "## Goal" not in text
 
-    def test_it_is_found_at_once(self, desk: Desk) -> None:
+    def test_it_is_found_at_once(self, fixture: AgentFixture) -> None:
         """The next search over the notes knows it."""
-        agent = desk.agent(["It is 6543.", "staging-port"])
+        agent = fixture.agent(["It is 6543.", "staging-port"])
         agent.say("Which port has the staging database?")
-        with Notes(agent.root, desk.settings, desk.folder / "notes.db") as notes:
+        with Notes(agent.root, fixture.settings, fixture.folder / "notes.db") as notes:
             assert notes.search("staging database").hits == ()
             agent.reset()
             assert [hit.path for hit in notes.search("staging database").hits] == ["memory/2026-09-21-staging-port.md"]
 
 
 class TestOtherEnds:
-    def test_the_day_ends(self, desk: Desk) -> None:
+    def test_the_day_ends(self, fixture: AgentFixture) -> None:
         """A conversation that the hour ends leaves its note, and the next one begins."""
-        agent = desk.agent(["One.", "first-day", "Two."])
+        agent = fixture.agent(["One.", "first-day", "Two."])
         agent.say("First.")
-        desk.now += 48 * 3_600_000
+        fixture.now += 48 * 3_600_000
         assert agent.say("Second.").text == "Two."
-        (text,) = left(desk).values()
+        (text,) = left(fixture).values()
         assert "- **Source**: daily reset\n" in text
         assert "Second." not in text
 
-    def test_while_nobody_was_there(self, desk: Desk) -> None:
+    def test_while_nobody_was_there(self, fixture: AgentFixture) -> None:
         """So does one that ended before this process began."""
-        before = desk.agent(["One."])
+        before = fixture.agent(["One."])
         before.say("First.")
         before.close()
-        desk.now += 48 * 3_600_000
-        agent = desk.agent(["first-day"])
-        assert list(left(desk)) == ["2026-09-23-first-day.md"]
+        fixture.now += 48 * 3_600_000
+        agent = fixture.agent(["first-day"])
+        assert list(left(fixture)) == ["2026-09-23-first-day.md"]
         assert agent.history == []
-        again = desk.agent([])
+        again = fixture.agent([])
         assert again.session.id == agent.session.id
-        assert len(left(desk)) == 1
+        assert len(left(fixture)) == 1
 
 
 class TestTrouble:
-    def test_no_note_is_written_over(self, desk: Desk) -> None:
+    def test_no_note_is_written_over(self, fixture: AgentFixture) -> None:
         """The same name again has a number behind it."""
-        agent = desk.agent(lambda prompt: "Hello!" if prompt.tools else "greeting")
+        agent = fixture.agent(lambda prompt: "Hello!" if prompt.tools else "greeting")
         for number in range(3):
             agent.say(f"Hello {number}.")
             agent.reset()
-        assert list(left(desk)) == ["2026-09-21-greeting-2.md", "2026-09-21-greeting-3.md", "2026-09-21-greeting.md"]
-        assert "Hello 0." in left(desk)["2026-09-21-greeting.md"]
-        assert "Hello 2." in left(desk)["2026-09-21-greeting-3.md"]
+        assert list(left(fixture)) == ["2026-09-21-greeting-2.md", "2026-09-21-greeting-3.md", "2026-09-21-greeting.md"]
+        assert "Hello 0." in left(fixture)["2026-09-21-greeting.md"]
+        assert "Hello 2." in left(fixture)["2026-09-21-greeting-3.md"]
 
     @pytest.mark.parametrize("name", [[], ["Well, I think that this was a talk about a port of a database."], ["..."]])
-    def test_without_a_name_the_hour_does(self, desk: Desk, name: list[str]) -> None:
+    def test_without_a_name_the_hour_does(self, fixture: AgentFixture, name: list[str]) -> None:
         """A model that fails, talks or says nothing leaves hour and minute."""
-        agent = desk.agent(["Hello!", *name])
+        agent = fixture.agent(["Hello!", *name])
         agent.say("Hi.")
         agent.reset()
-        assert list(left(desk)) == ["2026-09-21-1413.md"]
+        assert list(left(fixture)) == ["2026-09-21-1413.md"]
 
-    def test_no_name_is_waited_for_long(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_name_is_waited_for_long(self, fixture: AgentFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         """A model that hangs is given up, after ten seconds."""
         assert session_notes.NAMING_SECONDS == 10
         monkeypatch.setattr(session_notes, "NAMING_SECONDS", 0.05)
-        agent = desk.agent(["Hello!", Hang()])
+        agent = fixture.agent(["Hello!", Hang()])
         agent.say("Hi.")
         agent.reset()
-        assert list(left(desk)) == ["2026-09-21-1413.md"]
+        assert list(left(fixture)) == ["2026-09-21-1413.md"]
 
-    def test_called_off(self, desk: Desk) -> None:
+    def test_called_off(self, fixture: AgentFixture) -> None:
         """Ctrl-C ends the search for a name; the note is written all the same."""
-        agent = desk.agent(["Hello!", Hang()])
+        agent = fixture.agent(["Hello!", Hang()])
         agent.say("Hi.")
         agent.cancel.set()
         agent.reset()
-        assert list(left(desk)) == ["2026-09-21-1413.md"]
+        assert list(left(fixture)) == ["2026-09-21-1413.md"]
 
     @pytest.mark.parametrize("access", ["ro", "none"])
-    def test_a_read_only_workspace_is_told(self, desk: Desk, access: Any) -> None:
+    def test_a_read_only_workspace_is_told(self, fixture: AgentFixture, access: Any) -> None:
         """Nothing is written or asked, and the user hears where all of it is."""
         closed = Workspace(skip_bootstrap=True, access=access)
-        desk.settings = msgspec.structs.replace(desk.settings, workspace=closed)
-        agent = desk.agent(["Hello!"])
+        fixture.settings = msgspec.structs.replace(fixture.settings, workspace=closed)
+        agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
         opened = agent.reset()
-        assert left(desk) == {}
-        (notice,) = desk.view.notices
+        assert left(fixture) == {}
+        (notice,) = fixture.view.notices
         assert "read-only" in notice
         assert str(opened.archived) in notice
         assert opened.archived is not None
         assert b"Hello!" in opened.archived.read_bytes()
 
-    def test_a_disk_that_refuses_is_told(self, desk: Desk) -> None:
+    def test_a_disk_that_refuses_is_told(self, fixture: AgentFixture) -> None:
         """A file where the folder should be stops nothing but the note."""
-        agent = desk.agent(["Hello!", "greeting"])
+        agent = fixture.agent(["Hello!", "greeting"])
         (agent.root / "memory").write_text("in the way")
         agent.say("Hi.")
         agent.reset()
-        (notice,) = desk.view.notices
+        (notice,) = fixture.view.notices
         assert notice.startswith("No note of the last conversation was written")
         assert agent.history == []
 
-    def test_a_folder_that_leads_elsewhere_is_not_followed(self, desk: Desk) -> None:
+    def test_a_folder_that_leads_elsewhere_is_not_followed(self, fixture: AgentFixture) -> None:
         """Nothing is written outside of the workspace."""
-        agent = desk.agent(["Hello!", "greeting"])
-        (desk.folder / "elsewhere").mkdir()
-        (agent.root / "memory").symlink_to(desk.folder / "elsewhere")
+        agent = fixture.agent(["Hello!", "greeting"])
+        (fixture.folder / "elsewhere").mkdir()
+        (agent.root / "memory").symlink_to(fixture.folder / "elsewhere")
         agent.say("Hi.")
         agent.reset()
-        assert list((desk.folder / "elsewhere").iterdir()) == []
-        assert "outside of the workspace" in desk.view.notices[0]
+        assert list((fixture.folder / "elsewhere").iterdir()) == []
+        assert "outside of the workspace" in fixture.view.notices[0]
 
-    def test_without_a_model(self, desk: Desk) -> None:
+    def test_without_a_model(self, fixture: AgentFixture) -> None:
         """Whoever has none gets hour and minute."""
-        agent = desk.agent(["Hello!"])
+        agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
-        ended = EndedSession(key="k", file=agent.opened.transcript.file, source="s", time=desk.now)
+        ended = EndedSession(key="k", file=agent.opened.transcript.file, source="s", time=fixture.now)
         path = write_session_note(ended, bounds=Bounds(root=agent.root), cancel=Event())
         assert path is not None
         assert path.name == "2026-09-21-1413.md"
 
-    def test_what_is_not_about_the_name_is_an_error(self, desk: Desk) -> None:
+    def test_what_is_not_about_the_name_is_an_error(self, fixture: AgentFixture) -> None:
         """A disk that cannot be written is no reason to try other names for ever."""
-        agent = desk.agent(["Hello!"])
+        agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
         (agent.root / "memory").write_text("in the way")
         ended = EndedSession.of(Opened(key="k", transcript=agent.opened.transcript, entry=agent.opened.entry), time=1)
@@ -260,8 +260,8 @@ class TestWords:
 
     def test_nothing_that_was_recalled(self, tmp_path: Path) -> None:
         """A block that comes back with a message is in no transcript, and the user is told."""
-        desk = Desk(tmp_path)
-        agent = desk.agent(["Noted.", "It is 6543.", "Yes."])
+        fixture = AgentFixture(tmp_path)
+        agent = fixture.agent(["Noted.", "It is 6543.", "Yes."])
         agent.session.remember("The zanzibar database listens on port 6543")
         agent.say("Which port does the zanzibar database listen on?")
         window = agent.window
@@ -270,7 +270,7 @@ class TestWords:
         agent.say(f"{block}\n\nAnd now?")
         assert "<recalled-context" not in agent.opened.transcript.file.read_text(encoding="utf-8")
         assert last_words(agent.history)[-2:] == ["user: And now?", "assistant: It is 6543."]
-        assert any("Recalled text" in notice for notice in desk.view.notices)
+        assert any("Recalled text" in notice for notice in fixture.view.notices)
 
     def test_secrets_as_the_settings_say(self) -> None:
         """They are masked, unless masking is off."""

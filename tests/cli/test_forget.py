@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from desk import BASE, Desk
+from agent_fixture import BASE, AgentFixture
 from holdfast.agent.notes import Notes
 from holdfast.agent.qmd import export_sessions
 from holdfast.cli.doctor import doctor
@@ -33,8 +33,8 @@ def files_with(home: Path, word: str) -> list[str]:
 
 def test_words_go_from_the_agents_own_transcripts_too(tmp_path: Path) -> None:
     """Memory and sessions share a home: of what is forgotten, by number or as a session, nothing is left in it."""
-    desk = Desk(tmp_path, memory=tmp_path)
-    agent = desk.agent(["Noted.", "Fine."])
+    fixture = AgentFixture(tmp_path, memory=tmp_path)
+    agent = fixture.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
     agent.say("The other word is mombasa1234.")
     (number,) = {hit.message for hit in agent.session.search("vault word zanzibar9876", limit=1)}
@@ -52,12 +52,12 @@ def test_words_go_from_the_index_of_notes(tmp_path: Path) -> None:
     searched = MemorySearch(
         provider="hash", sources=("memory", "sessions"), experimental=Experimental(session_memory=True)
     )
-    desk = Desk(tmp_path, settings=replace(BASE, memory_search=searched), memory=tmp_path)
-    agent = desk.agent(["Noted.", "Fine."])
+    fixture = AgentFixture(tmp_path, settings=replace(BASE, memory_search=searched), memory=tmp_path)
+    agent = fixture.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
     agent.say("The other word is mombasa1234.")
     (number,) = {hit.message for hit in agent.session.search("vault word zanzibar9876", limit=1)}
-    with Notes(agent.root, desk.settings, tmp_path / "notes-main.db", sessions=agent.sessions.folder) as notes:
+    with Notes(agent.root, fixture.settings, tmp_path / "notes-main.db", sessions=agent.sessions.folder) as notes:
         notes.sync(whole=True)
         assert "zanzibar9876" in notes.search("vault word").hits[0].snippet
         agent.engine.close()
@@ -70,8 +70,8 @@ def test_words_go_from_the_index_of_notes(tmp_path: Path) -> None:
 
 def test_words_go_from_the_index_of_qmd(tmp_path: Path) -> None:
     """Exports of sessions and QMD's index of them are made anew when QMD next looks; other exports stay."""
-    desk = Desk(tmp_path, memory=tmp_path)
-    agent = desk.agent(["Noted.", "Fine."])
+    fixture = AgentFixture(tmp_path, memory=tmp_path)
+    agent = fixture.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
     (number,) = {hit.message for hit in agent.session.search("vault word zanzibar9876", limit=1)}
     agent.reset()
@@ -88,8 +88,8 @@ def test_words_go_from_the_index_of_qmd(tmp_path: Path) -> None:
 
 def test_words_go_from_the_prompt_history(tmp_path: Path) -> None:
     """What was typed is forgotten with the message or the fact that it became; other lines stay."""
-    desk = Desk(tmp_path, memory=tmp_path)
-    agent = desk.agent(["Noted."])
+    fixture = AgentFixture(tmp_path, memory=tmp_path)
+    agent = fixture.agent(["Noted."])
     typed = MaskedHistory(lambda: tmp_path)
     for line in ("The vault word\nis 桑给巴尔9876.", "/memory add The code is mombasa1234.", "no", "not that"):
         typed.store_string(line)

@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from rich.console import Console
 
-from desk import Desk
+from agent_fixture import AgentFixture
 from holdfast.agent.agent import Agent
 from holdfast.agent.commands import COMMANDS, CommandResult
 from holdfast.agent.tools import Action
@@ -97,7 +97,7 @@ class TestScreen:
 
     def test_a_window_is_drawn(self, tmp_path: Path) -> None:
         """`/context` draws the window; words come below it."""
-        agent = Desk(tmp_path).agent(["Hi."])
+        agent = AgentFixture(tmp_path).agent(["Hi."])
         agent.say("Hello.")
         seen = Seen(width=100)
         seen.screen.show(CommandResult("words", report=agent.last_window().report))
@@ -112,7 +112,7 @@ class TestScreen:
 
 def test_the_status_line_tells_what_fits(tmp_path: Path) -> None:
     """The most important first; in a narrow terminal the rest is left out."""
-    agent = Desk(tmp_path).agent(["Hi."])
+    agent = AgentFixture(tmp_path).agent(["Hi."])
     agent.say("Hello.")
     whole = status_line(agent, width=100)
     assert whole.startswith("ctx 1 % · ⟳ 0 · recalled 0")
@@ -162,7 +162,7 @@ class TestPrompt:
 
 def test_a_second_interrupt_leaves(tmp_path: Path) -> None:
     """The first Ctrl-C is for the agent, the second for the program, even where something swallows it."""
-    agent = Desk(tmp_path).agent([])
+    agent = AgentFixture(tmp_path).agent([])
     with interruptible(agent):
         signal.raise_signal(signal.SIGINT)
         assert agent.cancel.is_set()

@@ -119,7 +119,7 @@ def test_an_answer_that_is_no_json_is_asked_for_once_more() -> None:
     assert "not JSON" in model.asked[1].messages[-1].text
     found = learn(TALK, model=Script("I would rather not."))
     assert (found.calls, found.unread, found.rows_to_add) == (2, (1, 2), ())
-    assert "no JSON" in found.trouble
+    assert "not JSON" in found.trouble
 
 
 def test_nothing_to_learn_is_an_answer() -> None:

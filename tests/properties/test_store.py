@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from benchmarks.scopes import crossings
 from holdfast import providers
 from holdfast.memory import archive
 from holdfast.messages import Message
@@ -20,9 +21,7 @@ from holdfast.store.base import MessageRow, Scope, Select, Store, VectorRow
 from holdfast.store.check import check
 from holdfast.store.codec import decode_message, encode_message
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.reading import crossings, plant
-from holdfast.testing.removing import on_disk
-from holdfast.testing.rows import MODEL, asks, find_messages, says, word
+from holdfast.testing.rows import MODEL, asks, find_messages, on_disk, plant, says, word
 from stores import open_files, open_sqlite
 from strategies import anthropic, chat, messages, pi, responses
 

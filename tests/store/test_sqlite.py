@@ -21,8 +21,7 @@ from holdfast.store.base import MessageRow, Record, Scope, Select
 from holdfast.store.index_tables import BLOCK_PASSAGES
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.processes import crowd
-from holdfast.testing.reading import readers
-from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, opened, says, texts, vectors, word
+from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, opened, readers, says, texts, vectors, word
 from stores import open_sqlite
 
 

@@ -187,7 +187,11 @@ def _pin(agent: Agent, numbers: str) -> CommandResult:
 
 def _undo_trim(agent: Agent, _: str) -> CommandResult:
     count = agent.session.undo_trim()
-    return CommandResult(f"{count} message(s) come back, as far as they fit." if count else "Nothing was trimmed.")
+    return CommandResult(
+        f"The last trim removed {count} message(s). They come back as far as they fit."
+        if count
+        else "Nothing was trimmed."
+    )
 
 
 def _exit(_agent: Agent, _: str) -> CommandResult:

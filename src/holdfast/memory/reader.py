@@ -36,6 +36,7 @@ _MIN_ROOM: Final = 500
 _MAX_DEPTH: Final = 4
 """How often a batch is halved before it is given up."""
 _MAX_CHARS: Final = 500
+_NOT_JSON: Final = ": the answer was not JSON; use another model, or set knowledge.extraction = false"
 _TYPES: Final[Mapping[str, FactType]] = {name: name for name in get_args(FactType)}
 
 _FIELDS: Final = ("type", "content", "context", "subject", "slot", "value", "message", "quote")
@@ -240,7 +241,7 @@ class Reader:
         too_long = reply.stop == "length"
         if facts is None and too_long:
             facts = []
-        return _Answer(facts=facts, too_long=too_long, trouble=f"{self.model.name}: the answer was no JSON"), reply
+        return _Answer(facts=facts, too_long=too_long, trouble=f"{self.model.name}{_NOT_JSON}"), reply
 
     def _check(self, items: Sequence[Mapping[str, Any]], batch: Sequence[Piece]) -> Iterator[Draft]:
         texts = [(piece, plain(piece.text)) for piece in batch]

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol, TypeAlias, get_args
+from typing import Final, TypeAlias, get_args
 
 import numpy as np
 
 from holdfast.search.embed.base import Embedder, Floats, Purpose
+from holdfast.testing import run_check
 
 __all__ = ["CHECKS", "TEXTS", "Check", "Maker", "check_embedder"]
 
 Maker: TypeAlias = Callable[[], Embedder]
 """Makes an embedder; each time the same model."""
+Check: TypeAlias = Callable[[Maker], None]
+"""One contract of an embedder; AssertionError where it is broken."""
 
 TEXTS: Final = (
     "Where do we deploy to?",
@@ -40,15 +43,6 @@ _BLANK: Final = ("", " ", "\n\t  \n")
 _LOOSE: Final = 1e-5
 _EQUAL: Final = 1e-4
 _PURPOSES: Final[tuple[Purpose, ...]] = get_args(Purpose)
-
-
-class Check(Protocol):
-    """One contract of an embedder."""
-
-    __name__: str
-
-    def __call__(self, make: Maker, /) -> None:
-        """Raise AssertionError where the contract is broken."""
 
 
 def rows_are_vectors_of_its_space(make: Maker) -> None:
@@ -161,7 +155,4 @@ CHECKS: Final[tuple[Check, ...]] = (
 def check_embedder(make: Maker) -> None:
     """Hold an embedder to every contract; the first that is broken raises AssertionError."""
     for check in CHECKS:
-        try:
-            check(make)
-        except AssertionError as error:
-            raise AssertionError(f"{check.__name__}: {check.__doc__}\n{error}") from error
+        run_check(check, make)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from threading import Event, Timer
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from holdfast.errors import (
     ModelBusyError,
@@ -27,11 +27,14 @@ from holdfast.messages import Image, Message, Text, Thinking, ToolCall, ToolResu
 from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.scripted import Answer, Hang, Said
 from holdfast.providers import FORMATS
+from holdfast.testing import run_check
 
 __all__ = ["CHECKS", "Check", "Opener", "check_model"]
 
 Opener: TypeAlias = Callable[[Sequence[Answer]], AbstractContextManager[Model]]
 """Opens a model that will be answered in these steps."""
+Check: TypeAlias = Callable[[Opener], None]
+"""One contract of a model; AssertionError where it is broken."""
 
 _PATIENCE: Final = 30.0
 """Seconds after which a check that should end at once is given up."""
@@ -42,15 +45,6 @@ _LS: Final = Tool(
     description="List a folder.",
     parameters={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 )
-
-
-class Check(Protocol):
-    """One contract of a model."""
-
-    __name__: str
-
-    def __call__(self, open_model: Opener, /) -> None:
-        """Raise AssertionError where the contract is broken."""
 
 
 def _asks(text: str = "hello", *, tools: Sequence[Tool] = ()) -> Prompt:
@@ -247,7 +241,4 @@ CHECKS: Final[tuple[Check, ...]] = (
 def check_model(open_model: Opener) -> None:
     """Hold a model to every contract; the first that is broken raises AssertionError."""
     for check in CHECKS:
-        try:
-            check(open_model)
-        except AssertionError as error:
-            raise AssertionError(f"{check.__name__}: {check.__doc__}\n{error}") from error
+        run_check(check, open_model)

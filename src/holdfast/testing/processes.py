@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.store.base import Scope, Select
-from holdfast.testing.rows import HERE, Check, Opener, asks, find_messages, opened, says, word
-
-__all__ = ["CHECKS", "acknowledged_until_killed", "child", "crowd"]
+from holdfast.testing.rows import HERE, Opener, asks, find_messages, opened, says, word
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 WRITERS: Final = 4
@@ -141,6 +139,3 @@ def _write_without_end(open_store: Opener, folder: Path, kill: int, reports: Con
             texts = [f"killed {kill} {turn} {part}" for part in range(1 + turn % 40)]
             for number, text in zip(store.add_messages([says(text) for text in texts]), texts, strict=True):
                 reports.send((number, text))
-
-
-CHECKS: Final[tuple[Check, ...]] = (processes_share_a_store, acknowledged_survives_a_kill)

@@ -1,4 +1,4 @@
-"""A place to talk to an agent at, with a scripted model and nothing else made up."""
+"""An agent with a scripted model, in a temporary folder; everything else is real."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.settings import Embedding, Settings, Workspace
 from waiting import UNHURRIED
 
-__all__ = ["BASE", "Desk", "Watched", "talker"]
+__all__ = ["BASE", "AgentFixture", "Watched", "talker"]
 
 BASE = Settings(embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True), recall=UNHURRIED)
 MORNING = 1_790_000_000_000
@@ -25,7 +25,7 @@ MORNING = 1_790_000_000_000
 
 @dataclass
 class Watched:
-    """A view that remembers."""
+    """A view that records what it is shown."""
 
     texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
@@ -59,8 +59,8 @@ class Watched:
 
 
 @dataclass
-class Desk:
-    """A place to talk at: everything in one folder, with a clock that only ticks when it is read."""
+class AgentFixture:
+    """Opens agents over one folder, with a clock that advances one millisecond per reading."""
 
     folder: Path
     settings: Settings = BASE
@@ -75,7 +75,7 @@ class Desk:
         return self.now
 
     def agent(self, steps: Any, *, window: int = 200_000) -> Agent:
-        """An agent that is answered as the steps say."""
+        """Open an agent whose model replies with these steps."""
         model = Scripted(steps, name="scripted/test", context_tokens=window)
         numbers = itertools.count(self.now)
         (self.folder / "work").mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ class Desk:
 
 
 def talker(answers: Callable[[str], str]) -> Callable[[Prompt], Answer]:
-    """A model that answers the last words of the user, flushes when asked to, and tells dull summaries."""
+    """Make a model that replies to the last user message, writes a note at a flush, and summarises briefly."""
 
     def answer(prompt: Prompt) -> Answer:
         last = prompt.messages[-1]
