@@ -136,7 +136,8 @@ def _identify(
     for message, following in zip_longest(messages, messages[1:]):
         digest = message.digest
         free = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
-        own = _own_nonce(message)
+        own = None if message.timestamp is None else f"at:{message.timestamp}"
+        own = own if message.id is None else f"id:{message.id}"
         nonce = own if own is not None and Key(digest, own) not in used else place
         if nonce not in free:
             after = known.get(following.digest, {}) if following is not None else {}
@@ -157,12 +158,6 @@ def _find_moved(message: Message, free: Mapping[str, int], after: Mapping[str, i
         is_followed = key.next_nonce in after or (number > 0 and number + 1 in after.values())
         if has_tools or (is_followed and (number > last or not number)):
             yield nonce
-
-
-def _own_nonce(message: Message) -> str | None:
-    if message.id is not None:
-        return f"id:{message.id}"
-    return f"at:{message.timestamp}" if message.timestamp is not None else None
 
 
 def passages_of(message: Message, marks: Marks = NO_MARKS) -> list[PassageText]:
@@ -251,6 +246,7 @@ _ACKS: Final = frozenset(
 _NO_LETTERS: Final = re.compile(r"[\W_]*")
 _MIN_LETTERS: Final = 6
 _CHARACTER_WEIGHT: Final = 3
+"""A Chinese character counts as three letters."""
 
 
 def unwrap(text: str) -> str:
@@ -265,7 +261,8 @@ def is_noise(text: str) -> bool:
     """Tell whether an unwrapped message contains nothing worth searching for."""
     words = text.strip()
     bare = words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
-    if not bare or bare in _ACKS or _weight(bare) <= _MIN_LETTERS:
+    weights = (_CHARACTER_WEIGHT if is_unsegmented(character) else 1 for character in bare[: _MIN_LETTERS + 1])
+    if not bare or bare in _ACKS or sum(weights) <= _MIN_LETTERS:
         return True
     return _is_marker(words) or _NO_LETTERS.fullmatch(words) is not None
 
@@ -277,8 +274,3 @@ def _is_marker(words: str) -> bool:
     if words.startswith("[Audio]") and "file_key" in words:
         return True
     return "HEARTBEAT.md" in words and ("HEARTBEAT_OK" in words or words.startswith("Read HEARTBEAT.md"))
-
-
-def _weight(text: str) -> int:
-    """Count letters; a Chinese character counts as three."""
-    return sum(_CHARACTER_WEIGHT if is_unsegmented(character) else 1 for character in text[: _MIN_LETTERS + 1])

@@ -164,16 +164,13 @@ def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
     for age, text in enumerate(reversed(texts)):
         for term, count in Counter(terms(text)).items():
             found[term] = max(found.get(term, 0.0), count * _EARLIER**age)
-    weighed = {term: weight * share for term, weight in found.items() if (share := _content_share(term))}
+    frame = _frame()
+    weighed: dict[str, float] = {}
+    for term, weight in found.items():
+        if term not in _SILENT:
+            share = _FRAME_WEIGHT if term in frame else _KANA_WEIGHT if _KANA.fullmatch(term) else 1.0
+            weighed[term] = weight * share
     return weighed or found
-
-
-def _content_share(term: str) -> float:
-    if term in _SILENT:
-        return 0.0
-    if term in _frame():
-        return _FRAME_WEIGHT
-    return _KANA_WEIGHT if _KANA.fullmatch(term) else 1.0
 
 
 @cache

@@ -109,12 +109,19 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     fact_hits = _find_facts(store, query)
     nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
     by_words = word_relevance(found.signals) >= query.gate
-    passed = by_words or _passes_by_vectors(query, found)
+    if query.order.fusion == "weighted":  # this formula tests each passage itself
+        passed = by_words or (found.candidates.cosine is not None and len(found.ranking.order) > 0)
+    else:
+        passed = by_words or combined_relevance(found.signals) >= query.gate
     if not passed and not fact_hits:
         return replace(nothing, reason="nothing in memory has to do with this")
     room = query.cap - _frame_tokens()
-    kept_facts = _fit_facts(fact_hits, room * query.knowledge_share)
-    room -= sum(map(_fact_tokens, kept_facts))
+    kept_facts, left = [], room * query.knowledge_share
+    for hit in fact_hits:
+        cost = _measure(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
+        if cost <= left:
+            kept_facts.append(hit)
+            left, room = left - cost, room - cost
     quotes: list[Quote] = []
     if by_words and found.candidates.cosine is not None:  # the best passage by words alone is quoted with vectors too
         words = found.signals.without_vectors()
@@ -132,13 +139,6 @@ def _find_facts(store: Store, query: RecallQuery) -> list[FactHit]:
     rows = [row for row in facts.load(store, query.scope, across=query.across or True) if row.id not in given]
     matches = facts.find(facts.current(rows), " ".join(query.texts), limit=query.max_facts)
     return [*given.values(), *matches][: query.max_facts]
-
-
-def _passes_by_vectors(query: RecallQuery, found: _Found) -> bool:
-    """Tell whether words and vectors together open the gate; the weighted formula tests each passage itself."""
-    if query.order.fusion == "weighted":
-        return found.candidates.cosine is not None and len(found.ranking.order) > 0
-    return combined_relevance(found.signals) >= query.gate
 
 
 # --- searching and ranking -----------------------------------------------------------
@@ -359,20 +359,6 @@ def _measure(text: str) -> float:
 def _frame_tokens() -> float:
     """Count the tokens of the tags of a block."""
     return _measure(block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT))
-
-
-def _fit_facts(hits: Sequence[FactHit], room: float) -> list[FactHit]:
-    kept: list[FactHit] = []
-    for hit in hits:
-        cost = _fact_tokens(hit)
-        if cost <= room:
-            kept.append(hit)
-            room -= cost
-    return kept
-
-
-def _fact_tokens(hit: FactHit) -> float:
-    return _measure(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
 
 
 def _make_detail(passage: PassageText, candidates: Candidates, place: int, *, text: str) -> block.Detail:

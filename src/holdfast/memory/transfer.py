@@ -7,6 +7,7 @@ take it back from one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,8 +20,6 @@ from holdfast.memory.block import Marks, open_marks
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
-
-__all__ = ["claims", "is_known", "load_jsonl", "pages", "renumber_evidence", "to_jsonl", "to_markdown"]
 
 VERSION: Final = 1
 _HEADER: Final = "holdfast-export"
@@ -177,15 +176,7 @@ def _markdown(row: MessageRow) -> str:
         if isinstance(part, ToolCall):
             pieces.append(f"`{part.name}` {json.dumps(part.arguments, ensure_ascii=False, default=str)}")
         elif isinstance(part, ToolResult):
-            fence = "`" * max(3, _longest_run(part.text) + 1)
+            longest = max(map(len, re.findall("`+", part.text)), default=0)  # a fence must be longer
+            fence = "`" * max(3, longest + 1)
             pieces.append(f"{fence}text\n{part.text}\n{fence}")
     return "\n\n".join(pieces)
-
-
-def _longest_run(text: str) -> int:
-    """Return the length of the longest run of backticks; a fence must be longer."""
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return longest

@@ -110,7 +110,10 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     A term that occurs nowhere adds to no score, but counts as the rarest one in the share.
     """
     columns = corpus.columns
-    seen = [(_visible_postings(one, corpus), weight) for one, weight in _limit_terms(postings, corpus)]
+    if len(postings) > MAX_TERMS:
+        sizes = [len(one.windows) if corpus.whole else _visible_windows(one, corpus) for one, _ in postings]
+        postings = [postings[number] for number in select_rarest(sizes)]
+    seen = [(one if corpus.whole else _only_visible(one, corpus), weight) for one, weight in postings]
     weights = np.array([weight for _, weight in seen])
     idf = weights * [_idf(len(one.passages), corpus.total) for one, _ in seen]
     counted = [len(one.passages) for one, _ in seen]
@@ -162,23 +165,12 @@ def select_cheapest(sizes: Sequence[int]) -> list[int]:
     ]
 
 
-def _limit_terms(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
-    if len(postings) <= MAX_TERMS:
-        return postings
-    return [postings[number] for number in select_rarest([_window_count(one, corpus) for one, _ in postings])]
-
-
-def _window_count(postings: Postings, corpus: Corpus) -> int:
-    """Return the number of visible windows of a term."""
-    if corpus.whole:
-        return len(postings.windows)
+def _visible_windows(postings: Postings, corpus: Corpus) -> int:
     return int(np.count_nonzero(corpus.visible.take(corpus.columns["passage"].take(postings.windows))))
 
 
-def _visible_postings(postings: Postings, corpus: Corpus) -> Postings:
+def _only_visible(postings: Postings, corpus: Corpus) -> Postings:
     """Return postings of the visible passages. Other windows stay in them, since they are never read."""
-    if corpus.whole:
-        return postings
     seen = corpus.visible.take(postings.passages)
     return replace(postings, passages=postings.passages[seen], times=postings.times[seen])
 

@@ -116,10 +116,6 @@ class Columns:
         """The columns as they are now, whatever is added later. Nothing is copied: rows that stand never change."""
         return copy(self)
 
-    def hide(self, number: int) -> None:
-        """Exclude a passage from every search."""
-        self._arrays["alive"][number] = False
-
     def window_range(self, number: int) -> range:
         """The windows of a passage."""
         first = self._arrays["first_window"]

@@ -81,22 +81,18 @@ def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
             found.append((start, stop))
             start = stop
         end = cut
-    return _join_short_end([*found, (start, end)] if end > start else found)
+    found += [(start, end)] if end > start else []
+    if len(found) > 1:  # a short last window joins the one before it
+        (start, _), (crumb, stop) = found[-2:]
+        if stop - crumb < CRUMB and stop - start <= LONGEST_WINDOW:
+            found[-2:] = [(start, stop)]
+    return found
 
 
 def _is_dense(text: str) -> bool:
     """Tell whether a text is made of lines, by its digits and punctuation."""
     data = text.encode("utf-8", "surrogatepass")
     return len(data.translate(None, _NO_SIGNS)) >= DENSE * len(data.translate(None, _NO_CHARACTERS))
-
-
-def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join the last two windows if the last one is short and there is room."""
-    if len(found) > 1:
-        (start, _), (crumb, stop) = found[-2:]
-        if stop - crumb < CRUMB and stop - start <= LONGEST_WINDOW:
-            return [*found[:-2], (start, stop)]
-    return found
 
 
 def _hard_cut(text: str, start: int) -> int:

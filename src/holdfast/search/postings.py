@@ -302,14 +302,11 @@ class MemoryIndex:
         """The posting list of each term, with its weight; empty for a term that stands nowhere."""
         numbers = term_ids(list(terms))
         runs = [*self._runs, self._unindexed.lists(numbers, self.columns)]
-        lists = [_joined(runs, number) for number in numbers.tolist()]
+        lists: list[Occurrences] = []
+        for number in numbers.tolist():
+            windows, counts = map(np.concatenate, zip(*(run.of(number) for run in runs), strict=True))
+            lists.append((windows, counts))
         return list(zip(Postings.of(lists, self.columns), terms.values(), strict=True))
-
-
-def _joined(runs: Iterable[Lists], term: int) -> Occurrences:
-    """The list of a term in runs that follow each other."""
-    windows, counts = map(np.concatenate, zip(*(run.of(term) for run in runs), strict=True))
-    return windows, counts
 
 
 # --- at rest ---------------------------------------------------------------------
@@ -321,15 +318,12 @@ def pages(lists: Lists) -> Iterator[tuple[int, bytes]]:
     first, written = 0, 0
     while first < len(ends):
         stop = max(first + 1, int(np.searchsorted(ends, written + PAGE - _HEAD, side="right")))
-        yield int(lists.terms[first]), encode(_slice(lists, first, stop))
+        low, high = int(lists.stops[first - 1]) if first else 0, int(lists.stops[stop - 1])
+        part = Lists(
+            lists.terms[first:stop], lists.stops[first:stop] - low, lists.windows[low:high], lists.counts[low:high]
+        )
+        yield int(lists.terms[first]), encode(part)
         first, written = stop, int(ends[stop - 1])
-
-
-def _slice(lists: Lists, first: int, stop: int) -> Lists:
-    low, high = int(lists.stops[first - 1]) if first else 0, int(lists.stops[stop - 1])
-    return Lists(
-        lists.terms[first:stop], lists.stops[first:stop] - low, lists.windows[low:high], lists.counts[low:high]
-    )
 
 
 def encode(lists: Lists) -> bytes:

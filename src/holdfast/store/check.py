@@ -86,7 +86,8 @@ def check(path: Path) -> Health:
         raise StorageError("no such store. Check the path.", path=path)
     structure: tuple[str, ...] = ()
     try:
-        with translate_errors(path), closing(_open_reader(path)) as connection:
+        with translate_errors(path), closing(_open(path)) as connection:
+            connection.execute("PRAGMA query_only = ON")
             faults = connection.execute(f"PRAGMA integrity_check({_MAX_FAULTS})")
             structure = tuple(text for (text,) in faults if text != "ok")
             health = _check_rows(path, connection)
@@ -95,12 +96,8 @@ def check(path: Path) -> Health:
     return replace(health, damage=(*structure, *health.damage))
 
 
-def _open_reader(path: Path) -> sqlite3.Connection:
-    if is_readonly(path):
-        return connect_readonly(path)
-    connection = sqlite3.connect(path, timeout=60, isolation_level=None)
-    connection.execute("PRAGMA query_only = ON")
-    return connection
+def _open(path: Path) -> sqlite3.Connection:
+    return connect_readonly(path) if is_readonly(path) else sqlite3.connect(path, timeout=60, isolation_level=None)
 
 
 def _check_rows(path: Path, connection: sqlite3.Connection) -> Health:

@@ -145,7 +145,9 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise StorageError(_advice(error), path=path) from error
+        name = _name(error)
+        advice = next((advice for prefix, advice in _ADVICE.items() if name.startswith(prefix)), str(error))
+        raise StorageError(advice, path=path) from error
     except UnicodeEncodeError as error:
         raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
     except OverflowError as error:
@@ -158,11 +160,6 @@ def translate_errors(path: Path) -> Iterator[None]:
             " what to do.",
             path=path,
         ) from error
-
-
-def _advice(error: sqlite3.Error) -> str:
-    name = _name(error)
-    return next((advice for prefix, advice in _ADVICE.items() if name.startswith(prefix)), str(error))
 
 
 def _name(error: sqlite3.Error) -> str:

@@ -51,7 +51,6 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
         query = "SELECT number FROM passages WHERE message = ?"
         passages += [passage for (passage,) in connection.execute(query, (number,))]
     passages.sort()
-    windows = _windows_of(connection, passages)
     wipe_vectors(connection, passages)
     connection.executemany("DELETE FROM pending WHERE number = ?", ((passage,) for passage in passages))
     # The windows stay, as numbers without words: those of later passages are counted from them.
@@ -60,27 +59,21 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
         " windows = zeroblob(length(windows)) WHERE number = ?",
         ((passage,) for passage in passages),
     )
-    _rewrite_blocks(connection, passages)
-    _remove_postings(connection, passages, windows)
+    _remove_postings(connection, passages, _rewrite_blocks(connection, passages))
     mark_rewritten(connection)
 
 
-def _windows_of(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return the windows of those passages that are indexed."""
+def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Write the blocks of these passages again; return the windows of those passages that are indexed."""
     found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
-        query = "SELECT first_window, data FROM blocks WHERE first = ?"
-        for first_window, data in connection.execute(query, (first,)):
-            owners = columnar.decode(data)["passage"] + first
-            found.append(np.flatnonzero(np.isin(owners, np.array(passages))) + first_window)
+        block = connection.execute("SELECT first_window FROM blocks WHERE first = ?", (first,)).fetchone()
+        if block is not None:
+            columns = Columns()
+            read_columns(connection, columns, first=first, stop=first + BLOCK_PASSAGES)
+            connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
+            found.append(np.flatnonzero(np.isin(columns["passage"] + first, np.array(passages))) + block[0])
     return np.concatenate(found)
-
-
-def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> None:
-    for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
-        columns = Columns()
-        read_columns(connection, columns, first=first, stop=first + BLOCK_PASSAGES)
-        connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
 
 
 def _remove_postings(connection: sqlite3.Connection, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:

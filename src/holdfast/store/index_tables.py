@@ -48,7 +48,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 def add_passages(connection: sqlite3.Connection, new: Sequence[NewMessage]) -> None:
     """Add the passages of messages, numbered on from the last, and index full batches."""
     first = count_passages(connection)
-    latest = {scope: _last_passage(connection, scope) for scope in {scope for _, _, scope, _ in new}}
+    query = "SELECT coalesce(max(number), -1) FROM passages WHERE scope = ?"
+    latest = {scope: connection.execute(query, (scope,)).fetchone()[0] for scope in {scope for _, _, scope, _ in new}}
     rows: list[tuple[object, ...]] = []
     added: list[PassageText] = []
     for message, passages, scope, number in new:
@@ -57,7 +58,9 @@ def add_passages(connection: sqlite3.Connection, new: Sequence[NewMessage]) -> N
         for passage in passages:
             about = (number, scope, clamp_time(message.timestamp or 0), latest[scope], message.role == "user", speaker)
             latest[scope] = first + len(rows)
-            stored = _encode_text(passage, text)
+            covered = passage.windows and passage.windows[-1][1] == len(passage.text)
+            # Without a text where the message has the same text at the same place.
+            stored = None if covered and text.startswith(passage.text, passage.start) else pack_text(passage.text)
             rows.append((first + len(rows), *about, passage.start, _encode_windows(passage), stored))
             added.append(passage)
     if not rows:
@@ -65,18 +68,6 @@ def add_passages(connection: sqlite3.Connection, new: Sequence[NewMessage]) -> N
     connection.executemany(_INSERT, rows)
     _add_unindexed(connection, range(first, first + len(rows)), added)
     index_full_batches(connection)
-
-
-def _encode_text(passage: PassageText, text: str) -> bytes | None:
-    """Encode the text of a passage; None where the message has the same text at the same place."""
-    covered = passage.windows and passage.windows[-1][1] == len(passage.text)
-    return None if covered and text.startswith(passage.text, passage.start) else pack_text(passage.text)
-
-
-def _last_passage(connection: sqlite3.Connection, scope: int) -> int:
-    """Return the number of the last passage of a scope, or -1."""
-    query = "SELECT coalesce(max(number), -1) FROM passages WHERE scope = ?"
-    return int(connection.execute(query, (scope,)).fetchone()[0])
 
 
 def reindex_passages(connection: sqlite3.Connection, passages: Sequence[PassageText]) -> None:

@@ -110,7 +110,11 @@ class Index:
     def search(self, query: SearchQuery, *, scopes: int) -> Candidates:
         """Search the present tables; `scopes` is how many there are."""
         self.refresh()
-        corpus = self.corpus(self._visible_scopes(query, scopes))
+        required = query.scope.required(query.across)
+        select = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
+        readable = np.zeros(scopes, np.bool_)
+        readable[[number for (number,) in self._connection.execute(select, tuple(required.values()))]] = True
+        corpus = self.corpus(readable)
         keywords = score(self.postings(query.terms), corpus)
         cosine = centre = matrix = None
         if query.vector is not None and query.space is not None:
@@ -130,13 +134,6 @@ class Index:
             neighbours=query.neighbours,
         )
 
-    def _visible_scopes(self, query: SearchQuery, count: int) -> Bools:
-        required = query.scope.required(query.across)
-        select = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
-        visible = np.zeros(count, np.bool_)
-        visible[[number for (number,) in self._connection.execute(select, tuple(required.values()))]] = True
-        return visible
-
     def refresh(self) -> None:
         """Read what any process has written since the last time, in the caller's transaction."""
         (rewritten,) = self._connection.execute("SELECT value FROM counters WHERE name = 'rewritten'").fetchone()
@@ -147,7 +144,11 @@ class Index:
         if total > self.columns.passages:
             self._load_blocks()
             read_columns(self._connection, self.columns, first=self.columns.passages, stop=total)
-            self._load_unindexed()
+            query = "SELECT number, terms FROM pending WHERE number >= ? ORDER BY number"
+            for number, data in self._connection.execute(query, (self._unindexed.stop,)):
+                self._unindexed.pad(number)
+                self._unindexed.append(np.frombuffer(data, np.int64))
+            self._unindexed.pad(total)
 
     def _load_blocks(self) -> None:
         known, stop = self._unindexed.first, count_indexed(self._connection)
@@ -159,13 +160,6 @@ class Index:
         self.columns.extend(*(columnar.decode(data) for (data,) in self._connection.execute(query, (known,))))
         self._unindexed = Unindexed(stop)
         self._cache = _PostingCache()
-
-    def _load_unindexed(self) -> None:
-        query = "SELECT number, terms FROM pending WHERE number >= ? ORDER BY number"
-        for number, data in self._connection.execute(query, (self._unindexed.stop,)):
-            self._unindexed.pad(number)
-            self._unindexed.append(np.frombuffer(data, np.int64))
-        self._unindexed.pad(self.columns.passages)
 
     def corpus(self, scopes: Bools) -> Corpus:
         """Return the corpus of these scopes. That of all scopes is cached."""

@@ -93,14 +93,11 @@ def backup(path: Path, target: Path, *, progress: Progress | None = None) -> Non
             # One state of the store is read throughout; otherwise each write by others would start the copy over.
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.backup(copy, pages=_PAGES, progress=progress and _backup_progress(progress))
+            report = progress or (lambda _done, _total: None)
+            connection.backup(copy, pages=_PAGES, progress=lambda _, left, total: report(total - left, total))
             connection.execute("COMMIT")
             copy.execute("PRAGMA journal_mode = DELETE")
     part.replace(target)
-
-
-def _backup_progress(progress: Progress) -> Callable[[int, int, int], None]:
-    return lambda _, remaining, total: progress(total - remaining, total)
 
 
 def vacuum(path: Path) -> tuple[int, int]:
