@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Hundreds of processes are started by the tests: compiled modules are kept for them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test retest fuzz check bench docs build fix clean
 
 $(STAMP): pyproject.toml

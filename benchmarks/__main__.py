@@ -14,9 +14,8 @@ import click
 from rich.table import Table
 
 from holdfast import transcripts
-from holdfast.cli.console import open_console
+from holdfast.cli.console import Progress, open_console
 from holdfast.cli.output import as_json, echo, emit_json
-from holdfast.cli.progress import Progress
 from holdfast.errors import InputError
 from holdfast.tokens import counter
 
@@ -96,7 +95,7 @@ def read(*, path: Path | None, megabytes: int, as_json: bool) -> None:
 
 
 @bench.command()
-@click.option("--samples", type=click.IntRange(min=1), default=200, show_default=True, help="Secrets of each kind.")
+@click.option("--samples", type=click.IntRange(min=1), default=40, show_default=True, help="Secrets of each kind.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json
 def redaction(*, samples: int, seed: int, as_json: bool) -> None:

@@ -75,12 +75,11 @@ def compactions(engine: Engine) -> int:
 
 
 class TestModes:
-    @pytest.mark.parametrize("language", ["English", "Chinese"])
-    @pytest.mark.parametrize("ingest", [True, False])
+    @pytest.mark.parametrize(("language", "ingest"), [("English", True), ("Chinese", False)])
     def test_inline_without_a_model_a_digest_is_made(self, tmp_path: Path, *, ingest: bool, language: str) -> None:
         """After the reply, or with the next request where replies are not handed in, by rule."""
         with Engine.open(tmp_path, settings=settings(auto="inline"), background=False) as engine:
-            windows = talk_to(engine, 60, ingest=ingest, language=language)
+            windows = talk_to(engine, 45, ingest=ingest, language=language)
             assert compactions(engine) >= 2
             shown = [change.kind for window in windows for change in window.report.changes]
             assert compactions(engine) - shown.count("compacted") in {0, 1}  # one after the last reply is not shown yet

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import holdfast
 from benchmarks.__main__ import bench
@@ -22,6 +25,8 @@ HOW_TO = {
     f"docs/{name}.md" for name in ("getting-started", "how-to-import", "how-to-forget", "index", "troubleshooting")
 }
 """Pages whose commands run in an empty folder, as after `pip install`."""
+PROGRAMS = {"holdfast ": cli.holdfast, "python -m benchmarks ": bench}
+"""What the commands of the docs begin with, and what runs them."""
 _BLOCK = re.compile(r"(?P<skip><!-- not run: [^>]+ -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.DOTALL)
 
 
@@ -43,7 +48,7 @@ def scripts() -> dict[tuple[str, ...], str]:
 def _runnable(code: str) -> Iterator[str]:
     for line in code.splitlines():
         words = line.split("#", maxsplit=1)[0].strip()
-        if words.startswith(("holdfast ", "python -m benchmarks ")) and not re.search(r"\b[A-Z]{3,}\b", words):
+        if words.startswith(tuple(PROGRAMS)) and not re.search(r"\b[A-Z]{3,}\b", words):
             yield words
 
 
@@ -156,26 +161,36 @@ def test_the_version_is_in_the_changelog() -> None:
     assert headings[0] == __version__
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is home and current folder, with an empty memory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.untraced
 @pytest.mark.parametrize(("page", "code"), blocks("python"))
-def test_python_in_the_docs_runs(page: str, code: str, tmp_path: Path) -> None:
+def test_python_in_the_docs_runs(page: str, code: str, home: Path) -> None:
     """Every Python block of the docs runs as it stands."""
-    script = tmp_path / "block.py"
+    script = home / Path(page).with_suffix(".py").name
     script.write_text(code, "utf-8")
-    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{page}: {done.stderr}"
+    runpy.run_path(str(script), run_name="__main__")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("script", "page"), scripts().items(), ids=lambda shown: str(shown)[:60])
-def test_commands_in_the_docs_run(script: tuple[str, ...], page: str, tmp_path: Path) -> None:
+def test_commands_in_the_docs_run(
+    script: tuple[str, ...], page: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every command of the docs runs in an empty home. Only the how-to pages run without the examples."""
-    folder = tmp_path if page in {"README.md", *HOW_TO} else ROOT
-    environment = {
-        "HOLDFAST_HOME": str(tmp_path / "memory"),
-        "HOME": str(tmp_path),
-        "PATH": str(Path(sys.executable).parent),
-    }
+    monkeypatch.chdir(home if page in {"README.md", *HOW_TO} else ROOT)
     for words in script:
-        done = subprocess.run(
-            ["/bin/sh", "-c", words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        program, arguments = next(
+            (PROGRAMS[name], words.removeprefix(name)) for name in PROGRAMS if words.startswith(name)
         )
-        assert done.returncode == 0, f"{page}: {words}: {done.stderr}"
+        done = CliRunner().invoke(program, shlex.split(arguments))
+        assert done.exit_code == 0, f"{page}: {words}: {done.output} {done.exception!r}"

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from holdfast import Engine
-from holdfast.cli import COMMANDS, SUMMARIES, holdfast
+from holdfast.cli import COMMANDS, holdfast
 from holdfast.cli.output import align_to_words
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +107,10 @@ class TestVersion:
         """The summaries of the list are the first sentences of the commands."""
         context = click.Context(holdfast)
         said = {name: holdfast.get_command(context, name) for name in COMMANDS}
-        assert {name: command and command.get_short_help_str(limit=300) for name, command in said.items()} == SUMMARIES
+        for name, (_, summary) in COMMANDS.items():
+            command = said[name]
+            assert command is not None
+            assert command.get_short_help_str(limit=300) == summary
 
 
 class TestErrors:

@@ -15,7 +15,7 @@ from holdfast.cli.doctor import doctor
 from holdfast.cli.memory import forget, remember
 from holdfast.cli.terminal import MaskedHistory
 from holdfast.engine import Engine
-from holdfast.settings.memory import Experimental, MemorySearch
+from holdfast.settings.schema import Experimental, MemorySearch
 from talk import user
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pexpect
 import pytest
 
 from e2e.pty import PROMPT, Terminal, readable
+from holdfast.agent.sessions import Sessions, session_key
 from holdfast.engine import Engine
 from holdfast.settings import Embedding, Settings
 from holdfast.transcripts import read
@@ -178,6 +180,10 @@ FULL = {
     "HOLDFAST_COMPACTION__KEEP_RECENT_TOKENS": "1000",
     "HOLDFAST_TRIM__PROTECTED_RECENT": "2",
 }
+NAMED = {
+    "HOLDFAST_SESSION__MEMORY_FILE": "true",
+    "HOLDFAST_KNOWLEDGE__EXTRACTION": "false",  # a thread would take steps of the script
+}
 
 
 @pytest.mark.parametrize(
@@ -185,6 +191,7 @@ FULL = {
     [
         ("writing notes", {}),
         ("compacting", {"HOLDFAST_COMPACTION__MEMORY_FLUSH__ENABLED": "false"}),
+        ("naming the conversation", {**NAMED, "HOLDFAST_SESSION__RESET__MODE": "idle"}),
     ],
 )
 def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dict[str, str], tmp_path: Path) -> None:
@@ -196,13 +203,15 @@ def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dic
     with Terminal(tmp_path, *arguments, environ={**FULL, **environ}) as terminal:
         terminal.say("First.", until="One.")
         terminal.say("Second.", until="Two.")
-        store = tmp_path / "memory" / "agents" / "main" / "sessions" / "sessions.json"
+        sessions = Sessions(home=tmp_path / "memory", clock=lambda: 0, new_id=str)
+        if stage == "naming the conversation":  # the pause that ends a conversation is over
+            sessions.update(session_key(), lambda entry: replace(entry, last_interaction_at=1_000, updated_at=1_000))
         terminal.type(words)
         terminal.wait(stage)
         terminal.kill()
     assert messages(tmp_path)[-1] == words
     with Engine.open(tmp_path / "memory", settings=Settings(embedding=Embedding(provider="none"))) as engine:
-        (session,) = {file.stem for file in store.parent.glob("*.jsonl")}
+        (session,) = {file.stem for file in sessions.folder.glob("*.jsonl")}
         (project,) = {scope.project for scope in engine.sessions() if scope.session == session}
         assert words in [hit.text for hit in engine.session(session, project=project).search("harbour code")]
     roomy = {"HOLDFAST_SESSION__RESET__MODE": "never"}
@@ -211,6 +220,32 @@ def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dic
         terminal.say("And now?", until="I would have sent")
         assert terminal.leave() == 0
     assert [text for text in messages(tmp_path) if text in {words, "And now?"}] == [words, "And now?"]
+
+
+def test_a_kill_while_a_conversation_is_named_loses_neither_messages_nor_names(tmp_path: Path) -> None:
+    """Kill -9 while the model is asked for a name: all conversations are kept, and so is the note already named."""
+    model = script(tmp_path, "It is 6543.", "staging-port", "It is 7741.", {"hang": True})
+    with Terminal(tmp_path, "--model", model, environ=NAMED) as terminal:
+        terminal.say("Which port has staging?", until="It is 6543.")
+        terminal.say("/new", until="is kept in")
+        terminal.say("What is the harbour code?", until="It is 7741.")
+        terminal.type("/new")
+        terminal.wait("naming the conversation")
+        terminal.kill()
+    (note,) = (tmp_path / "work" / "memory").iterdir()
+    assert note.name.endswith("-staging-port.md")
+    assert note.read_text("utf-8").endswith("\nuser: Which port has staging?\nassistant: It is 6543.\n")
+    said = {("Which port has staging?", "It is 6543."), ("What is the harbour code?", "It is 7741.")}
+    ended = (tmp_path / "memory" / "agents" / "main" / "sessions").glob("*.jsonl.reset.*")
+    assert {tuple(message.text for message in read(file).messages) for file in ended} == said
+    with Engine.open(tmp_path / "memory", settings=Settings(embedding=Embedding(provider="none"))) as engine:
+        (project,) = {scope.project for scope in engine.sessions()}
+        rows = engine.session("any", project=project).get(range(1, 20))
+        assert {text for conversation in said for text in conversation} <= {row.message.text for row in rows}
+    with Terminal(tmp_path, "--model", "echo") as terminal:
+        terminal.say("And now?", until="I would have sent")
+        assert terminal.leave() == 0
+    assert messages(tmp_path)[0] == "And now?"
 
 
 def test_leaving(tmp_path: Path) -> None:

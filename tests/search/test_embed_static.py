@@ -220,9 +220,11 @@ class TestBroken:
         broken(tmp_path, "cannot be used")
 
     def test_a_broken_tokenizer(self, folder: Path) -> None:
-        """A tokenizer that cannot be read is named."""
+        """A tokenizer that cannot be read is named by the first text."""
         (folder / "tokenizer.json").write_text("{}")
-        broken(folder, r"tokenizer\.json cannot be used")
+        embedder = StaticEmbedder.from_folder(folder)
+        with pytest.raises(EmbeddingError, match=r"tokenizer\.json cannot be used"):
+            embed(embedder, "cat")
 
     def test_numbers_that_are_none(self, tmp_path: Path) -> None:
         """A vector that is not made of numbers is similar to nothing."""

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import random
 import tracemalloc
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from holdfast.transcripts.lines import read_document, read_head
 from holdfast.transcripts.reader import timestamp
 
 CLAUDE = FIXTURES / "claude_code" / "harbour.jsonl"
+NOISE = random.Random(7)  # noqa: S311 - text that does not compress, the same in every run
 LINE = '{"type":"user","uuid":"%s","parentUuid":null,"message":{"role":"user","content":"hi"}}\n'
 
 root_reads_everything = pytest.mark.skipif(
@@ -123,17 +125,17 @@ class TestReported:
     def test_packed_and_broken_off(self, tmp_path: Path) -> None:
         """Of a packed file that breaks off, the whole lines before the break are read, and the break is reported."""
         path = tmp_path / "s.jsonl.gz"
-        text = "".join(LINE % os.urandom(16).hex() for _ in range(20_000))
+        text = "".join(LINE % NOISE.randbytes(16).hex() for _ in range(4_000))
         packed = gzip.compress(text.encode())
         path.write_bytes(packed[: len(packed) * 3 // 4])
         transcript = read(path)
-        assert len(transcript.entries) > 10_000
+        assert len(transcript.entries) > 2_000
         assert "the rest is lost" in transcript.problems[-1].what
 
     def test_packed_and_damaged(self, tmp_path: Path) -> None:
         """Of a packed file that is damaged in the middle, the lines before are read."""
         path = tmp_path / "s.jsonl.gz"
-        text = "".join(LINE % os.urandom(16).hex() for _ in range(20_000))
+        text = "".join(LINE % NOISE.randbytes(16).hex() for _ in range(4_000))
         packed = bytearray(gzip.compress(text.encode()))
         packed[len(packed) * 3 // 4 :][:64] = b"\xff" * 64
         packed[len(packed) * 3 // 4 : len(packed) * 3 // 4 + 64] = b"\xff" * 64
@@ -175,7 +177,7 @@ class TestLarge:
         filler = "x" * 4000
         record = {"type": "user", "parentUuid": None, "message": {"role": "user", "content": filler}}
         with path.open("w") as file:
-            for number in range(5000):
+            for number in range(2000):
                 file.write(json.dumps({**record, "uuid": str(number)}) + "\n")
         tracemalloc.start()
         try:
@@ -183,7 +185,7 @@ class TestLarge:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert count == 5000
+        assert count == 2000
         assert peak < path.stat().st_size / 5
 
 

@@ -31,7 +31,7 @@ from holdfast.search.passages import windows
 from holdfast.search.postings import MemoryIndex
 from holdfast.search.vectors import Matrix
 from holdfast.settings import Embedding, Settings
-from holdfast.settings.memory import Hybrid
+from holdfast.settings.schema import Hybrid
 from holdfast.store.connection import translate_errors
 from holdfast.text import head, terms
 

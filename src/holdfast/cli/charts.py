@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text as Styled
 
 from holdfast.cli.console import SafeConsole
 from holdfast.cli.output import human_tokens, plural
-from holdfast.report import Category, ContextReport
+
+if TYPE_CHECKING:
+    from holdfast.report import Category, ContextReport
 
 __all__ = [
     "LOOKS",
@@ -234,6 +234,15 @@ class LivePlot:
     """A chart of the requests so far with a progress bar; draws nothing where stderr is not a terminal."""
 
     def __init__(self, total: int, *, words: str, height: int = 8, screen: Console | None = None) -> None:
+        from rich.live import Live  # noqa: PLC0415 - a chart that stands still does not need it
+        from rich.progress import (  # noqa: PLC0415 - as above
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
         self.points: list[Point] = []
         self._screen = screen or SafeConsole(stderr=True)
         self._height = height

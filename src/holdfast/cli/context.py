@@ -17,21 +17,22 @@ from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
 from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, plural, printable
 from holdfast.cli.replay import Replay, replay_file, replay_options
-from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.memory.recall import Hit
-from holdfast.report import Change, ContextReport, breakdown
-
-__all__ = ["context", "format_hit", "print_changes", "print_window"]
+from holdfast.report import ContextReport, breakdown
+from holdfast.store.base import Select
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10
 _PARTS: Final = ("keyword", "vector", "neighbours", "session", "date", "decay")
-_SIGNS: Final = {
+SIGNS: Final[dict[str, tuple[str, str]]] = {
+    "kept": (" ", "dim"),
+    "pruned": ("~", "yellow"),
     "trimmed": ("−", "red"),
     "compacted": ("−", "red"),
-    "pruned": ("~", "yellow"),
     "recalled": ("+", "magenta"),
+    "summary": ("+", "green"),
 }
+"""The sign and the colour of what happened to a message."""
 
 
 @click.command()
@@ -65,9 +66,10 @@ def _load_reports(
     home: Path | None, turn: int | None, *, session: str, **whose: str | None
 ) -> tuple[list[ContextReport], dict[str, Any]]:
     """Return the reports of a stored session up to a request, and its owner."""
-    with Engine(open_memory(home)) as engine:
-        scope = session_scope(engine.memory, session=session, project=whose["project"], agent=whose["agent"])
-        reports = engine.session(scope.session, project=scope.project, agent=scope.agent).timeline()
+    with open_memory(home) as memory:
+        scope = session_scope(memory, session=session, project=whose["project"], agent=whose["agent"])
+        stored = memory.store.read_records(Select(scope=scope), kind="turn")
+        reports = [ContextReport.from_json(record.data) for record in stored]
     selected = [report for report in reports if turn is None or report.turn <= turn]
     if not selected or (turn is not None and selected[-1].turn != turn):
         raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
@@ -128,14 +130,19 @@ def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
 
 
 def _print(screen: Console, title: str, reports: Sequence[ContextReport]) -> None:
-    report = reports[-1]
+    report, totals = reports[-1], _sum_changes(reports)
     head = Styled(printable(title, one_line=True), style="bold")
     head.append(printable(f"  request {report.turn}  {report.model or ''}", one_line=True), style="dim")
     screen.print(head)
     print_window(screen, report)
     screen.print()
-    _print_totals(screen, reports)
-    print_changes(screen, report)
+    text = (
+        f"So far {plural(totals['cuts'], 'cut')} removed {plural(totals['messages_cut'], 'message')}"
+        f" ({human_tokens(totals['tokens_cut'])} tokens), {plural(totals['results_pruned'], 'result')} shortened,"
+        f" {plural(totals['blocks'], 'block')} recalled. All of it is in the archive."
+    )
+    screen.print(Styled(text, style="dim"))
+    _print_changes(screen, report)
 
 
 def print_window(screen: Console, report: ContextReport) -> None:
@@ -166,48 +173,33 @@ def _draw_window(report: ContextReport, width: int) -> Iterator[Styled]:
         yield line.append("  ") + (legend[index] if index < len(legend) else Styled())
 
 
-def _print_totals(screen: Console, reports: Sequence[ContextReport]) -> None:
-    totals = _sum_changes(reports)
-    cuts, blocks = plural(totals["cuts"], "cut"), plural(totals["blocks"], "block")
-    messages = plural(totals["messages_cut"], "message")
-    text = (
-        f"So far {cuts} removed {messages} ({human_tokens(totals['tokens_cut'])} tokens),"
-        f" {plural(totals['results_pruned'], 'result')} shortened, {blocks} recalled. All of it is in the archive."
-    )
-    screen.print(Styled(text, style="dim"))
-
-
-def print_changes(screen: Console, report: ContextReport) -> None:
+def _print_changes(screen: Console, report: ContextReport) -> None:
     """Print the changes of this request with their reasons, and the recalled passages with their scores."""
     if not report.changes:
         screen.print("This request: nothing changed, nothing recalled.")
     for change in report.changes:
-        screen.print(_format_change(change))
-    for hit in report.recalled if any(change.kind == "recalled" for change in report.changes) else ():
-        screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
+        sign, colour = SIGNS.get(change.kind, ("·", "default"))
+        line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
+        what = plural(len(change.ids), "message") if change.ids else "earlier blocks"
+        line.append(f" {'from ' if change.kind == 'recalled' else ''}{what}")
+        line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
+        screen.print(line.append(f": {change.reason}", style="dim"))
+        for hit in report.recalled if change.kind == "recalled" else ():
+            screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
     if report.recall_reason:
         screen.print(Styled(f"No block: {report.recall_reason}", style="dim"))
-    for repair, more in _group_repairs(report.repairs):
-        repeats = f", and {more} more like it" if more else ""
-        screen.print(Styled(f"repaired for the provider: {printable(repair)}{repeats}", style="dim"))
+    _print_repairs(screen, report.repairs)
     for warning in report.warnings:
         screen.print(Styled(f"! {printable(warning)}", style="bold yellow"))
 
 
-def _group_repairs(repairs: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield the first repair of each rule, which is named at its end, and how many more there are."""
+def _print_repairs(screen: Console, repairs: Sequence[str]) -> None:
+    """Print the first repair of each rule, which is named at its end, and how many more there are."""
     rules = [repair.rpartition(" (")[2] for repair in repairs]
     for rule, times in Counter(rules).items():
-        yield repairs[rules.index(rule)], times - 1
-
-
-def _format_change(change: Change) -> Styled:
-    sign, colour = _SIGNS.get(change.kind, ("·", "default"))
-    line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
-    what = plural(len(change.ids), "message") if change.ids else "earlier blocks"
-    line.append(f" {'from ' if change.kind == 'recalled' else ''}{what}")
-    line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
-    return line.append(f": {change.reason}", style="dim")
+        more = f", and {times - 1} more like it" if times > 1 else ""
+        first = printable(repairs[rules.index(rule)])
+        screen.print(Styled(f"repaired for the provider: {first}{more}", style="dim"))
 
 
 def format_hit(hit: Hit) -> Styled:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +21,35 @@ from holdfast.cli.charts import MAX_WIDTH, LivePlot, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_tokens, printable
 from holdfast.cli.replay import ReplayStats, find_requests, make_settings, prompt_limit, record_window, replay_requests
-from holdfast.cli.story import QUESTIONS, SYSTEM, Question, write
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.tokens import count_message
 from holdfast.window import Window
 
-__all__ = ["demo"]
+__all__ = ["QUESTIONS", "Question", "demo", "session_lines"]
 
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to ask at the end of the session, and the text that answers it."""
+
+    question: str
+    answer: str
+
+
+QUESTIONS: Final = (
+    Question("How long do idempotency keys of refunds live, by which setting?", "REFUND_KEY_TTL_HOURS = 36"),
+    Question("Who owns the settlement file format at Nordbank?", "Marta Lindqvist"),
+    Question("At how many seconds of ledger lag does the alert fire?", "45 seconds"),
+    Question("How many payouts were stuck in the incident of March 19?", "1,847 payouts"),
+    Question("对账任务最后定在每天几点跑?", "三点四十分"),
+)
+"""One of them in Chinese, one about a correction, one about a number."""
+_SYSTEM: Final = (
+    "You are a careful engineer who works on the payments service tidepay. Look before you change anything,"
+    " run the tests after every change, and say what you found in plain words."
+)
 _LIMIT: Final = 32_000
 _RESERVE: Final = 4_000
 _HEIGHT: Final = 7
@@ -68,7 +89,7 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
         _save(save, as_json=as_json)
         return
     start = time.perf_counter()
-    messages = _load_story()
+    messages = _load_session()
     screen = Console(quiet=True) if as_json else open_console()
     stats = ReplayStats(files=1)
     _print_introduction(screen, messages, limit)
@@ -89,18 +110,23 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
 def _save(file: Path, *, as_json: bool) -> None:
     if file.exists():
         raise InputError(f"{file}: exists already: name a new file")
-    write(file)
+    file.write_text("\n".join([*session_lines(), ""]), "utf-8")
     if as_json:
         emit_json({"file": str(file)})
     else:
         echo(f"{file}: a session to try the other commands with")
 
 
-def _load_story() -> list[Message]:
+def session_lines() -> list[str]:
+    """Return the lines of the session, a file that pi and OpenClaw can read: six weeks of a payments migration."""
+    return files("holdfast.cli").joinpath("demo.jsonl").read_text("utf-8").rstrip("\n").split("\n")
+
+
+def _load_session() -> list[Message]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "long-session.jsonl"
-        write(file)
-        return [Message(role="system", parts=(Text(text=SYSTEM),)), *transcripts.read(file).messages]
+        file.write_text("\n".join(session_lines()), "utf-8")
+        return [Message(role="system", parts=(Text(text=_SYSTEM),)), *transcripts.read(file).messages]
 
 
 def _print_introduction(screen: Console, messages: Sequence[Message], limit: int) -> None:

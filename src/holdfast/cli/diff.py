@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -13,25 +13,16 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast.cli.console import open_console
-from holdfast.cli.context import format_hit
+from holdfast.cli.context import SIGNS, format_hit
 from holdfast.cli.output import as_json, emit_json, human_tokens, printable
 from holdfast.cli.replay import Replay, replay_file, replay_options
+from holdfast.cli.show import part_text
 from holdfast.context.edits import Block, Item
-from holdfast.messages import Message, ToolCall, ToolResult
+from holdfast.messages import Message
 from holdfast.report import Change, ContextReport
 from holdfast.tokens import count_message
 
-__all__ = ["Entry", "compare", "diff"]
-
 Status: TypeAlias = Literal["kept", "pruned", "trimmed", "compacted", "recalled", "summary"]
-_LOOKS: Final[dict[str, tuple[str, str]]] = {
-    "kept": (" ", "dim"),
-    "pruned": ("~", "yellow"),
-    "trimmed": ("−", "red"),
-    "compacted": ("−", "red"),
-    "recalled": ("+", "magenta"),
-    "summary": ("+", "green"),
-}
 _MAX_TEXT_CHARS: Final = 300
 
 
@@ -84,34 +75,22 @@ def compare(replayed: Replay) -> list[Entry]:
     """Return every message in the order of the conversation, with the insertions between them."""
     removed = _find_last_changes(replayed.reports, {"trimmed", "compacted"})
     pruned = _find_last_changes(replayed.reports, {"pruned"})
-    window = {item.id: item for item in replayed.window.items if item.id}
+    window = {item.id for item in replayed.window.items if item.id}
     numbers = sorted({*removed, *pruned} - {0})
     rows = replayed.engine.session(replayed.session).get(numbers) if numbers else []
     originals = {row.id: row.message for row in rows}
-    entries: list[tuple[float, Entry]] = [
-        (number, _make_removed_entry(number, message, *removed[number]))
-        for number, message in originals.items()
-        if number not in window and number in removed
-    ]
+    entries: list[tuple[float, Entry]] = []
+    for number in (originals.keys() & removed.keys()) - window:
+        entry, (turn, change) = _make_entry(number, originals[number]), removed[number]
+        status: Status = "compacted" if change.kind == "compacted" else "trimmed"
+        entries.append((number, replace(entry, status=status, tokens_after=0, turn=turn, reason=change.reason)))
     place = 0.0
     for item in replayed.window.items:
         place = float(item.id) if item.id else place + 0.25
-        in_window = _make_entries(item, pruned, originals, replayed.reports)
-        entries += ((place + 0.1 * index, entry) for index, entry in enumerate(in_window))
+        entries.append((place, _make_window_entry(item, pruned, originals)))
+        if item.block:
+            entries.append((place + 0.1, _make_block_entry(item.block, replayed.reports)))
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
-
-
-def _make_removed_entry(number: int, message: Message, turn: int, change: Change) -> Entry:
-    return Entry(
-        id=number,
-        role=message.role,
-        status="compacted" if change.kind == "compacted" else "trimmed",
-        tokens_before=count_message(message),
-        tokens_after=0,
-        turn=turn,
-        reason=change.reason,
-        text=_excerpt(message),
-    )
 
 
 def _find_last_changes(reports: Sequence[ContextReport], kinds: set[str]) -> dict[int, tuple[int, Change]]:
@@ -125,39 +104,22 @@ def _find_last_changes(reports: Sequence[ContextReport], kinds: set[str]) -> dic
     }
 
 
-def _make_entries(
-    item: Item,
-    pruned: dict[int, tuple[int, Change]],
-    originals: dict[int, Message],
-    reports: Sequence[ContextReport],
-) -> Iterator[Entry]:
-    kept = Entry(
-        id=item.id,
-        role=item.message.role,
-        status="kept",
-        tokens_before=item.tokens,
-        tokens_after=item.tokens,
-        text=_excerpt(item.message),
-    )
+def _make_entry(number: int, message: Message) -> Entry:
+    cost = count_message(message)
+    text = " ".join(" ".join(map(part_text, message.parts)).split())[:_MAX_TEXT_CHARS]
+    return Entry(id=number, role=message.role, status="kept", tokens_before=cost, tokens_after=cost, text=text)
+
+
+def _make_window_entry(item: Item, pruned: dict[int, tuple[int, Change]], originals: dict[int, Message]) -> Entry:
+    entry = replace(_make_entry(item.id, item.message), tokens_before=item.tokens, tokens_after=item.tokens)
     if item.kind in {"recall", "summary"}:
-        status: Status = "summary" if item.kind == "summary" else "recalled"
-        yield replace(kept, status=status, tokens_before=0)
-    elif item.id in pruned and item.id in originals:
-        turn, change = pruned[item.id]
-        original = originals[item.id]
-        yield replace(
-            kept,
-            status="pruned",
-            tokens_before=count_message(original),
-            turn=turn,
-            reason=change.reason,
-            text=_excerpt(original),
-            sent=_excerpt(item.message),
-        )
-    else:
-        yield kept
-    if item.block:
-        yield _make_block_entry(item.block, reports)
+        return replace(entry, status="summary" if item.kind == "summary" else "recalled", tokens_before=0)
+    if item.id not in pruned or item.id not in originals:
+        return entry
+    original, (turn, change) = _make_entry(item.id, originals[item.id]), pruned[item.id]
+    return replace(
+        original, status="pruned", tokens_after=item.tokens, turn=turn, reason=change.reason, sent=entry.text
+    )
 
 
 def _make_block_entry(block: Block, reports: Sequence[ContextReport]) -> Entry:
@@ -166,29 +128,11 @@ def _make_block_entry(block: Block, reports: Sequence[ContextReport]) -> Entry:
         for report in reversed(reports)
         if any(change.kind == "recalled" and change.tokens_after == block.tokens for change in report.changes)
     )
+    text = " ".join(block.text.split())[:_MAX_TEXT_CHARS]
+    turn = next(placed, 0)
     return Entry(
-        id=0,
-        role="recall",
-        status="recalled",
-        tokens_before=0,
-        tokens_after=block.tokens,
-        turn=next(placed, 0),
-        text=" ".join(block.text.split())[:_MAX_TEXT_CHARS],
+        id=0, role="recall", status="recalled", tokens_before=0, tokens_after=block.tokens, turn=turn, text=text
     )
-
-
-def _excerpt(message: Message) -> str:
-    """Return the beginning of a message's text, calls and results included."""
-    texts: list[str] = []
-    for part in message.parts:
-        match part:
-            case ToolCall():
-                texts.append(f"→ {part.name} {part.arguments}")
-            case ToolResult():
-                texts.append(part.text)
-            case _:
-                texts.append(str(getattr(part, "text", "")))
-    return " ".join(" ".join(texts).split())[:_MAX_TEXT_CHARS]
 
 
 # --- output ------------------------------------------------------------------------
@@ -201,7 +145,7 @@ def _to_json(replayed: Replay, entries: Sequence[Entry]) -> dict[str, Any]:
         "limit": report.raw_max_tokens,
         "before": {"messages": len(replayed.given), "tokens": sum(entry.tokens_before for entry in entries)},
         "after": {"messages": len(replayed.window.items), "tokens": report.total_tokens},
-        "kinds": {kind: sum(entry.status == kind for entry in entries) for kind in _LOOKS},
+        "kinds": {kind: sum(entry.status == kind for entry in entries) for kind in SIGNS},
         "entries": [asdict(entry) for entry in entries],
         "recalled": [asdict(hit) for hit in report.recalled],
         "recall_reason": report.recall_reason,
@@ -217,7 +161,7 @@ def _print(screen: Console, replayed: Replay, entries: Sequence[Entry], *, full:
         f" → {after['messages']:,} messages, {human_tokens(after['tokens'])}"
     )
     counts = Styled()
-    for kind, (sign, colour) in _LOOKS.items():
+    for kind, (sign, colour) in SIGNS.items():
         if data["kinds"][kind]:
             counts.append(f"{sign} {data['kinds'][kind]} {kind}  ".lstrip(), style=colour)
     screen.print(counts)
@@ -230,7 +174,7 @@ def _print(screen: Console, replayed: Replay, entries: Sequence[Entry], *, full:
 
 def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: bool) -> None:
     """Print consecutive messages with the same status: kept ones in one line, others one by one."""
-    sign, colour = _LOOKS[status]
+    sign, colour = SIGNS[status]
     if status == "kept" and not full and len(group) > 2:
         cost = human_tokens(sum(entry.tokens_after for entry in group))
         screen.print(Styled(f"  … {len(group)} messages kept, {cost} tokens", style="dim"))
@@ -240,16 +184,11 @@ def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: 
         words = f"{sign} {status} in request {group[0].turn}: {group[0].reason} ({saved} tokens)"
         screen.print(Styled(words, style=f"bold {colour}"))
     for entry in group:
-        screen.print(_format_entry(entry), no_wrap=True, overflow="ellipsis")
+        cost, after = human_tokens(entry.tokens_before), human_tokens(entry.tokens_after)
+        cost = cost if entry.tokens_after == entry.tokens_before else f"{cost}→{after}"
+        number = f"#{entry.id}" if entry.id else ""
+        line = Styled(f"{sign} {number:>6} {entry.role:<9} {cost:>10}  ", style=colour)
+        line.append(printable(entry.text), style="dim" if status == "kept" else "default")
+        screen.print(line, no_wrap=True, overflow="ellipsis")
         if entry.sent:
             screen.print(Styled(f"      sent: {printable(entry.sent)}", style="dim"), no_wrap=True, overflow="ellipsis")
-
-
-def _format_entry(entry: Entry) -> Styled:
-    sign, colour = _LOOKS[entry.status]
-    cost = human_tokens(entry.tokens_before)
-    if entry.tokens_after != entry.tokens_before:
-        cost = f"{cost}→{human_tokens(entry.tokens_after)}"
-    number = f"#{entry.id}" if entry.id else ""
-    line = Styled(f"{sign} {number:>6} {entry.role:<9} {cost:>10}  ", style=colour)
-    return line.append(printable(entry.text), style="default" if entry.status != "kept" else "dim")

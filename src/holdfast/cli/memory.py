@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from holdfast.cli.opening import open_memory, opens_memory, owner_of, owners, scope_of, session_scope
+from holdfast.cli.opening import home_option, open_memory, opens_memory, owner_of, owners, scope_of, session_scope
 from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_bytes, human_time, plural, printable
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
-from holdfast.store.base import FactRow, Scope, Select
+from holdfast.store.base import FactRow, FactType, Scope, Select
 from holdfast.text import term_spans, terms
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from holdfast.memory.recall import Hit
 
-__all__ = ["facts", "forget", "get", "recall", "remember", "search", "stats"]
+
+_EXCERPT_CHARS: Final = 320
+_MIN_FACT_ID: Final = 8
 
 
 @click.command()
@@ -73,9 +75,6 @@ def _format_heading(hit: Hit, owner: dict[str, str]) -> Styled:
     line = Styled(f"#{hit.message}", style="bold cyan")
     fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"]]
     return line.append("".join(f"  {printable(field, one_line=True)}" for field in fields if field), style="dim")
-
-
-_EXCERPT_CHARS = 320
 
 
 def _excerpt(text: str, query_terms: set[str]) -> Styled:
@@ -167,12 +166,9 @@ def _format_fact(row: FactRow) -> str:
     return f"{row.id[:8]}  {human_time(row.time or None)}  [{row.type}] {printable(row.content)}"
 
 
-_TYPES = ("decision", "implementation", "config", "issue", "task_state", "architecture")
-
-
 @click.command()
 @click.argument("content")
-@click.option("--type", "type_", type=click.Choice(_TYPES), default="decision", show_default=True)
+@click.option("--type", "type_", type=click.Choice(get_args(FactType)), default="decision", show_default=True)
 @click.option("--subject", default="", help="What the fact is about.")
 @click.option("--slot", default="", help="A property of the subject; a newer fact in the same slot replaces this one.")
 @opens_memory
@@ -204,10 +200,9 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         raise click.UsageError("name messages or facts, or a --session to forget whole")
     with open_memory(home) as memory:
         copies = damaged_copies(database_file(memory.store.path))
-        plan = _plan_ids(memory, ids, whose) if ids else _plan_session(memory, whose)
+        plan = _make_plan(memory, ids, whose)
         if not yes:
-            more = " and delete the damaged copies of the store" if copies else ""
-            _confirm(f"Forget {plan.what}{more} for good?")
+            _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
         number = sum(_forget_in(memory, scope, plan) for scope in plan.scopes)
     if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
@@ -228,26 +223,23 @@ class _Plan:
     across: bool = False
 
 
-def _plan_ids(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Plan:
+def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Plan:
+    if not ids:
+        scope = session_scope(memory, **whose)
+        known = [row.content for row in memory.facts(scope=scope, across=False)]
+        return _Plan(what=f"all of session {whose['session']}", scopes=[scope], facts=known)
     scope, across = scope_of(**whose)
     facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
     numbers, fact_ids = _parse_ids(ids, list(facts))
+    counts = ((len(numbers), "message"), (len(fact_ids), "fact"))
     scopes = owners(memory, project=whose["project"], agent=whose["agent"])
     return _Plan(
-        what=" and ".join(
-            plural(count, name) for count, name in ((len(numbers), "message"), (len(fact_ids), "fact")) if count
-        ),
+        what=" and ".join(plural(count, name) for count, name in counts if count),
         scopes=[replace(owner, session=whose["session"] or "") for owner in scopes],
         facts=[facts[id_] for id_ in fact_ids],
         ids={"ids": numbers, "fact_ids": fact_ids},
         across=whose["session"] is None,
     )
-
-
-def _plan_session(memory: Memory, whose: dict[str, Any]) -> _Plan:
-    scope = session_scope(memory, **whose)
-    facts = [row.content for row in memory.facts(scope=scope, across=False)]
-    return _Plan(what=f"all of session {whose['session']}", scopes=[scope], facts=facts)
 
 
 def _confirm(question: str) -> None:
@@ -270,9 +262,6 @@ def _forget_in(memory: Memory, scope: Scope, plan: _Plan) -> int:
     return memory.forget(scope=scope, across=plan.across, **(plan.ids or {}))
 
 
-_MIN_FACT_ID = 8
-
-
 def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], list[str]]:
     """Return the numbers of messages and the ids of facts; a fact may be named by the first characters of its id."""
     prefixes = tuple(id_ for id_ in ids if len(id_) >= _MIN_FACT_ID)
@@ -287,7 +276,7 @@ def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], li
 
 
 @click.command()
-@click.option("--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME.")
+@home_option
 @as_json
 def stats(*, home: Path | None, as_json: bool) -> None:
     """Print what memory contains."""

@@ -14,11 +14,8 @@ from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, opens_memory, owner_of, session_scope
 from holdfast.cli.output import as_json, emit_json, human_tokens, plural, printable
-from holdfast.cli.replay import replay_file
-from holdfast.engine import Engine
 from holdfast.errors import InputError
-
-__all__ = ["timeline"]
+from holdfast.store.base import Select
 
 Turn = Mapping[str, Any]
 _CUTS: Final = frozenset({"trimmed", "compacted"})
@@ -46,13 +43,15 @@ def timeline(
 ) -> None:
     """Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings."""
     if file is not None:
+        from holdfast.cli.replay import replay_file  # noqa: PLC0415 - a stored session is shown without the engine
+
         with replay_file(file, limit=limit, reserve=reserve) as replayed:
             turns: list[Turn] = [report.to_json() for report in replayed.reports]
     elif session:
-        with Engine(open_memory(home)) as engine:
-            scope = session_scope(engine.memory, session=session, project=project, agent=agent)
-            stored = engine.session(scope.session, project=scope.project, agent=scope.agent).timeline()
-            turns = [report.to_json() | owner_of(scope) for report in stored]
+        with open_memory(home) as memory:
+            scope = session_scope(memory, session=session, project=project, agent=agent)
+            stored = memory.store.read_records(Select(scope=scope), kind="turn")
+            turns = [dict(record.data) | owner_of(scope) for record in stored]
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:
@@ -80,23 +79,18 @@ def _sum_changes(turn: Turn) -> dict[str, Any]:
 
 
 def _print(screen: Console, turns: Sequence[Turn]) -> None:
-    points = [_make_point(turn) for turn in turns]
-    top = max(_prompt_limit(turn) for turn in turns)
+    sums = map(_sum_changes, turns)
+    points = [
+        Point(tokens=turn["total_tokens"], cut=total["is_cut"], recalled=total["recalled_tokens"] > 0)
+        for turn, total in zip(turns, sums, strict=True)
+    ]
+    buffers = (sum(part["tokens"] for part in turn["categories"] if part["kind"] == "buffer") for turn in turns)
+    top = max(turn["raw_max_tokens"] - buffer for turn, buffer in zip(turns, buffers, strict=True))
     screen.print(draw_chart(points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2), height=6))
     screen.print()
     screen.print(Styled(f" turn  tokens  full  {'':<{_BAR_WIDTH}}  prefix  what happened", style="dim"))
     for turn in turns:
         screen.print(_format_turn(turn), no_wrap=True, overflow="ellipsis")
-
-
-def _prompt_limit(turn: Turn) -> int:
-    reserved = sum(part["tokens"] for part in turn["categories"] if part["kind"] == "buffer")
-    return int(turn["raw_max_tokens"] - reserved)
-
-
-def _make_point(turn: Turn) -> Point:
-    sums = _sum_changes(turn)
-    return Point(tokens=turn["total_tokens"], cut=sums["is_cut"], recalled=sums["recalled_tokens"] > 0)
 
 
 def _format_turn(turn: Turn) -> Styled:

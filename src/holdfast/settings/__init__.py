@@ -7,30 +7,28 @@
 `docs/settings.md` lists every setting; `python -m holdfast.settings` writes it.
 """
 
-from holdfast.settings.loaded import Loaded, default_files, load
-from holdfast.settings.memory import (
+from holdfast.settings.loading import Loaded, default_files, load
+from holdfast.settings.schema import (
+    DEFAULT_CONTEXT_TOKENS,
+    Agent,
     Archive,
+    Compaction,
     Embedding,
+    HardClear,
+    HookSettings,
     Knowledge,
     LongTerm,
     LongTermEmbedding,
     Memory,
+    MemoryFlush,
     MemorySearch,
     Mmr,
+    Pruning,
     Qmd,
     QmdPath,
+    QualityGuard,
     Recall,
     Search,
-)
-from holdfast.settings.schema import (
-    DEFAULT_CONTEXT_TOKENS,
-    Agent,
-    Compaction,
-    HardClear,
-    HookSettings,
-    MemoryFlush,
-    Pruning,
-    QualityGuard,
     Session,
     SessionReset,
     Settings,

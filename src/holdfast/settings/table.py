@@ -3,18 +3,19 @@
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from importlib import resources
 from itertools import groupby
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
+from msgspec import inspect, structs
 
 from holdfast.settings.schema import Settings
-from holdfast.settings.values import Kind, Notes, Secret, spell_duration
+from holdfast.settings.values import Kind, Secret, spell_duration
 
 __all__ = [
     "Setting",
@@ -36,18 +37,28 @@ _LIKELY: Final = 0.45
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting: its dotted name, type, default, and all other names."""
+    """One setting.
+
+    Attributes:
+        key: Its dotted name.
+        type: The type of its field.
+        default: The default value.
+        description: One sentence for the reference.
+        openclaw: Its places in an `openclaw.json`, the preferred one first.
+        aliases: Other names in a `holdfast.toml`.
+        rival: The setting for the same thing in another unit; the one from the stronger source is used.
+        project: Whether the file of an untrusted project may set it. Only sizes, thresholds and the order of a window
+            are harmless: not commands, models, addresses, paths, prompts, masking or permissions.
+    """
 
     key: str
     type: Any
-    kind: str
     default: object
     description: str
-    aliases: tuple[str, ...] = ()
     openclaw: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     rival: str = ""
-    read: Callable[[object], object] | None = None
-    secret: bool = False
+    project: bool = False
 
     @property
     def variable(self) -> str:
@@ -58,6 +69,23 @@ class Setting:
     def is_list(self) -> bool:
         """Whether it takes several values."""
         return get_origin(_strip_annotation(self.type)) is tuple
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value must not be shown."""
+        bare = _strip_annotation(self.type)
+        return Secret in (bare, *get_args(bare))
+
+    @property
+    def kind(self) -> str:
+        """What it takes, in words."""
+        kind = _find_kind(self.type)
+        return (kind.words if kind else "") or _describe_type(inspect.type_info(self.type))
+
+    def read(self, value: object) -> object:
+        """Parse a value as far as its kind needs it."""
+        kind = _find_kind(self.type)
+        return kind.read(value) if kind else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +114,19 @@ class Tree:
 @cache
 def settings_table() -> tuple[Setting, ...]:
     """Every setting, in the order of the schema."""
-    return tuple(_list_settings(Settings, key="", paths=()))
+    rows = load_data("settings.json")  # an entry for each setting, or this fails
+    return tuple(
+        Setting(key=key, type=field.type, default=field.default, **rows[key]) for key, field in _list_fields(Settings)
+    )
+
+
+def load_data(name: str) -> Any:
+    """Load a data file of this package."""
+    return json.loads(resources.files(__package__).joinpath(name).read_bytes(), object_hook=_freeze)
+
+
+def _freeze(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
 
 @cache
@@ -143,46 +183,18 @@ def _encode(value: object) -> object:
         case tuple():
             return [_encode(item) for item in value]
         case msgspec.Struct():
-            return {name: item for name, item in msgspec.structs.asdict(value).items() if item is not None}
+            return {name: item for name, item in structs.asdict(value).items() if item is not None}
         case _:
             return value
 
 
-def _list_settings(struct: type[msgspec.Struct], *, key: str, paths: tuple[str, ...]) -> Iterator[Setting]:
-    for field in msgspec.structs.fields(struct):
-        notes = _get_extra(field.type, "notes") or Notes()
-        name = f"{key}.{field.name}" if key else field.name
-        below = tuple(f"{path}.{notes.spelled or _to_camel_case(field.name)}" for path in paths)
-        places = () if notes.openclaw is None else notes.openclaw or below
+def _list_fields(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, structs.FieldInfo]]:
+    for field in structs.fields(struct):
         section = struct_of(field.type)
         if section is not None:
-            yield from _list_settings(section, key=name, paths=places)
+            yield from _list_fields(section, f"{prefix}{field.name}.")
         else:
-            yield _make_setting(field, name=name, places=places, notes=notes, parents=(key, paths))
-
-
-def _make_setting(
-    field: msgspec.structs.FieldInfo,
-    *,
-    name: str,
-    places: tuple[str, ...],
-    notes: Notes,
-    parents: tuple[str, tuple[str, ...]],
-) -> Setting:
-    kind = _get_extra(field.type, "kind")
-    words = _describe_type(inspect.type_info(field.type))
-    return Setting(
-        key=name,
-        type=field.type,
-        kind=kind.words or words if isinstance(kind, Kind) else words,
-        default=field.default,
-        description=next((meta.description for meta in _list_metas(field.type) if meta.description), ""),
-        aliases=(parents[0],) if notes.shorthand else (),
-        openclaw=places + parents[1] if notes.shorthand else places,
-        rival=notes.rival,
-        read=kind.read if isinstance(kind, Kind) else None,
-        secret=Secret in (_strip_annotation(field.type), *get_args(_strip_annotation(field.type))),
-    )
+            yield f"{prefix}{field.name}", field
 
 
 def _make_tree(names: Iterable[tuple[str, Setting]]) -> Tree:
@@ -195,16 +207,11 @@ def _strip_annotation(annotation: Any) -> Any:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
-def _list_metas(annotation: Any) -> list[msgspec.Meta]:
-    """List the annotations of a type, and of the parts of a union."""
-    if get_origin(annotation) is not Annotated:
-        return []
-    bare, *metas = get_args(annotation)
-    return [*metas, *(meta for part in get_args(bare) for meta in _list_metas(part))]
-
-
-def _get_extra(annotation: Any, name: str) -> Any:
-    return next((meta.extra[name] for meta in _list_metas(annotation) if meta.extra and name in meta.extra), None)
+def _find_kind(annotation: Any) -> Kind | None:
+    """Return the kind in the annotations of a type, or of a part of a union."""
+    bare, *metas = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    kinds = (meta.extra["kind"] for meta in metas if meta.extra)
+    return next(kinds, None) or next((kind for part in get_args(bare) if (kind := _find_kind(part))), None)
 
 
 def _describe_type(info: inspect.Type) -> str:
@@ -215,7 +222,8 @@ def _describe_type(info: inspect.Type) -> str:
         case inspect.UnionType():
             return _describe_type(min(info.types, key=lambda part: isinstance(part, inspect.NoneType)))
         case inspect.LiteralType():
-            return _join_choices([f'"{value}"' for value in info.values])
+            *first, last = (f'"{value}"' for value in info.values)
+            return f"{', '.join(first)} or {last}"
         case inspect.VarTupleType():
             return f"list of {_describe_type(info.item_type)}"
         case inspect.BoolType():
@@ -228,70 +236,17 @@ def _describe_type(info: inspect.Type) -> str:
             return "text"
 
 
-def _join_choices(choices: list[str]) -> str:
-    return f"{', '.join(choices[:-1])} or {choices[-1]}"
-
-
 def _normalise(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
-
-
-def _to_camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 # --- the reference page ----------------------------------------------------------
 
 
-_INTRODUCTION = """\
-# Settings
-
-<!-- Written by `python -m holdfast.settings`. Change the schema, then run `make docs`. -->
-
-Every setting has a default. A value may come from several places; the first one that has it is used:
-
-1. **Keyword arguments**, a mapping for each section: `load(recall={"position": "head"})`.
-2. **The environment**: `HOLDFAST_<SECTION>__<FIELD>`, two underscores for each dot. Lists are JSON or separated by
-   commas. An empty variable counts as not set.
-3. **`holdfast.toml`**, first of the project, then of the user (in the platform's folder for configuration).
-4. **`openclaw.json`** (JSON5), at `$OPENCLAW_CONFIG_PATH` or `~/.openclaw/openclaw.json`.
-5. **The defaults** below.
-
-```toml
-[recall]
-hard_cap_tokens = 3000
-
-[compaction.memory_flush]
-soft_threshold = 0.7
-
-[pruning]
-mode = "cache-ttl"
-ttl = "1h30m"
-```
-
-* **Strict.** An unknown name, a value of the wrong kind or out of range is an error that names the file, the setting
-  and what was expected, or the nearest name. Everything is checked, also what a stronger source overrides.
-* **Two names.** `pruning = "adaptive"` is short for its `mode`, in `openclaw.json` as well. `soft_threshold` (a
-  share of the window in use) and `soft_threshold_tokens` (tokens before the threshold) set the same thing: the one from
-  the stronger source is used, and one source may hold only one of them.
-* **Durations** are `90s`, `5m`, `1h30m`, `2d`; a bare number is minutes. **Sizes** are bytes, or `512kb`, `2mb`.
-* **Secrets** may be written as `${NAME}` for an environment variable; `$${NAME}` is the literal text `${NAME}`. They
-  never appear in errors, reports or representations. No other setting is expanded.
-* **The rest of `openclaw.json`** (gateway, channels, other plugins) is ignored and listed in
-  `Loaded.ignored`, as is a secret that only OpenClaw can read. A name that looks like a misspelt setting of ours is an
-  error. Where one setting has two places in the file, the one listed first is used. With `--agent NAME` the entry of
-  that id in `agents.list` overrides `agents.defaults`. `Loaded.without_effect` lists what cannot work here, and why.
-* **Files of a project**, in the working directory, may set only harmless settings until you run `holdfast trust`
-  ([security.md](security.md#settings-of-a-project)). Refused settings are listed in `Loaded.refused` and on stderr.
-* `HOLDFAST_HOME` is the folder of the data, not a setting.
-"""
-
-
 def reference() -> str:
     """Return the reference of all settings in Markdown."""
-    titles = {field.name: struct_of(field.type) for field in msgspec.structs.fields(Settings)}
-    page = [_INTRODUCTION]
+    titles = {field.name: struct_of(field.type) for field in structs.fields(Settings)}
+    page = [resources.files(__package__).joinpath("reference.md").read_text("utf-8")]
     for section, rows in groupby(settings_table(), key=lambda row: row.key.partition(".")[0]):
         struct = titles[section]
         summary = struct.__doc__ if struct else ""

@@ -1,9 +1,9 @@
 """Decide which settings files are trusted, and what the others may set.
 
 A settings file in the working directory or in a project's folder may come from somebody else, for example with a cloned
-repository. It may set only the keys in `PROJECT_KEYS` until the user runs `holdfast trust`. The file's own location
-counts, before any link is followed. A trusted file is recorded with a digest of its content, so that a file that
-changes has to be trusted again.
+repository. It may set only what is harmless (`Setting.project`) until the user runs `holdfast trust`. The file's own
+location counts, before any link is followed. A trusted file is recorded with a digest of its content, so that a file
+that changes has to be trusted again.
 """
 
 import json
@@ -16,7 +16,6 @@ from typing import Final
 from holdfast.errors import SettingsError
 
 __all__ = [
-    "PROJECT_KEYS",
     "SETTINGS_FILES",
     "forget_trust",
     "is_project_file",
@@ -28,37 +27,6 @@ __all__ = [
 ]
 
 SETTINGS_FILES: Final = ("holdfast.toml", "openclaw.json")
-
-PROJECT_KEYS: Final = frozenset(
-    f"{section}.{name}"
-    for section, names in {
-        "agent": "block_streaming context_tokens timezone",
-        "compaction": "enabled identifier_policy keep_recent_tokens max_history_share memory_flush.enabled "
-        "memory_flush.force_flush_transcript_bytes memory_flush.max_failures memory_flush.soft_threshold "
-        "memory_flush.soft_threshold_tokens mode quality_guard.enabled quality_guard.max_retries "
-        "recent_turns_preserve reserve_tokens reserve_tokens_floor timeout_seconds",
-        "memory": "citations",
-        "memory_search": "chunking.overlap chunking.tokens query.hybrid.candidate_multiplier query.hybrid.enabled "
-        "query.hybrid.mmr.enabled query.hybrid.mmr.relevance_weight query.hybrid.temporal_decay.enabled "
-        "query.hybrid.temporal_decay.half_life_days query.hybrid.text_weight query.hybrid.vector_weight "
-        "query.max_results query.min_score",
-        "pruning": "hard_clear.enabled hard_clear_ratio keep_last_assistants min_prunable_tool_chars mode "
-        "soft_trim.head_chars soft_trim.max_chars soft_trim.tail_chars soft_trim_ratio tools.allow tools.deny "
-        "ttl",
-        "recall": "deadline_ms hard_cap_tokens knowledge_share max_facts max_window_share min_query_chars min_score "
-        "neighbours position query_messages",
-        "search": "bm25_weight fusion mmr.enabled mmr.relevance_weight time_decay vector_weight",
-        "trim": "enabled hysteresis min_query_chars protected_recent",
-        "workspace": "bootstrap_max_chars bootstrap_total_max_chars",
-    }.items()
-    for name in names.split()
-)
-"""The settings that an untrusted file may set: sizes, thresholds and order of the window.
-
-Refused is everything else: commands, models and downloads; where text is sent, read or written; text that goes into a
-prompt; masking; permissions of the agent; and what lets one conversation see another. A new setting is refused until it
-is added here.
-"""
 
 
 def is_project_file(path: Path, *, project: Path | None) -> bool:

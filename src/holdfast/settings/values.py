@@ -14,13 +14,11 @@ __all__ = [
     "Count",
     "Duration",
     "Kind",
-    "Notes",
     "Positive",
     "Provider",
     "Secret",
     "Share",
     "read_duration",
-    "setting",
     "spell_duration",
 ]
 
@@ -119,38 +117,6 @@ class Kind:
 
     read: Callable[[object], object]
     words: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """The other names of a field. `setting` explains each."""
-
-    openclaw: tuple[str, ...] | None = ()
-    spelled: str = ""
-    shorthand: bool = False
-    rival: str = ""
-
-
-def setting(
-    description: str,
-    *,
-    openclaw: str | tuple[str, ...] | None = (),
-    spelled: str = "",
-    shorthand: bool = False,
-    rival: str = "",
-) -> Meta:
-    """Document a field and its other names.
-
-    Args:
-        description: One sentence for the reference.
-        openclaw: Its places in `openclaw.json`, the preferred one first. A field of a section that has a place
-            is found below it under its camelCase name by default; `None` is nowhere.
-        spelled: The camelCase name, where it does not follow from ours.
-        shorthand: A bare value in place of the whole section means this field.
-        rival: The field for the same thing in another unit; the one from the stronger source is used.
-    """
-    paths = (openclaw,) if isinstance(openclaw, str) else openclaw
-    return Meta(description=description, extra={"notes": Notes(paths, spelled, shorthand, rival)})
 
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final, TypeAlias
 
-from holdfast import providers
 from holdfast.errors import HoldfastError, InputError
 from holdfast.messages import (
     PLAIN,
@@ -44,7 +43,6 @@ _PARTS: Final[dict[str, type[Part]]] = {
     "opaque": Opaque,
 }
 _NAMES: Final = {kind: name for name, kind in _PARTS.items()}
-_READABLE: Final = frozenset({*providers.FORMATS, PLAIN})
 _META: Final = ("id", "timestamp", "model", "stop", "name")
 _COMPRESS_FROM: Final = 200
 _PLAIN: Final = b"\0"
@@ -71,8 +69,10 @@ def to_json(message: Message) -> dict[str, Any]:
 
 def _wire(value: Message | Part) -> dict[str, Any] | None:
     """Return the provider's own form, where it still equals the value and can be parsed again."""
+    from holdfast import providers  # noqa: PLC0415 - counting and listing decode no message
+
     origin = value.origin
-    if origin is None or origin.format not in _READABLE or value.wire(origin.format) is None:
+    if origin is None or origin.format not in {*providers.FORMATS, PLAIN} or value.wire(origin.format) is None:
         return None
     return {"format": origin.format, "wire": origin.data}
 
@@ -93,6 +93,8 @@ def from_json(data: Mapping[str, Any]) -> Message:
     meta: dict[str, Any] = {key: data.get(key) for key in _META}
     meta["usage"] = Usage(**data["usage"]) if "usage" in data else None
     if "wire" in data:
+        from holdfast import providers  # noqa: PLC0415 - as above
+
         return replace(providers.read([data["wire"]], format=data["format"])[0], **meta)
     if "parts" not in data:
         raise InputError("neither a wire form nor parts: this is not an archived message")

@@ -31,7 +31,7 @@ from holdfast.search.embed.base import (
     text_digest,
     unit,
 )
-from holdfast.search.embed.tokenizer import ChunkTokenizer, Ints, load_tokenizer
+from holdfast.search.embed.tokenizer import ChunkTokenizer, Ints, import_tokenizers, load_tokenizer
 from holdfast.text import is_unsegmented
 
 __all__ = ["WORDLLAMA", "JointEmbedder", "StaticEmbedder", "find_wordllama", "is_static_model", "vector_weight"]
@@ -65,12 +65,13 @@ class StaticEmbedder:
         name: The name of the model.
 
     Raises:
-        EmbeddingError: A file cannot be used.
+        EmbeddingError: A file cannot be used; for the tokenizer, when the first text is embedded.
         MissingExtraError: The `tokenizers` package is not installed.
     """
 
     def __init__(self, table: Path, tokenizer: Path, *, name: str) -> None:
-        self._tokenize = ChunkTokenizer(load_tokenizer(tokenizer, provider="static", extra=_EXTRA))
+        import_tokenizers(provider="static", extra=_EXTRA)
+        self._tokenizer = tokenizer
         self._vectors = _load_vectors(table)
         digest = file_digest([table, tokenizer])
         self._space = Space(name=name, dimension=self._vectors.table.shape[1], digest=digest)
@@ -103,6 +104,11 @@ class StaticEmbedder:
         """Return the first 1,024 tokens of a text that have a vector."""
         ids = np.asarray(self._tokenize(clean(text)[:MAX_CHARS]), np.int64)
         return ids[ids < self._vectors.tokens][:MAX_TOKENS]
+
+    @cached_property
+    def _tokenize(self) -> ChunkTokenizer:
+        """Loaded by the first text: it takes longer than everything else, and not every command embeds one."""
+        return ChunkTokenizer(load_tokenizer(self._tokenizer, provider="static", extra=_EXTRA))
 
     @cached_property
     def _float32_vectors(self) -> _TokenVectors:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from holdfast.errors import EmbeddingError, MissingExtraError
 
-__all__ = ["ChunkTokenizer", "Ints", "find_chunk_rules", "load_tokenizer"]
+__all__ = ["ChunkTokenizer", "Ints", "find_chunk_rules", "import_tokenizers", "load_tokenizer"]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
@@ -58,6 +58,18 @@ _BPE_NORMALIZER: Final = {
 _UNSUPPORTED_BPE_OPTIONS: Final = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 
 
+def import_tokenizers(*, provider: str, extra: str) -> Any:
+    """Import the `tokenizers` package.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        return importlib.import_module("tokenizers")
+    except ImportError:
+        raise MissingExtraError(f"the embedding provider {provider}", extra=extra) from None
+
+
 def load_tokenizer(path: Path, *, provider: str, extra: str) -> Any:
     """Load a `tokenizer.json`, without padding and truncation.
 
@@ -65,10 +77,7 @@ def load_tokenizer(path: Path, *, provider: str, extra: str) -> Any:
         MissingExtraError: The `tokenizers` package is not installed.
         EmbeddingError: The file cannot be read.
     """
-    try:
-        tokenizers = importlib.import_module("tokenizers")
-    except ImportError:
-        raise MissingExtraError(f"the embedding provider {provider}", extra=extra) from None
+    tokenizers = import_tokenizers(provider=provider, extra=extra)
     try:
         # The other constructors raise nothing more precise than Exception.
         tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())

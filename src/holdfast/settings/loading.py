@@ -1,27 +1,44 @@
-"""Read settings from arguments, the environment, `holdfast.toml` and `openclaw.json`, each into a checked layer."""
+"""Load settings from arguments, the environment, `holdfast.toml` and `openclaw.json`; stronger sources override."""
 
 import json
+import os
 import re
 import reprlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from holdfast.errors import SettingsError
 from holdfast.files import open_regular
-from holdfast.settings.table import Setting, Tree, find_similar_names, openclaw_tree, settings_table, toml_tree
+from holdfast.settings.schema import Settings
+from holdfast.settings.table import (
+    Setting,
+    Tree,
+    find_similar_names,
+    load_data,
+    openclaw_tree,
+    settings_table,
+    struct_of,
+    toml_tree,
+)
+from holdfast.settings.trust import is_project_file, is_trusted, trust_file
 from holdfast.settings.values import Secret
 
-__all__ = ["WITHOUT_EFFECT", "Layer", "read_arguments", "read_environment", "read_file", "read_openclaw", "read_toml"]
+__all__ = ["Loaded", "default_files", "load", "read_file"]
+
+_Section = TypeVar("_Section", bound=msgspec.Struct)
 
 _MAX_FILE_BYTES: Final = 512 * 1024
 """A settings file has a few kilobytes; anything near this is another kind of file."""
 
 _MAX_KEY_PARTS: Final = 16
-_DEEP_KEY: Final = re.compile(
+_DEEP_KEY: Final = (
     r"(?<![\w\"'.-])(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
     rf"(?:[ \t]*+\.[ \t]*+(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')){{{_MAX_KEY_PARTS}}}"
 )
@@ -35,7 +52,7 @@ _MAX_NAME_CHARS: Final = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class _Layer:
     """The settings of one source.
 
     Attributes:
@@ -51,6 +68,134 @@ class Layer:
     refused: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The settings in force.
+
+    Attributes:
+        settings: The values.
+        origins: The source of each value, by setting.
+        ignored: Names that were not used, with the place: they belong to another program, or repeat a setting.
+        refused: The settings that the file of an untrusted project may not set, by file.
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+    ignored: Mapping[str, str]
+    refused: Mapping[Path, tuple[str, ...]]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each file with refused settings, with the names and the fix."""
+        return tuple(
+            f"{path} is not trusted, so these settings in it are ignored: {', '.join(keys)}. Read the file, then run "
+            f"`holdfast trust {shlex.quote(str(path.parent))}`, or set them in {trust_file().with_name(path.name)} or "
+            "in the environment."
+            for path, keys in self.refused.items()
+        )
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """One sentence for each setting of an `openclaw.json` that cannot work here, with the reason."""
+        reasons = _openclaw_names()["without_effect"]
+        return tuple(f"{name} has no effect: {why}." for name, why in reasons.items() if name in self.ignored)
+
+
+def load(
+    *,
+    files: Iterable[Path | str] = (),
+    environ: Mapping[str, str] | None = None,
+    project: Path | None = None,
+    agent_id: str | None = None,
+    **overrides: object,
+) -> Loaded:
+    """Load the settings. Every value is checked, also those that a stronger source overrides.
+
+    The order is: keyword arguments (a mapping for each section), the environment, the files (`holdfast.toml` before
+    `openclaw.json`, otherwise in the order given; `default_files` finds the usual ones), the defaults. A file in the
+    project's folder or the working directory may set only what is harmless (`Setting.project`) unless the user has
+    trusted it: the rest is refused and reported. In an `openclaw.json` the entry of `agent_id` in `agents.list`
+    overrides `agents.defaults`.
+
+        load(files=["holdfast.toml"], recall={"position": "head"}).settings.recall.position
+
+    Raises:
+        SettingsError: A file cannot be read, or a setting is unknown, of the wrong kind or out of range.
+    """
+    environ = os.environ if environ is None else environ
+    in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
+    layers = [_read_tables(overrides, source="arguments", environ=environ), _read_environment(environ)]
+    by_file = {path: _load_file(path, environ=environ, project=project, agent=agent_id) for path in in_order}
+    layers += (layer for of_file in by_file.values() for layer in of_file)
+    refused = {path: [key for layer in of_file for key in layer.refused] for path, of_file in by_file.items()}
+    values, origins = _merge(layers)
+    return Loaded(
+        settings=_build(Settings, values, origins),
+        origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in settings_table()}),
+        ignored=MappingProxyType({name: place for layer in reversed(layers) for name, place in layer.ignored.items()}),
+        refused=MappingProxyType({path: tuple(dict.fromkeys(keys)) for path, keys in refused.items() if keys}),
+    )
+
+
+def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Return the settings files that exist, strongest first: of the project, of the user, of OpenClaw."""
+    import platformdirs  # noqa: PLC0415 - most callers name their files
+
+    environ = os.environ if environ is None else environ
+    openclaw = environ.get("OPENCLAW_CONFIG_PATH") or "~/.openclaw/openclaw.json"
+    places = (
+        (folder or Path()) / "holdfast.toml",
+        platformdirs.user_config_path("holdfast") / "holdfast.toml",
+        Path(openclaw).expanduser(),
+    )
+    return tuple(path for path in places if path.is_file())
+
+
+def _load_file(
+    path: Path, *, environ: Mapping[str, str], project: Path | None, agent: str | None
+) -> tuple[_Layer, ...]:
+    if path.suffix not in {".toml", ".json", ".json5", ".jsonc"}:
+        raise SettingsError("expected a .toml file, or an openclaw.json", source=str(path))
+    data = read_file(path)  # read once, so that the content that is checked for trust is the content in use
+    limited = is_project_file(path, project=project) and not is_trusted(path, data)
+    if path.suffix == ".toml":
+        return (_read_toml(data, source=str(path), environ=environ, limited=limited),)
+    return _read_openclaw(data, source=str(path), environ=environ, limited=limited, agent=agent)
+
+
+def _merge(layers: Iterable[_Layer]) -> tuple[dict[str, object], dict[str, str]]:
+    """Merge layers, strongest first. A setting's rival in a weaker layer is dropped."""
+    rivals = {row.key: row.rival for row in settings_table() if row.rival}
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        new = [key for key in layer.values if key not in values and rivals.get(key) not in values]
+        values |= {key: layer.values[key] for key in new}
+        origins |= {key: layer.origins[key] for key in new}
+    return values, origins
+
+
+def _build(
+    section: type[_Section], values: Mapping[str, object], origins: Mapping[str, str], *, prefix: str = ""
+) -> _Section:
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(section):
+        key = f"{prefix}{field.name}"
+        below = struct_of(field.type)
+        if below is not None:
+            fields[field.name] = _build(below, values, origins, prefix=f"{key}.")
+        elif key in values:
+            fields[field.name] = values[key]
+    try:
+        return section(**fields)
+    except ValueError as error:
+        places = sorted({place for key, place in origins.items() if key.startswith(prefix)})
+        raise SettingsError(str(error), source=", ".join(places), key=prefix.rstrip(".")) from error
+
+
+# --- sources ----------
+
+
 def _make_layer(
     raw_values: Mapping[str, object],
     *,
@@ -59,12 +204,12 @@ def _make_layer(
     environ: Mapping[str, str],
     ignored: Mapping[str, str],
     from_text: bool = False,
-) -> Layer:
+) -> _Layer:
     """Check the values of a source. Of several names for one setting the first is used and the others are ignored."""
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     unused = dict(ignored)
-    for row in settings_table():
+    for row in settings_table() if raw_values else ():
         given = [name for name in names(row) if name in raw_values]
         if given:
             raw = _expand_secret(raw_values[given[0]], environ, row=row, at=(source, given[0]))
@@ -73,15 +218,10 @@ def _make_layer(
             unused |= dict.fromkeys(given[1:], f"{source}: {given[0]} says the same")
         if row.key in values and row.rival in values:
             raise SettingsError(f"says the same as {row.rival!r}; keep one of them", source=source, key=row.key)
-    return Layer(values=values, origins=origins, ignored=unused)
+    return _Layer(values=values, origins=origins, ignored=unused)
 
 
-def read_arguments(overrides: Mapping[str, object], *, environ: Mapping[str, str]) -> Layer:
-    """Read keyword arguments: a mapping for each section."""
-    return _read_tables(overrides, source="arguments", environ=environ)
-
-
-def read_environment(environ: Mapping[str, str]) -> Layer:
+def _read_environment(environ: Mapping[str, str]) -> _Layer:
     """Read the variables `HOLDFAST_<SECTION>__<FIELD>`; an empty variable counts as not set."""
 
     def names(row: Setting) -> tuple[str, ...]:
@@ -111,12 +251,12 @@ def _refuse_misspelt(name: str, known: Collection[str]) -> None:
         raise SettingsError("unknown setting.", source="environment", key=_show_name(name), nearest=near)
 
 
-def read_toml(data: bytes, *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None = None) -> Layer:
-    """Read a `holdfast.toml`; where `allowed` is given, other settings are refused."""
+def _read_toml(data: bytes, *, source: str, environ: Mapping[str, str], limited: bool) -> _Layer:
+    """Read a `holdfast.toml`."""
     import tomllib  # noqa: PLC0415 - most runs read no file
 
     text = _decode(data, source=source)
-    deep = _DEEP_KEY.search(text)
+    deep = re.search(_DEEP_KEY, text)
     if deep:
         place = text.count("\n", 0, deep.start()) + 1
         raise SettingsError(f"line {place} has a key of more than {_MAX_KEY_PARTS} parts", source=source)
@@ -128,7 +268,7 @@ def read_toml(data: bytes, *, source: str, environ: Mapping[str, str], allowed: 
         raise SettingsError(f"line {number} is not valid TOML: {error}", source=source) from error
     except (RecursionError, ValueError) as error:
         raise SettingsError("not valid TOML: nested too deeply, or a number too long", source=source) from error
-    return _read_tables(tables, source=source, environ=environ, allowed=allowed)
+    return _read_tables(tables, source=source, environ=environ, limited=limited)
 
 
 def read_file(path: Path) -> bytes:
@@ -176,18 +316,18 @@ def _make_unknown_error(path: str, value: object, tree: Tree, *, source: str) ->
 
 
 def _read_tables(
-    data: Mapping[str, object], *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None = None
-) -> Layer:
+    data: Mapping[str, object], *, source: str, environ: Mapping[str, str], limited: bool = False
+) -> _Layer:
     tree = toml_tree()
     raw_values: dict[str, object] = {}
     refused: list[str] = []
     for path, value in _walk_names(data, tree):
         if path not in tree.leaves:
             raise _make_unknown_error(path, value, tree, source=source)
-        if allowed is None or tree.leaves[path].key in allowed:
-            raw_values[path] = value
-        else:
+        if limited and not tree.leaves[path].project:
             refused.append(tree.leaves[path].key)
+        else:
+            raw_values[path] = value
     checked = _make_layer(
         raw_values, names=lambda row: (row.key, *row.aliases), source=source, environ=environ, ignored={}
     )
@@ -218,7 +358,7 @@ def _expand_secret(value: object, environ: Mapping[str, str], *, row: Setting, a
 
 def _check(value: object, row: Setting, *, at: tuple[str, str], strict: bool) -> object:
     try:
-        return msgspec.convert(row.read(value) if row.read else value, row.type, strict=strict)
+        return msgspec.convert(row.read(value), row.type, strict=strict)
     except (ValueError, msgspec.ValidationError):
         # `from None`: the cause would repeat the value, which may be a secret.
         shown = "a value of another kind" if row.secret else _show_value(value)
@@ -239,111 +379,37 @@ def _show_value(value: object) -> str:
 # --- openclaw ----------
 
 
-_SHARED: Final = frozenset(
-    {
-        "",
-        "agents",
-        "agents.defaults",
-        "agents.defaults.sandbox",
-        "hooks",
-        "hooks.internal",
-        "hooks.internal.entries",
-        "hooks.internal.entries.session-memory",
-        "plugins",
-        "plugins.entries",
-        "plugins.entries.memory-context",
-        "plugins.entries.memory-core",
-        "plugins.entries.memory-lancedb",
-        "plugins.slots",
-        "session",
-    }
-)
-
-_SECTIONS: Final = frozenset({"compaction", "contextPruning", "memoryContext", "memoryFlush", "memorySearch"})
-"""Names that are always ours: in the wrong place they are a mistake."""
-
-_FOREIGN: Final = {
-    "": "$include $schema acp approvals audio auth bindings broadcast browser canvasHost channels cli commands cron "
-    "diagnostics discovery env gateway logging mcp media messages meta models multiAgent nodeHost proxy secrets "
-    "skills surfaces talk tools ui update web wizard",
-    "agents": "entries list ownership",
-    "agents.defaults": "additionalSystemPrompt blockStreamingBreak blockStreamingChunk blockStreamingCoalesce "
-    "bootstrapPromptTruncationWarning cliBackends contextInjection contextLimits cwd elevatedDefault embeddedAgent "
-    "embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental fastModeDefault heartbeat humanDelay "
-    "imageGenerationModel imageMaxDimensionPx imageModel imageQuality maxConcurrent mediaMaxMb mediaModels modelPolicy "
-    "models params pdfMaxBytesMb pdfMaxMb pdfMaxPages pdfModel reasoningDefault repoRoot sessionStore silentReply "
-    "skills skipOptionalBootstrapFiles startupContext subagents thinkingDefault timeFormat timeoutSeconds "
-    "toolProgressDetail typingIntervalSeconds typingMode utilityModel verboseDefault voiceModel",
-    "agents.defaults.compaction": "maxActiveTranscriptBytes midTurnPrecheck notifyUser postCompactionSections "
-    "postIndexSync provider thinkingLevel truncateAfterCompaction",
-    "agents.defaults.memoryContext": "budget indexType vectorPersist",
-    "agents.defaults.memorySearch": "documentInputType inputType multimodal qmd queryInputType "
-    "rememberAcrossConversations store",
-    "agents.defaults.memorySearch.local": "modelCacheDir",
-    "agents.defaults.memorySearch.remote": "batch headers",
-    "agents.defaults.memorySearch.sync": "embeddingBatchTimeoutSeconds intervalMinutes sessions",
-    "agents.defaults.model": "timeoutMs",
-    "memory.qmd": "mcporter scope searchTool",
-    "memory.qmd.update": "commandTimeoutMs embedTimeoutMs updateTimeoutMs waitForBootSync",
-    "plugins": "allow deny enabled installs load",
-    "plugins.entries": "active-memory memory-wiki",
-    "plugins.entries.memory-lancedb.config": "customTriggers dreaming storageOptions",
-    "session": "agentToAgent dmScope identityLinks mainKey maintenance maxRecentTurns parentForkMaxTokens "
-    "resetByChannel scope sendPolicy store threadBindings transcriptRetentionDays typingIntervalSeconds "
-    "typingMode",
-    "session.resetByType": "group thread",
-}
-"""OpenClaw's own names, by level."""
-
-_TWINS: Final = {
-    "memory.search": "agents.defaults.memorySearch",
-    "plugins.entries.memory-context.config": "agents.defaults.memoryContext",
-}
-"""Levels with the same names as another level."""
-
-
-_AGENT_ONLY: Final = frozenset({"id", "default", "name", "agentDir", "identity", "groupChat", "tools", "runtime"})
-"""Names in an entry of `agents.list` that do not override `agents.defaults`."""
-
 _CACHE_TTL: Final = "agents.defaults.models.*.params.cacheControlTtl"
 
-WITHOUT_EFFECT: Final = {
-    "agents.defaults.heartbeat": "`holdfast chat` runs a turn only when the user says something",
-    "agents.defaults.blockStreamingBreak": "a block ends at a blank line",
-    "agents.defaults.blockStreamingChunk": "a block ends at a blank line",
-    "agents.defaults.blockStreamingCoalesce": "a block ends at a blank line",
-    "session.resetByChannel": "`holdfast chat` has no channels; set `session.reset`",
-    "session.resetByType.group": "`holdfast chat` is a direct chat; set `session.reset`",
-    "session.resetByType.thread": "`holdfast chat` is a direct chat; set `session.reset`",
-    _CACHE_TTL: "requests to Anthropic are cached for five minutes; `contextPruning.ttl` sets when to prune",
-}
-"""Settings of the file that a user may expect to work here, and why they do not."""
 
+@cache
+def _openclaw_names() -> Any:
+    """Load what an `openclaw.json` may hold besides our settings.
 
-def read_openclaw(
-    data: bytes,
-    *,
-    source: str,
-    environ: Mapping[str, str],
-    allowed: Collection[str] | None = None,
-    agent: str | None = None,
-) -> tuple[Layer, ...]:
-    """Read an `openclaw.json` (JSON5): the overrides of `agent`, if it is listed, then the settings of all agents.
-
-    Where `allowed` is given, other settings are refused.
+    `foreign` has OpenClaw's own names by level, `twins` the levels with the same names as another one. On a `shared`
+    level any other name is OpenClaw's too, except those of `sections`, which are always ours. `agent_only` are names in
+    an entry of `agents.list` that do not override `agents.defaults`. `without_effect` says why settings that a user may
+    expect to work here do not.
     """
+    return load_data("openclaw_names.json")
+
+
+def _read_openclaw(
+    data: bytes, *, source: str, environ: Mapping[str, str], limited: bool, agent: str | None
+) -> tuple[_Layer, ...]:
+    """Read an `openclaw.json` (JSON5): the overrides of `agent`, if it is listed, then the settings of all agents."""
     whole = _parse_json(_decode(data, source=source), source=source)
     agents = whole.get("agents")
     listed = agents.get("list") if isinstance(agents, Mapping) else None
     own = next((entry for entry in listed if _is_agent(entry, agent)), None) if isinstance(listed, list) else None
     if own is None or not isinstance(agents, Mapping):
-        return (_read_openclaw_names(whole, source=source, environ=environ, allowed=allowed),)
-    overrides = {name: value for name, value in own.items() if name not in _AGENT_ONLY}
+        return (_read_openclaw_names(whole, source=source, environ=environ, limited=limited),)
+    overrides = {name: value for name, value in own.items() if name not in _openclaw_names()["agent_only"].split()}
     at = f"{source}, agents.list {agent!r}"
     defaults = {**whole, "agents": {name: value for name, value in agents.items() if name != "list"}}
     return (
-        _read_openclaw_names({"agents": {"defaults": overrides}}, source=at, environ=environ, allowed=allowed),
-        _read_openclaw_names(defaults, source=source, environ=environ, allowed=allowed),
+        _read_openclaw_names({"agents": {"defaults": overrides}}, source=at, environ=environ, limited=limited),
+        _read_openclaw_names(defaults, source=source, environ=environ, limited=limited),
     )
 
 
@@ -352,9 +418,7 @@ def _is_agent(entry: object, agent: str | None) -> bool:
     return agent is not None and isinstance(name, str) and name.strip().lower() == agent.strip().lower()
 
 
-def _read_openclaw_names(
-    data: Mapping[str, Any], *, source: str, environ: Mapping[str, str], allowed: Collection[str] | None
-) -> Layer:
+def _read_openclaw_names(data: Mapping[str, Any], *, source: str, environ: Mapping[str, str], limited: bool) -> _Layer:
     tree = openclaw_tree()
     raw_values: dict[str, object] = {}
     ignored: dict[str, str] = {}
@@ -363,10 +427,10 @@ def _read_openclaw_names(
         row = tree.leaves.get(name)
         if row is None:
             ignored |= _ignore_foreign(name, value, tree, source=source)
-        elif allowed is None or row.key in allowed:
-            raw_values[name] = value
-        else:
+        elif limited and not row.project:
             refused.append(row.key)
+        else:
+            raw_values[name] = value
     _apply_slot(raw_values, data, ignored, source)
     for name, value in list(raw_values.items()):
         if tree.leaves[name].secret:
@@ -409,13 +473,14 @@ def _apply_slot(raw_values: dict[str, object], data: Mapping[str, Any], ignored:
 def _is_foreign(path: str, tree: Tree) -> bool:
     if path in tree.branches:
         return False
+    names = _openclaw_names()
     level, _, name = path.rpartition(".")
-    for twin, original in _TWINS.items():
+    for twin, original in names["twins"].items():
         if f"{level}.".startswith(f"{twin}."):
             level = original + level.removeprefix(twin)
-    if name in _FOREIGN.get(level, "").split():
+    if name in names["foreign"].get(level, "").split():
         return True
-    return level in _SHARED and name not in _SECTIONS and not tree.find_similar(path)
+    return level in names["shared"] and name not in names["sections"].split() and not tree.find_similar(path)
 
 
 def _resolve_secret(value: object, environ: Mapping[str, str]) -> tuple[object, str]:
