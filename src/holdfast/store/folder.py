@@ -23,7 +23,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from holdfast.errors import StorageError
 from holdfast.store.base import (
@@ -42,7 +42,9 @@ from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
 from holdfast.store.plugin_files import (
-    OWN,
+    FOREIGN,
+    ContentKey,
+    Problem,
     Unusable,
     append_lines,
     content_key,
@@ -50,15 +52,16 @@ from holdfast.store.plugin_files import (
     encode_line,
     fact_digest,
     fact_line,
-    findable_of,
-    message_of,
+    line_problem,
     read_fact,
     remove_vectors,
     scope_from_json,
     scope_of,
     scope_to_json,
+    segment_key,
     segment_line,
-    segment_problem,
+    segment_of,
+    segment_row,
     write_vectors,
 )
 from holdfast.store.sqlite import SqliteStore
@@ -80,21 +83,8 @@ JOURNAL: Final = "holdfast.jsonl"
 _FILES: Final = (SEGMENTS, KNOWLEDGE)
 _OWNER: Final = Scope(tenant="", project="", agent="folder", session="")
 """The scope of this module's own records; no reader has it."""
-_FOREIGN: Final = "segment:"
-"""Prefix of the nonce of a message that the plugin wrote."""
 _FOREVER: Final = 2**63 - 1
 _BATCH: Final = 500
-
-ContentKey = tuple[Scope, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A line that cannot be used, and why. It stays in its file."""
-
-    file: str
-    line: int
-    reason: str
 
 
 @dataclass(slots=True)
@@ -150,7 +140,12 @@ class FolderStore:
             if self.readonly:
                 copy = Path(opened.enter_context(TemporaryDirectory(prefix="holdfast-"))) / DATABASE
                 if database.exists():
-                    _copy_database(database, copy)
+                    with (
+                        translate_errors(database),
+                        closing(connect_readonly(database)) as source,
+                        closing(sqlite3.connect(copy)) as target,
+                    ):
+                        source.backup(target)
                 database = copy
             self._store = opened.enter_context(SqliteStore(database))
             self._closing = opened.pop_all()
@@ -243,7 +238,7 @@ class FolderStore:
         for name in _FILES:
             lines, rest = self._read_lines(name)
             facts: dict[str, FactRow] = {}
-            reasons = ((line.number, _line_problem(name, line, facts)) for line in lines)
+            reasons = ((line.number, line_problem(line, facts, is_segment=name == SEGMENTS)) for line in lines)
             problems += [Problem(name, number, reason) for number, reason in reasons if reason]
             if rest:
                 problems.append(Problem(name, len(lines) + 1, "the last line has no end: a write was cut short"))
@@ -274,7 +269,6 @@ class FolderStore:
                     self._catch_up(state)
 
     def _queue_lines(self, name: str, lines: Sequence[str]) -> None:
-        """Write these lines to a file when the transaction ends."""
         assert self._state is not None
         self._state.unwritten.setdefault(name, []).extend(lines)
 
@@ -319,8 +313,8 @@ class FolderStore:
         """Write a new `vectors.bin` with the vectors of segments, by the number of their message."""
         rows: dict[str, Floats] = {}
         lines, _ = self._read_lines(SEGMENTS)
-        for data in map(_segment, lines):
-            row = None if data is None else _segment_row(data)
+        for data in map(segment_of, lines):
+            row = None if data is None else segment_row(data)
             if data is not None and row is not None:
                 known = self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {})
                 if (vector := vectors.get(known.get(row.nonce, 0))) is not None:
@@ -351,17 +345,16 @@ class FolderStore:
     def remove_messages(self, select: Select, /) -> int:
         """Forget messages for good, from every file."""
         with self._writing() as state:
-            until = self._clock()
-            keys = [_key(row.scope, row.message.digest) for row in self._store.read_messages(select)]
-            return self._forget(state, dict.fromkeys(keys, until), lambda: self._store.remove_messages(select))
+            keys = (_key(row.scope, row.message.digest) for row in self._store.read_messages(select))
+            until = dict.fromkeys(keys, self._clock())
+            return self._forget(state, until, lambda: self._store.remove_messages(select))
 
     def remove_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> int:
         """Forget facts for good, from every file."""
         with self._writing() as state:
             rows = self._store.read_facts(select, keys=keys)
-            named = [_key(row.scope, fact_digest(row.id)) for row in rows]
-            forever = dict.fromkeys(named, _FOREVER)
-            return self._forget(state, forever, lambda: self._store.remove_facts(select, keys=keys))
+            until = {_key(row.scope, fact_digest(row.id)): _FOREVER for row in rows}
+            return self._forget(state, until, lambda: self._store.remove_facts(select, keys=keys))
 
     def remove_records(self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None) -> int:
         """Delete records."""
@@ -416,11 +409,11 @@ class FolderStore:
         if name == KNOWLEDGE:
             data = line.data or {}
             return _key(scope_of(data, ""), fact_digest(str(data.get("id")))) in forgotten
-        segment = _segment(line)
-        row = None if segment is None else _segment_row(segment)
+        segment = segment_of(line)
+        row = None if segment is None else segment_row(segment)
         if row is None:
             return False
-        if row.nonce.startswith(_FOREIGN):
+        if row.nonce.startswith(FOREIGN):
             return _is_forgotten(row, forgotten)
         return self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {}).get(row.nonce) == 0
 
@@ -491,7 +484,6 @@ class FolderStore:
             self._rewrite_files(state)
 
     def _catch_up_file(self, state: _State, name: str) -> bool:
-        """Do the same for one file. Return whether there were lines."""
         identity = self._identity(name)
         offset = state.offset(name, identity)
         if name == SEGMENTS:
@@ -531,18 +523,18 @@ class FolderStore:
             self._contents, start = set(), 0
         if start < stop:
             lines, _ = self._read_lines(SEGMENTS, start, stop)
-            self._contents |= {_content_key(data) for data in map(_segment, lines) if data is not None}
+            self._contents |= {segment_key(data) for data in map(segment_of, lines) if data is not None}
 
     def _segment_rows(self, lines: Sequence[Line]) -> list[MessageRow]:
         """Return the messages of lines, without the plugin's copies of what is known or forgotten."""
         forgotten = self._forgotten() if lines else {}
         rows: list[MessageRow] = []
-        for data in map(_segment, lines):
-            row = None if data is None else _segment_row(data)
+        for data in map(segment_of, lines):
+            row = None if data is None else segment_row(data)
             if data is None or row is None:
                 continue
-            key = _content_key(data)
-            if row.nonce.startswith(_FOREIGN) and (key in self._contents or _is_forgotten(row, forgotten)):
+            key = segment_key(data)
+            if row.nonce.startswith(FOREIGN) and (key in self._contents or _is_forgotten(row, forgotten)):
                 continue
             self._contents.add(key)
             rows.append(row)
@@ -584,11 +576,6 @@ class FolderStore:
         return [number for batch in batches for number in self._store.add_messages(batch)]
 
 
-def _copy_database(path: Path, target: Path) -> None:
-    with translate_errors(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
-        source.backup(copy)
-
-
 def _key(scope: Scope, digest: str) -> str:
     return json.dumps([*scope_to_json(scope), digest])
 
@@ -606,42 +593,8 @@ def _find_number(row: MessageRow, numbers: Mapping[str, int], forgotten: Mapping
     """
     if row.nonce in numbers:
         return numbers[row.nonce]
-    foreign = [number for nonce, number in numbers.items() if nonce.startswith(_FOREIGN)]
+    foreign = [number for nonce, number in numbers.items() if nonce.startswith(FOREIGN)]
     if not foreign or any(foreign):
         return max(foreign, default=None)
     until = forgotten.get(_key(row.scope, row.message.digest), _FOREVER)
     return 0 if (row.message.timestamp or 0) <= until else None
-
-
-def _segment(line: Line) -> dict[str, Any] | None:
-    return line.data if line.data is not None and segment_problem(line.data) is None else None
-
-
-def _segment_row(data: Mapping[str, Any]) -> MessageRow | None:
-    """Return the message of a segment; None where our own part of the line is damaged."""
-    try:
-        message, own = message_of(data), data.get(OWN)
-        nonce = own["nonce"] if isinstance(own, dict) else f"{_FOREIGN}{data['id']}"
-        passages = tuple(cut(findable_of(data), speaker=message.name or ""))
-        return MessageRow(scope=scope_of(data, data["sessionId"]), message=message, nonce=nonce, passages=passages)
-    except DAMAGE:
-        return None
-
-
-def _content_key(data: Mapping[str, Any]) -> ContentKey:
-    return content_key(scope_of(data, data["sessionId"]), data["role"], data["content"])
-
-
-def _line_problem(name: str, line: Line, facts: dict[str, FactRow]) -> str | None:
-    """Return why a line cannot be used; `facts` are the latest versions before it."""
-    if (data := line.data) is None:
-        return line.problem
-    if name == SEGMENTS:
-        if (problem := segment_problem(data)) is not None:
-            return problem
-        return "not a message of Holdfast" if _segment_row(data) is None else None
-    fact = read_fact(data, before=facts.get(str(data.get("id"))))
-    if isinstance(fact, Unusable):
-        return fact.reason
-    facts[fact.id] = fact
-    return None
