@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.compaction import plan
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.compaction.sections import wrap_summary
-from holdfast.compaction.summarise import Progress, Summary, make_details, summarise
+from holdfast.compaction.summarise import Progress, Summariser, Summary, make_details
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Item, apply, tokens
 from holdfast.errors import CompactionError
@@ -60,7 +60,7 @@ class Compaction:
             "summarised": len(self.plan.summarised),
             "rung": summary.rung if summary else None,
             "calls": summary.calls if summary else 0,
-            "details": summary.details.to_json() if summary else None,
+            "details": dict(summary.details) if summary else None,
             "warnings": list(self.warnings),
         }
 
@@ -113,18 +113,21 @@ def run_compaction(
     hooks.notify(starting, state.notes.append)
     request = SummaryRequest(event=starting, plan=planned, instructions=instructions, cancel=Event())
     result, failures = hooks.ask_summary(request, cancel=cancel, seconds=settings.compaction.timeout_seconds)
-    summary = _read_hook_summary(state, result, planned) or summarise(
-        planned,
-        model,
-        settings=settings.compaction,
-        window_tokens=model.context_tokens if model else limits.window,
-        clock=time.monotonic,
-        sleep=cancel.wait if cancel else time.sleep,
-        instructions=instructions,
-        cancel=cancel,
-        on_progress=on_progress,
-        done=state.summary_parts,
-        count=state.count,
+    summary = (
+        _read_hook_summary(state, result, planned)
+        or Summariser(
+            plan=planned,
+            model=model,
+            settings=settings.compaction,
+            window_tokens=model.context_tokens if model else limits.window,
+            clock=time.monotonic,
+            sleep=cancel.wait if cancel else time.sleep,
+            instructions=instructions,
+            cancel=cancel,
+            on_progress=on_progress,
+            done=state.summary_parts,
+            count=state.count,
+        ).summarise()
     )
     if settings.archive.redaction:
         summary = _mask(state, summary)
@@ -157,7 +160,7 @@ def _read_hook_summary(state: SessionState, result: SummaryResult | None, planne
     cost = _count(state, framed)
     if cost >= planned.replaced:
         raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {planned.replaced:,}")
-    details = replace(make_details(planned), other=result.details)
+    details = make_details(planned) | dict(result.details)
     return Summary(text=result.text, framed=framed, tokens=cost, rung="full", details=details, from_hook=True)
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import crash
-from benchmarks.crash import TRIALS, measure
-from benchmarks.crash_engine import LIMIT, Digest, turn_of
-from benchmarks.crash_trial import STORE
+from benchmarks.crash import LIMIT, STORE, TRIALS, Digest, make_turn, measure
 from holdfast.engine import Engine
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
@@ -55,7 +53,7 @@ def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
     trial.prepare(0)
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
         for turn in range(6):
-            said = [message for number in range(turn + 1) for message in turn_of(0, number)]
+            said = [message for number in range(turn + 1) for message in make_turn(0, number)]
             engine.session("s0").assemble(said, limit=LIMIT)
             trial.take(turn)
         engine.session("s0").compact(limit=LIMIT)

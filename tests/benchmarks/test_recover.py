@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import bench, print_recovery
-from benchmarks.needles import KINDS, OFF_TOPIC, Needle, needles
-from benchmarks.recover import COMPACTIONS, ROUNDS, USELESS, conversations, measure
+from benchmarks.recover import COMPACTIONS, KINDS, OFF_TOPIC, ROUNDS, USELESS, Needle, conversations, measure, needles
 from holdfast.cli.demo import session_lines
 from holdfast.engine import Engine
 from holdfast.errors import InputError

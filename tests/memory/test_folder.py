@@ -16,6 +16,7 @@ from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed import Choice, HashEmbedder, StaticEmbedder
 from holdfast.settings import Settings
+from holdfast.store import opening
 from holdfast.store.base import FactRow, MessageRow, Scope, Select
 from holdfast.store.folder import FolderStore
 from holdfast.store.plugin_files import read_vectors
@@ -75,7 +76,7 @@ def test_there_and_back(memory: Memory, tmp_path: Path) -> None:
     """Everything comes back: words, tools, noise, flags, facts and what they rest on. Again, nothing changes."""
     written = tmp_path / "folder"
     assert folder.save(memory.store, [SCOPE], written, embedder=memory.embedder) == 9
-    assert folder.claims(written)
+    assert opening.is_folder(written)
     assert sorted(path.name for path in written.iterdir()) == [
         "holdfast-folder.db",
         "knowledge.jsonl",
@@ -211,7 +212,7 @@ def test_an_empty_folder_will_do(memory: Memory, tmp_path: Path) -> None:
     """Without an embedder there are no vectors; progress is told."""
     target = tmp_path / "empty"
     target.mkdir()
-    assert not folder.claims(target)
+    assert not opening.is_folder(target)
     steps: list[int] = []
     folder.save(memory.store, [SCOPE], target, progress=steps.append)
     assert sum(steps) == 7

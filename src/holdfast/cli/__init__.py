@@ -18,7 +18,7 @@ __all__ = ["COMMANDS", "holdfast", "main"]
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "backup": ("upkeep", "Copy the store to the new file TARGET."),
-    "chat": ("chat", "Talk to an agent that forgets nothing."),
+    "chat": ("chat", "Chat with an agent in the terminal."),
     "compact": ("compact", "Preview a compaction of the transcript FILE, or compact a stored --session."),
     "context": ("context", "Draw the window of a request of the transcript FILE, or of a stored session (--session)."),
     "demo": ("demo", "Replay six weeks of work in a small window, then ask for what has left it."),
@@ -31,7 +31,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "upkeep",
         "Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.",
     ),
-    "facts": ("memory", "List the facts that hold now, or those about QUERY."),
+    "facts": ("memory", "List the current facts, or those that match QUERY."),
     "forget": ("memory", "Forget messages (by number) and facts (by id) for good, or a whole --session."),
     "get": ("memory", "Print archived messages whole, by the numbers that search shows."),
     "import": (

@@ -34,7 +34,7 @@ _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line 
 @click.option("-p", "--print", "text", help="Send this, print the answer, and leave; stdin is added to it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def chat(*, plain: bool, text: str | None, as_json: bool, **options: Any) -> None:
-    """Talk to an agent that forgets nothing."""
+    """Chat with an agent in the terminal."""
     given = Options(**options)
     if text is not None or as_json:
         _run_once(given, text or "", as_json=as_json)

@@ -32,7 +32,7 @@ _MAX_LISTED: Final = 12
 @click.option("--instructions", metavar="TEXT", help="Further instructions for the summary.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be summarised and kept.")
 @click.option(
-    "--model", "model_name", metavar="NAME", help="The model that summarises; default none: a digest by rule."
+    "--model", "model_name", metavar="NAME", help="The model that summarises; default: none, a digest by rules."
 )
 @click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's.")
 @opens_memory

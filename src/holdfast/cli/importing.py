@@ -19,6 +19,7 @@ from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import folder, transfer
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
+from holdfast.store.opening import is_folder
 
 _MAX_LISTED: Final = 3
 """The maximum number of skipped files that are listed; --json lists all."""
@@ -78,7 +79,7 @@ def import_(
     if discover:
         places = [place.folder for place in transcripts.default_places(os.environ, Path.home())]
         context = Path(os.environ.get("OPENCLAW_STATE_DIR") or Path.home() / ".openclaw") / "memory" / "context"
-        paths = (*paths, *places, *filter(folder.claims, [context]))
+        paths = (*paths, *places, *filter(is_folder, [context]))
     result = _Result()
     with open_memory(home) as memory:
         _import_all(memory, paths, whose, result, vectors=vectors)
@@ -125,7 +126,7 @@ def _import_all(
 
     before = memory.store.counts()["messages"]
     exports = [path for path in paths if transfer.claims(path)]
-    folders = [path for path in paths if folder.claims(path)]
+    folders = [path for path in paths if is_folder(path)]
     refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:

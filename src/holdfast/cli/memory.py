@@ -145,7 +145,7 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
 @opens_memory
 @as_json
 def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) -> None:
-    """List the facts that hold now, or those about QUERY."""
+    """List the current facts, or those that match QUERY."""
     from holdfast.memory.facts import find  # noqa: PLC0415 - a name that the command itself has
 
     scope, across = scope_of(**whose)

@@ -152,7 +152,7 @@ def record_window(
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(min=1000), default=32_000, show_default=True, help="Tokens of the window.")
 @click.option(
-    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default the settings'."
+    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default: the setting."
 )
 @click.option("--position", type=click.Choice(["tail", "head"]), default="tail", show_default=True)
 @as_json

@@ -15,8 +15,6 @@ from holdfast.context.budget import Budget
 from holdfast.prompts import load
 from holdfast.settings import Settings
 
-__all__ = ["HEARTBEAT_OK", "NO_REPLY", "Cycle", "FlushPrompt", "Held", "due", "is_silent", "prompt", "strip_silence"]
-
 NO_REPLY: Final = "NO_REPLY"
 """The reply of a model that has nothing to say."""
 
@@ -50,10 +48,7 @@ _LAST_RESORT: Final = "If no user-visible reply is needed, start with NO_REPLY."
 class Cycle:
     """The state of a session between two compactions.
 
-    Attributes:
-        compactions: The number of compactions so far.
-        flushed_at: That number when the last flush began or was given up; None where there was no flush.
-        failures: Failed flushes in a row since then.
+    `flushed_at` is the number of compactions when the last flush began or was given up; `failures` counts since then.
     """
 
     compactions: int = 0
@@ -83,15 +78,8 @@ def due(
 ) -> Verdict:
     """Tell whether the silent turn should run now, or why not.
 
-    Args:
-        cycle: The state of the session.
-        used: The tokens of the last request and its answer.
-        coming: The tokens that the new prompt adds.
-        budget: The limits of the window.
-        settings: `compaction.memory_flush` and the access to the workspace.
-        transcript_bytes: The size of the session's file.
-        heartbeat: The turn is a heartbeat; such a turn never flushes.
-        forced: A compaction follows in any case: by hand, or after an overflow.
+    `used` are the tokens of the last request and its answer, `coming` those that the new prompt adds. A compaction that
+    is `forced` follows in any case: by hand, or after an overflow.
     """
     flush = settings.compaction.memory_flush
     if not flush.enabled:

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from holdfast.compaction.dialogue import call_text, one_line, shorten
 from holdfast.messages import Message, ToolCall, ToolResult
-
-__all__ = [
-    "Activity",
-    "Failure",
-    "Step",
-    "find_activity",
-    "find_command",
-    "find_command_line",
-    "find_files",
-    "find_path",
-    "find_steps",
-    "is_background",
-    "only_reads",
-]
 
 _PATH_KEYS: Final = (
     *("path", "file_path", "filePath", "filename"),
@@ -162,11 +148,7 @@ _MAX_CALL: Final = 100
 class Failure:
     """A tool call that failed, and was not repeated with success.
 
-    Attributes:
-        tool: The name of the tool.
-        about: The command or the arguments, shortened.
-        status: The exit code, where there is one.
-        text: The output, shortened.
+    `about` is the command or the arguments, and `text` the output, both shortened.
     """
 
     tool: str
@@ -208,28 +190,6 @@ class Activity:
         return replace(self, read=tuple(sorted(only_read)), modified=tuple(sorted(changed)))
 
 
-class _FinishedCall(NamedTuple):
-    """A call and its result."""
-
-    call: ToolCall
-    result: ToolResult | None
-
-    @property
-    def status(self) -> int | None:
-        text = self.result.text if self.result else ""
-        codes = [*_EXIT.findall(text[:_ENDS]), *_EXIT.findall(text[-_ENDS:])]
-        return int(codes[-1]) if codes else None
-
-    @property
-    def has_failed(self) -> bool:
-        if self.result is None:
-            return False
-        size = len(self.result.text.strip())
-        # A search without a hit ends with code 1 and prints little: that is no failure to remember.
-        is_empty_search = self.status == 1 and size < _MAX_CALL // 2 and only_reads(find_command_line(self.call))
-        return (self.result.is_error or (bool(self.status) and size > _MAX_CALL)) and not is_empty_search
-
-
 @dataclass(slots=True)
 class _Tally:
     read: set[str] = field(default_factory=set)
@@ -240,17 +200,17 @@ class _Tally:
     commands: dict[str, None] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
 
-    def add(self, finished: _FinishedCall) -> None:
-        call = finished.call
-        subject = find_path(call) or json.dumps(call.arguments, sort_keys=True, default=str)
-        key = f"{call.name} {subject}"
+    def add(self, call: ToolCall, result: ToolResult | None) -> None:
+        key = f"{call.name} {find_path(call) or json.dumps(call.arguments, sort_keys=True, default=str)}"
         self.failures.pop(key, None)
-        if finished.has_failed:
-            self.failures[key] = _make_failure(finished)
-            return
-        if finished.result is None:
+        if result is None:
             self.pending.append(call)
-            return
+        elif failure := _find_failure(call, result):
+            self.failures[key] = failure
+        else:
+            self._add_success(call)
+
+    def _add_success(self, call: ToolCall) -> None:
         read, modified = find_files(call)
         self.read.update(read)
         self.modified.update(modified)
@@ -265,9 +225,17 @@ class _Tally:
 def find_activity(messages: Sequence[Message]) -> Activity:
     """Find what tools did. A failure counts until the same call, or one on the same file, succeeds."""
     tally = _Tally()
-    for finished in _pair_calls(messages):
-        tally.add(finished)
-    open_calls = {call.id for message in _last_turn(messages) for call in message.calls}
+    results: dict[str, deque[ToolResult]] = defaultdict(deque)  # ids may be used again: each call takes the next result
+    open_calls: set[str] = set()
+    for message in messages:
+        for result in message.results:
+            results[result.call_id].append(result)
+    for message in messages:
+        if message.role == "user":  # calls that wait from before that were given up
+            open_calls.clear()
+        for call in message.calls:
+            open_calls.add(call.id)
+            tally.add(call, results[call.id].popleft() if results[call.id] else None)
     return Activity(
         read=tuple(sorted(tally.read - tally.modified)),
         modified=tuple(sorted(tally.modified)),
@@ -279,26 +247,16 @@ def find_activity(messages: Sequence[Message]) -> Activity:
     )
 
 
-def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages since the last user message; calls that wait from before that were given up."""
-    places = (index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "user")
-    return messages[next(places, 0) :]
-
-
-def _pair_calls(messages: Sequence[Message]) -> Iterator[_FinishedCall]:
-    """Pair calls with results; ids may be used again, so each call takes the next result of its id."""
-    waiting: dict[str, deque[ToolResult]] = {}
-    for message in messages:
-        for result in message.results:
-            waiting.setdefault(result.call_id, deque()).append(result)
-    for message in messages:
-        for call in message.calls:
-            results = waiting.get(call.id)
-            yield _FinishedCall(call, results.popleft() if results else None)
-
-
-def _make_failure(finished: _FinishedCall) -> Failure:
-    call, output = finished.call, finished.result.text if finished.result else ""
-    about = find_command_line(call) or call_text(call, limit=_MAX_CALL)
+def _find_failure(call: ToolCall, result: ToolResult) -> Failure | None:
+    """Tell how a call failed; None where it succeeded."""
+    output = result.text
+    codes = [*_EXIT.findall(output[:_ENDS]), *_EXIT.findall(output[-_ENDS:])]
+    status = int(codes[-1]) if codes else None
+    size, line = len(output.strip()), find_command_line(call)
+    # A search without a hit ends with code 1 and prints little: that is no failure to remember.
+    is_empty_search = status == 1 and size < _MAX_CALL // 2 and only_reads(line)
+    if is_empty_search or not (result.is_error or (status and size > _MAX_CALL)):
+        return None
     text = one_line(shorten(output, _MAX_FAILURE), _MAX_FAILURE) or "failed without a word"
-    return Failure(tool=call.name, about=one_line(about, _MAX_CALL), status=finished.status, text=text)
+    about = one_line(line or call_text(call, limit=_MAX_CALL), _MAX_CALL)
+    return Failure(tool=call.name, about=about, status=status, text=text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +24,6 @@ from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Embedder, unit
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.folder import FolderStore
-from holdfast.store.opening import is_folder as claims
-
-__all__ = ["Taken", "claims", "load", "save"]
 
 _BATCH: Final = 500
 _FOREIGN: Final = "segment:"
@@ -85,13 +83,8 @@ def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
 
 
 def _batches(rows: Iterable[MessageRow]) -> Iterator[list[MessageRow]]:
-    batch: list[MessageRow] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
+    left = iter(rows)
+    while batch := list(islice(left, _BATCH)):
         yield batch
 
 

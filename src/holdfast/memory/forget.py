@@ -8,7 +8,7 @@ such a record before find an edit that says that something was forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
@@ -17,8 +17,6 @@ from holdfast.context.edits import Edit, Forgotten, to_json
 from holdfast.memory import block
 from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest
-
-__all__ = ["FORGOTTEN", "forget"]
 
 FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and the summary with it.]"
 """What is left of a summary."""
@@ -40,8 +38,8 @@ def forget(
     rows: list[FactRow] = store.read_facts(Select(scope=scope, across=True))
     own = {row.id for row in rows if across or row.scope == scope}
     if ids is None and fact_ids is None:
-        evidence = tuple(sorted({number for row in rows for number in row.evidence}))
-        messages = _fetch_messages(store, evidence, scope=scope, across=across)
+        evidence = set[int]().union(*(row.evidence for row in rows))
+        messages = _fetch_messages(store, sorted(evidence), scope=scope, across=across)
         count = _forget_facts(store, rows, {row.id for row in messages}, own, scope=scope, across=across)
         store.remove_records(Select(scope=scope, across=across))
         store.remove_jobs(Select(scope=scope, across=across))
@@ -95,16 +93,16 @@ def _clean_records(
                 replace(record, data={**record.data, "change": {**record.data["change"], "summary": FORGOTTEN}})
             )
     rows = _fetch_messages(store, sorted(messages), scope=scope, across=across)
-    owners = {row.scope for row in (*quoting, *rows)}
-    store.add_records([*emptied, *(_make_notice(messages, facts, scope=owner) for owner in sorted(owners, key=repr))])
+    store.add_records([*emptied, *_make_notices(messages, facts, [*quoting, *rows])])
 
 
-def _make_notice(messages: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope) -> Record:
-    """Make the edit that says that something was forgotten."""
+def _make_notices(messages: AbstractSet[int], facts: Sequence[FactRow], rows: Sequence[Any]) -> Iterator[Record]:
+    """Make the edits that say that something was forgotten, for each scope that had a part in it."""
     ids = tuple(sorted(messages))
     edit = Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0)
     key = digest(repr((ids, sorted(fact.id for fact in facts))))
-    return Record(scope=scope, kind="edit", key=f"forgotten:{key}", data=to_json(edit))
+    for scope in sorted({row.scope for row in rows}, key=repr):
+        yield Record(scope=scope, kind="edit", key=f"forgotten:{key}", data=to_json(edit))
 
 
 def _is_summary(record: Record) -> bool:

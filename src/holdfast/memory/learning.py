@@ -12,8 +12,6 @@ from holdfast.memory.memory import Memory
 from holdfast.models.base import Model
 from holdfast.store.base import Across, Job, Record, Scope, Select
 
-__all__ = ["EXTRACT", "jobs", "learn", "queue"]
-
 EXTRACT: Final = "extract"
 """The kind of the jobs that extract facts."""
 LEARNED: Final = "learned"
@@ -36,14 +34,7 @@ def jobs(ids: Sequence[int], *, scope: Scope, time: int) -> list[Job]:
 def queue(memory: Memory, *, scope: Scope, across: Across = False, reader: str = "rules") -> int:
     """Queue the messages of a session, or `across` all of the agent's, that were not queued for this model before.
 
-    Args:
-        memory: The memory with the messages and the queue.
-        scope: Whose messages.
-        across: Whether to include the agent's other sessions; see `Across`.
-        reader: The name of the model that will read them, or `rules`.
-
-    Returns:
-        The number of messages that will be read.
+    `reader` is the name of the model that will read them, or `rules`. Returns the number of messages.
     """
     records = memory.store.read_records(Select(scope=scope, across=across), kind=LEARNED, keys=(reader,))
     queued = {record.scope: int(record.data["last"]) for record in records}

@@ -194,7 +194,7 @@ class Memory:
             pinned=pinned,
         )
         old = [row for row in known.values() if slot and (row.subject, row.slot) == (subject, slot)]
-        self.store.add_facts([fact, *(facts.supersede(row, fact)[1] for row in old)])
+        self.store.add_facts([fact, *(facts.supersede(row, fact) for row in old)])
         return fact
 
     def pin(self, ids: Sequence[int], *, scope: Scope, across: bool = False, pinned: bool = True) -> int:

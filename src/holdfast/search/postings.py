@@ -6,7 +6,7 @@ array operations however many terms there are. At rest they are pages of some ki
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.search.columns import Columns, Floats, PassageRow
+from holdfast.search.columns import Columns, Floats
 
 PAGE: Final = 4032
 """Bytes of a page, but for a term whose list alone is longer: what fits on one page of SQLite's."""
@@ -275,38 +275,6 @@ class Unindexed:
         hits = np.flatnonzero(wanted.take(self._ends))  # by the end of their numbers; few others have the same
         hits = hits[np.isin(all_terms[hits], terms)]
         return gather(windows[hits], all_terms[hits])
-
-
-BLOCK_PASSAGES: Final = 1024
-"""Passages whose terms become posting lists together."""
-
-
-class MemoryIndex:
-    """An index that only grows."""
-
-    def __init__(self) -> None:
-        self.columns = Columns()
-        self._runs: list[Lists] = []
-        self._unindexed = Unindexed()
-
-    def insert(self, row: PassageRow, terms: Iterable[str]) -> int:
-        """Add a passage with the terms of its windows, one after the other; its number is returned."""
-        if self._unindexed.stop - self._unindexed.first >= BLOCK_PASSAGES:
-            self._runs.append(gather(*self._unindexed.occurrences(self.columns)))
-            self._unindexed = Unindexed(self._unindexed.stop)
-        number = self.columns.append(row)
-        self._unindexed.append(term_ids(list(terms)))
-        return number
-
-    def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
-        """The posting list of each term, with its weight; empty for a term that stands nowhere."""
-        numbers = term_ids(list(terms))
-        runs = [*self._runs, self._unindexed.lists(numbers, self.columns)]
-        lists: list[Occurrences] = []
-        for number in numbers.tolist():
-            windows, counts = map(np.concatenate, zip(*(run.of(number) for run in runs), strict=True))
-            lists.append((windows, counts))
-        return list(zip(Postings.of(lists, self.columns), terms.values(), strict=True))
 
 
 # --- at rest ---------------------------------------------------------------------
