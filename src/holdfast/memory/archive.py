@@ -136,8 +136,7 @@ def _identify(
     for message, following in zip_longest(messages, messages[1:]):
         digest = message.digest
         free = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
-        own = None if message.timestamp is None else f"at:{message.timestamp}"
-        own = own if message.id is None else f"id:{message.id}"
+        own = _own_nonce(message)
         nonce = own if own is not None and Key(digest, own) not in used else place
         if nonce not in free:
             after = known.get(following.digest, {}) if following is not None else {}
@@ -158,6 +157,12 @@ def _find_moved(message: Message, free: Mapping[str, int], after: Mapping[str, i
         is_followed = key.next_nonce in after or (number > 0 and number + 1 in after.values())
         if has_tools or (is_followed and (number > last or not number)):
             yield nonce
+
+
+def _own_nonce(message: Message) -> str | None:
+    if message.id is not None:
+        return f"id:{message.id}"
+    return f"at:{message.timestamp}" if message.timestamp is not None else None
 
 
 def passages_of(message: Message, marks: Marks = NO_MARKS) -> list[PassageText]:

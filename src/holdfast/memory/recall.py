@@ -116,12 +116,8 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     if not passed and not fact_hits:
         return replace(nothing, reason="nothing in memory has to do with this")
     room = query.cap - _frame_tokens()
-    kept_facts, left = [], room * query.knowledge_share
-    for hit in fact_hits:
-        cost = _measure(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
-        if cost <= left:
-            kept_facts.append(hit)
-            left, room = left - cost, room - cost
+    kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
+    room -= cost
     quotes: list[Quote] = []
     if by_words and found.candidates.cosine is not None:  # the best passage by words alone is quoted with vectors too
         words = found.signals.without_vectors()
@@ -359,6 +355,17 @@ def _measure(text: str) -> float:
 def _frame_tokens() -> float:
     """Count the tokens of the tags of a block."""
     return _measure(block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT))
+
+
+def _fit_facts(hits: Sequence[FactHit], room: float) -> tuple[list[FactHit], float]:
+    """Keep the facts that fit into `room` tokens; return also what they cost."""
+    kept, spent = [], 0.0
+    for hit in hits:
+        cost = _measure(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
+        if spent + cost <= room:
+            kept.append(hit)
+            spent += cost
+    return kept, spent
 
 
 def _make_detail(passage: PassageText, candidates: Candidates, place: int, *, text: str) -> block.Detail:

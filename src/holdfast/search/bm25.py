@@ -110,10 +110,7 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     A term that occurs nowhere adds to no score, but counts as the rarest one in the share.
     """
     columns = corpus.columns
-    if len(postings) > MAX_TERMS:
-        sizes = [len(one.windows) if corpus.whole else _visible_windows(one, corpus) for one, _ in postings]
-        postings = [postings[number] for number in select_rarest(sizes)]
-    seen = [(one if corpus.whole else _only_visible(one, corpus), weight) for one, weight in postings]
+    seen = _select_postings(postings, corpus)
     weights = np.array([weight for _, weight in seen])
     idf = weights * [_idf(len(one.passages), corpus.total) for one, _ in seen]
     counted = [len(one.passages) for one, _ in seen]
@@ -165,14 +162,21 @@ def select_cheapest(sizes: Sequence[int]) -> list[int]:
     ]
 
 
-def _visible_windows(postings: Postings, corpus: Corpus) -> int:
-    return int(np.count_nonzero(corpus.visible.take(corpus.columns["passage"].take(postings.windows))))
-
-
-def _only_visible(postings: Postings, corpus: Corpus) -> Postings:
-    """Return postings of the visible passages. Other windows stay in them, since they are never read."""
-    seen = corpus.visible.take(postings.passages)
-    return replace(postings, passages=postings.passages[seen], times=postings.times[seen])
+def _select_postings(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
+    """Return the postings of the rarest terms in visible passages. Other windows stay, since they are never read."""
+    if len(postings) > MAX_TERMS:
+        windows = np.ones(corpus.columns.windows, np.bool_)
+        if not corpus.whole:
+            windows = corpus.visible.take(corpus.columns["passage"])
+        sizes = [int(np.count_nonzero(windows.take(one.windows))) for one, _ in postings]
+        postings = [postings[number] for number in select_rarest(sizes)]
+    if corpus.whole:
+        return postings
+    found: list[tuple[Postings, float]] = []
+    for one, weight in postings:
+        seen = corpus.visible.take(one.passages)
+        found.append((replace(one, passages=one.passages[seen], times=one.times[seen]), weight))
+    return found
 
 
 def _sessions(

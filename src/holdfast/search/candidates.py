@@ -129,9 +129,7 @@ def select_candidates(
         keyword=keywords.passages.take(numbers),
         share=keywords.share.take(numbers),
         together=keywords.together.take(numbers),
-        session_keyword=keywords.sessions.take(columns["scope"].take(numbers)) / top_session
-        if len(numbers)
-        else np.zeros(0, np.float32),
+        session_keyword=keywords.sessions.take(columns["scope"].take(numbers)) / top_session,
         cosine=None if best is None else best.take(numbers),
         nearest=np.zeros(1, np.float32) if cosine is None else _nearest(columns, cosine, centre, eligible),
         total_windows=total,

@@ -82,10 +82,15 @@ def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
             start = stop
         end = cut
     found += [(start, end)] if end > start else []
-    if len(found) > 1:  # a short last window joins the one before it
+    return _join_short_end(found)
+
+
+def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join the last two windows if the last one is short and there is room."""
+    if len(found) > 1:
         (start, _), (crumb, stop) = found[-2:]
         if stop - crumb < CRUMB and stop - start <= LONGEST_WINDOW:
-            found[-2:] = [(start, stop)]
+            return [*found[:-2], (start, stop)]
     return found
 
 

@@ -58,9 +58,7 @@ def add_passages(connection: sqlite3.Connection, new: Sequence[NewMessage]) -> N
         for passage in passages:
             about = (number, scope, clamp_time(message.timestamp or 0), latest[scope], message.role == "user", speaker)
             latest[scope] = first + len(rows)
-            covered = passage.windows and passage.windows[-1][1] == len(passage.text)
-            # Without a text where the message has the same text at the same place.
-            stored = None if covered and text.startswith(passage.text, passage.start) else pack_text(passage.text)
+            stored = _encode_text(passage, text)
             rows.append((first + len(rows), *about, passage.start, _encode_windows(passage), stored))
             added.append(passage)
     if not rows:
@@ -68,6 +66,12 @@ def add_passages(connection: sqlite3.Connection, new: Sequence[NewMessage]) -> N
     connection.executemany(_INSERT, rows)
     _add_unindexed(connection, range(first, first + len(rows)), added)
     index_full_batches(connection)
+
+
+def _encode_text(passage: PassageText, text: str) -> bytes | None:
+    """Encode the text of a passage; None where the message has the same text at the same place."""
+    covered = passage.windows and passage.windows[-1][1] == len(passage.text)
+    return None if covered and text.startswith(passage.text, passage.start) else pack_text(passage.text)
 
 
 def reindex_passages(connection: sqlite3.Connection, passages: Sequence[PassageText]) -> None:

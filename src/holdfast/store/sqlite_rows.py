@@ -42,14 +42,9 @@ def where(
     kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None
 ) -> tuple[str, list[object]]:
     """Return the SQL condition of a selection; the scope is always part of it."""
-    key, required = KEY[kind], select.scope.required(select.across)
-    owner = f"(SELECT id FROM scopes WHERE {' AND '.join(f'{part} = ?' for part in required)})"
-    # Where only a few are wanted they are looked for in order: the plus keeps SQLite from sorting all first.
-    few = "+" if select.limit is not None and select.ids is None else ""
-    clauses = [f"{few}scope IN {owner}" if select.across else f"scope = {owner}"]
-    values: list[object] = list(required.values())
-    if kind == "passage":
-        clauses.append("alive = 1")
+    key = KEY[kind]
+    owner, values = _owner(select)
+    clauses = [owner, *(["alive = 1"] if kind == "passage" else [])]
     for column, wanted in ((key, select.ids), ("id" if kind == "fact" else "key", keys)):
         if wanted is not None:
             clauses.append(f"{column} IN (SELECT value FROM json_each(?))")
@@ -61,6 +56,15 @@ def where(
     by_key = "" if keys is None else "+"  # a few by their keys are found first and sorted then
     order = f"ORDER BY {by_key}{key} {'DESC' if select.newest else 'ASC'}"
     return f"{' AND '.join(clauses)} {order} LIMIT ?", [*values, -1 if select.limit is None else select.limit]
+
+
+def _owner(select: Select) -> tuple[str, list[object]]:
+    """Return the SQL condition on the scope."""
+    required = select.scope.required(select.across)
+    owner = f"(SELECT id FROM scopes WHERE {' AND '.join(f'{part} = ?' for part in required)})"
+    # Where only a few are wanted they are looked for in order: the plus keeps SQLite from sorting all first.
+    few = "+" if select.limit is not None and select.ids is None else ""
+    return f"{few}scope IN {owner}" if select.across else f"scope = {owner}", list(required.values())
 
 
 class RowReader:
