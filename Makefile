@@ -34,6 +34,8 @@ fuzz: SEED := $(SEED)
 fuzz: $(STAMP)
 	@echo "make fuzz SEED=$(SEED)"
 	$(BIN)/python -m pytest tests/properties -n auto --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
+	$(BIN)/python -m benchmarks fuzz --windows 10000 --seed $(SEED)
+	HOLDFAST_E2E_TURNS=300 $(BIN)/python -m pytest tests/e2e/test_long.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

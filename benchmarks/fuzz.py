@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast import providers
 from holdfast.context.budget import budget
-from holdfast.context.edits import Item, messages_of
+from holdfast.context.edits import Item
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, FormatError, InvalidWindowError, WindowTooSmallError
@@ -144,7 +144,7 @@ def _assemble(
         return Fuzzed(refused=1), ()
     except InvalidWindowError as error:
         return _refuse(error), ()
-    messages = messages_of(window.items)
+    messages = [item.sent for item in window.items]
     others = (_validate(messages, provider, limits.ceiling) for provider in FORMATS if provider != window.provider)
     own = _check(window.valid, messages, limits.ceiling)
     is_unmanaged = not any(item.id for item in window.items)

@@ -1,6 +1,5 @@
 """What holds for every test."""
 
-import os
 import sys
 from collections.abc import Generator
 
@@ -18,8 +17,7 @@ if sys.platform == "win32":  # the agent does not run there; links, file modes, 
 # A shared machine may be slow: how long an example takes is never what is tested.
 settings.register_profile(
     "holdfast",
-    derandomize=True,  # a run says something about the change, not about chance
-    max_examples=200 if os.environ.get("CI") else 100,
+    derandomize=True,  # a run says something about the change, not about chance; `make fuzz` looks for more
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -23,7 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "context": ("context", "Draw the window of a request of the transcript FILE, or of a stored session (--session)."),
     "demo": ("demo", "Replay six weeks of work in a small window, then ask for what has left it."),
     "diff": (
-        "diff",
+        "context",
         "Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled.",
     ),
     "doctor": ("doctor", "Check the installation, the settings, the memory and the agents on this machine."),
@@ -45,7 +45,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "remember": ("memory", "Store CONTENT as a fact."),
     "replay": ("replay", "Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time."),
     "search": ("memory", "Search the archive for QUERY."),
-    "sessions": ("sessions", "List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."),
+    "sessions": ("memory", "List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."),
     "show": ("show", "Show the transcript FILE of any known agent."),
     "stats": ("memory", "Print what memory contains."),
     "timeline": (

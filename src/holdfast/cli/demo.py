@@ -20,14 +20,13 @@ from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_tokens, printable
-from holdfast.cli.replay import ReplayStats, find_requests, make_settings, prompt_limit, record_window, replay_requests
+from holdfast.cli.replay import ReplayStats, find_requests, make_settings, record_window, replay_requests
+from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.tokens import count_message
 from holdfast.window import Window
-
-__all__ = ["QUESTIONS", "Question", "demo", "session_lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +60,7 @@ _HEAD: Final = re.compile(r"^\[[^\]\n]{1,60}\] ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """The result of a question.
-
-    Attributes:
-        in_window: The answer is in the window without the block: it had not left.
-        found: The answer is in the block.
-        passage: The text around it.
-    """
+    """The result of a question: whether the answer is in the block, and whether it had not left the window at all."""
 
     question: str
     answer: str
@@ -86,13 +79,21 @@ class _Answer:
 def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool) -> None:
     """Replay six weeks of work in a small window, then ask for what has left it. Needs no model and no key."""
     if save is not None:
-        _save(save, as_json=as_json)
+        if save.exists():
+            raise InputError(f"{save}: exists already: name a new file")
+        save.write_text("\n".join([*session_lines(), ""]), "utf-8")
+        if as_json:
+            emit_json({"file": str(save)})
+        else:
+            echo(f"{save}: a session to try the other commands with")
         return
     start = time.perf_counter()
-    messages = _load_session()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "long-session.jsonl"
+        file.write_text("\n".join(session_lines()), "utf-8")
+        messages = [Message(role="system", parts=(Text(text=_SYSTEM),)), *transcripts.read(file).messages]
     screen = Console(quiet=True) if as_json else open_console()
     stats = ReplayStats(files=1)
-    _print_introduction(screen, messages, limit)
     settings = make_settings(reserve=_RESERVE)
     with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=settings, background=False) as engine:
         _replay(engine, messages, limit=limit, stats=stats, screen=screen)
@@ -107,39 +108,19 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
         context.exit(1)
 
 
-def _save(file: Path, *, as_json: bool) -> None:
-    if file.exists():
-        raise InputError(f"{file}: exists already: name a new file")
-    file.write_text("\n".join([*session_lines(), ""]), "utf-8")
-    if as_json:
-        emit_json({"file": str(file)})
-    else:
-        echo(f"{file}: a session to try the other commands with")
-
-
 def session_lines() -> list[str]:
     """Return the lines of the session, a file that pi and OpenClaw can read: six weeks of a payments migration."""
     return files("holdfast.cli").joinpath("demo.jsonl").read_text("utf-8").rstrip("\n").split("\n")
 
 
-def _load_session() -> list[Message]:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "long-session.jsonl"
-        file.write_text("\n".join(session_lines()), "utf-8")
-        return [Message(role="system", parts=(Text(text=_SYSTEM),)), *transcripts.read(file).messages]
-
-
-def _print_introduction(screen: Console, messages: Sequence[Message], limit: int) -> None:
+def _replay(engine: Engine, messages: Sequence[Message], *, limit: int, stats: ReplayStats, screen: Console) -> None:
     whole = sum(count_message(message) for message in messages)
     screen.print(Styled("Context compacts. Memory holds fast.", style="bold"))
     screen.print(
         f"A payments migration: {len(messages):,} messages, {human_tokens(whole)} tokens, in a window of"
         f" {human_tokens(limit)} ({human_tokens(_RESERVE)} of it kept for the reply).\n"
     )
-
-
-def _replay(engine: Engine, messages: Sequence[Message], *, limit: int, stats: ReplayStats, screen: Console) -> None:
-    top = prompt_limit(engine.settings, limit)
+    top = budget(engine.settings, window=limit).prompt
     total = sum(1 for _ in find_requests(messages))
     with LivePlot(total, words="replaying", height=_HEIGHT, screen=screen) as live:
         for _, window in replay_requests(engine, messages, limit=limit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -77,26 +77,18 @@ def import_(
         raise click.UsageError("name files or folders, or use --discover")
     discover |= not paths
     if discover:
-        places = [place.folder for place in transcripts.default_places(os.environ, Path.home())]
-        context = Path(os.environ.get("OPENCLAW_STATE_DIR") or Path.home() / ".openclaw") / "memory" / "context"
-        paths = (*paths, *places, *filter(is_folder, [context]))
+        paths = (*paths, *_find_places(os.environ, Path.home()))
     result = _Result()
     with open_memory(home) as memory:
         _import_all(memory, paths, whose, result, vectors=vectors)
         if not as_json:
             _print_result(result)
         if watch:
-            echo("Watching. Press Ctrl-C to stop.", err=True)
-        with suppress(KeyboardInterrupt):
-            while watch:
-                time.sleep(every)
-                added = _Result(seen=result.seen)
-                _import_all(memory, paths, whose, added, vectors=vectors)
-                if added.new:
-                    echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
-                result.messages, result.new = result.messages + added.new, result.new + added.new
+            _watch(memory, paths, whose, result, vectors=vectors, every=every)
     if as_json:
-        emit_json({name: value for name, value in asdict(result).items() if name != "seen"})
+        data = asdict(result)
+        del data["seen"]
+        emit_json(data)
     if result.empty and not discover:
         raise no_transcript(result.empty)
 
@@ -119,14 +111,35 @@ def _print_result(result: _Result) -> None:
         echo(f"Recalled text was removed from {plural(result.stripped, 'message')}.")
 
 
+def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
+    """Return the folders with sessions of agents on this machine, and with the memory of OpenClaw's plugin."""
+    context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
+    sessions = [place.folder for place in transcripts.default_places(environ, home)]
+    return [*sessions, *filter(is_folder, [context])]
+
+
+def _watch(
+    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool, every: float
+) -> None:
+    """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
+    echo("Watching. Press Ctrl-C to stop.", err=True)
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(every)
+            added = _Result(seen=result.seen)
+            _import_all(memory, paths, whose, added, vectors=vectors)
+            if added.new:
+                echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
+            result.messages, result.new = result.messages + added.new, result.new + added.new
+
+
 def _import_all(
     memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool
 ) -> None:
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
 
     before = memory.store.counts()["messages"]
-    exports = [path for path in paths if transfer.claims(path)]
-    folders = [path for path in paths if is_folder(path)]
+    exports, folders = list(filter(transfer.claims, paths)), list(filter(is_folder, paths))
     refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:

@@ -17,7 +17,7 @@ from holdfast import text
 from holdfast.cli.console import open_console, print_table
 from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, printable
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
-from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, context_tokens, count_message, count_part, counter
+from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter
 
 if TYPE_CHECKING:
     from holdfast.transcripts import Transcript
@@ -107,8 +107,8 @@ def part_text(part: Part) -> str:
             return f"→ {part.name} {given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)}"
         case ToolResult():
             return "\n".join(part_text(block) for block in part.content) or "(no output)"
-        case Image(media_type=media_type):
-            return f"[image {media_type}]" if media_type else "[image]"
+        case Image():
+            return f"[{' '.join(filter(None, ['image', part.media_type]))}]"
         case Opaque():
             return f"[{part.kind}]"
 
@@ -161,7 +161,11 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
         return
     ordered = sorted(table.items(), key=lambda item: -item[1][1])
     titles = ["role", "part", "number", "tokens", "share", ""]
-    print_table(titles, (_format_count(key, *row, total) for key, row in ordered), right=titles[2:5])
+    rows = [
+        (*key, f"{number:,}", f"{cost:,}", f"{cost / max(1, total):.0%}", "█" * round(30 * cost / max(1, total)))
+        for key, (number, cost) in ordered
+    ]
+    print_table(titles, rows, right=titles[2:5])
     screen = open_console()
     screen.print(f"{total:,} tokens by the estimate ({human_tokens(total)})")
     if reported.error is not None and reported.underestimated is not None:
@@ -169,11 +173,6 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
             f"The provider last reported {reported.last:,}. From one report to the next the count is off by"
             f" {reported.error:.1%}, and too low in {reported.underestimated:.0%} of {reported.requests - 1} requests."
         )
-
-
-def _format_count(key: tuple[str, str], number: int, tokens: int, total: int) -> tuple[str, ...]:
-    share = tokens / total if total else 0
-    return (*key, f"{number:,}", f"{tokens:,}", f"{share:.0%}", "█" * round(share * 30))
 
 
 def _count_parts(messages: Sequence[Message], count: TokenCounter) -> dict[tuple[str, str], tuple[int, int]]:
@@ -199,15 +198,15 @@ def _sum_by(table: dict[tuple[str, str], tuple[int, int]], index: int) -> dict[s
 def check_usage(messages: Sequence[Message], count: TokenCounter) -> UsageCheck:
     """Compare the running count with the usage that the provider reported at each reply."""
     errors: list[float] = []
-    requests = last = 0
-    for index, message in enumerate(messages):
+    requests = last = following = 0
+    for message in messages:
+        following += count_message(message, count=count)
         real = message.usage.context if message.usage is not None else 0
         if message.role != "assistant" or real <= 0 or message.is_broken:
             continue
-        before = context_tokens(messages[:index], count=count)
-        if before.index is not None:
-            errors.append((before.tokens + count_message(message, count=count) - real) / real)
-        requests, last = requests + 1, real
+        if requests:
+            errors.append((last + following - real) / real)
+        requests, last, following = requests + 1, real, 0
     if not errors:
         return UsageCheck(requests, last, None, None)
     mean = sum(abs(error) for error in errors) / len(errors)

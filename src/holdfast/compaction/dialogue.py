@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.context.edits import GAP
-from holdfast.context.excerpt import excerpt
+from holdfast.context.prune import excerpt
 from holdfast.messages import Image, Message, Opaque, Part, Text, ToolCall, ToolResult
 from holdfast.patterns import compile_once, load
 from holdfast.text import clip, head

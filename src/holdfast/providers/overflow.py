@@ -13,7 +13,7 @@ from typing import Final
 
 from holdfast.messages import Usage
 
-__all__ = ["Numbers", "is_compaction_failure", "is_overflow", "is_silent_overflow", "numbers"]
+__all__ = ["Numbers", "is_overflow", "is_silent_overflow", "numbers"]
 
 MAX_ERROR_CHARS: Final = 4_000
 """Characters of an error that are examined. What is longer quotes the request."""
@@ -139,12 +139,6 @@ def _remove_quotations(text: str) -> str:
 def is_silent_overflow(usage: Usage | None, *, context_tokens: int) -> bool:
     """Whether a provider accepted more than the window holds: then it left something out without an error."""
     return usage is not None and usage.input + usage.cache_read + usage.cache_write > context_tokens
-
-
-def is_compaction_failure(text: str) -> bool:
-    """Whether the request of a compaction overflowed: another compaction would fail the same way."""
-    words = text[:MAX_ERROR_CHARS].lower()
-    return ("compaction" in words or "summarization failed" in words) and is_overflow(text)
 
 
 # --- numbers -----------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 import multiprocessing
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from multiprocessing.connection import Connection, wait
@@ -63,24 +63,19 @@ def crowd(open_store: Opener, folder: Path, *, writers: int, turns: int, seconds
     kept: dict[int, str] = {}
     with ExitStack() as stack:
         started = [child(_write_and_read, open_store, folder, writer, (turns, seconds)) for writer in range(writers)]
-        for number, text in _reports([stack.enter_context(each)[1] for each in started]):
-            assert number not in kept, f"number {number} was given twice"
-            kept[number] = text
+        waiting = [stack.enter_context(each)[1] for each in started]
+        while waiting:
+            for pipe in wait(waiting):
+                assert isinstance(pipe, Connection)
+                report = pipe.recv()
+                assert not isinstance(report, str), report
+                if report is None:
+                    waiting.remove(pipe)
+                    continue
+                number, text = report
+                assert number not in kept, f"number {number} was given twice"
+                kept[number] = text
     return kept
-
-
-def _reports(pipes: Sequence[Connection]) -> Iterator[tuple[int, str]]:
-    """What comes in, from whichever process, until all are done."""
-    waiting = list(pipes)
-    while waiting:
-        for pipe in wait(waiting):
-            assert isinstance(pipe, Connection)
-            report = pipe.recv()
-            assert not isinstance(report, str), report
-            if report is None:
-                waiting.remove(pipe)
-            else:
-                yield report
 
 
 def _write_and_read(

@@ -66,14 +66,17 @@ def everything_reads_back(open_store: Opener, folder: Path) -> None:
         numbers += [*store.add_records([record]), *store.add_jobs([job])]
         assert len([number for number in numbers if number > 0]) == len(said) + 3, "one number for each row, from 1"
     with opened(open_store, folder) as store:
-        kept = store.read_messages(Select(scope=HERE))
-        for row, original in zip(kept, said, strict=True):
-            assert (row.message, row.nonce) == (original.message, original.nonce)
-            for name in providers.FORMATS:
-                assert row.message.wire(name) == original.message.wire(name), f"the {name} form came back changed"
+        _is_same(store.read_messages(Select(scope=HERE)), said)
         assert store.read_facts(Select(scope=HERE)) == [known]
         assert store.read_records(Select(scope=HERE)) == [replace(record, id=numbers[-2])]
         assert store.read_jobs(Select(scope=HERE)) == [replace(job, id=numbers[-1])]
+
+
+def _is_same(kept: list[MessageRow], said: list[MessageRow]) -> None:
+    for row, original in zip(kept, said, strict=True):
+        assert (row.message, row.nonce) == (original.message, original.nonce)
+        for name in providers.FORMATS:
+            assert row.message.wire(name) == original.message.wire(name), f"the {name} form came back changed"
 
 
 def strange_values_are_kept(open_store: Opener, folder: Path) -> None:
@@ -478,9 +481,9 @@ def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
     assert secret not in evidence.messages
     assert store.read_messages(Select(scope=HERE, ids=(secret,))) == []
     assert secret not in {passage.message for passage in store.read_passages(Select(scope=HERE))}
-    assert [row.id for row in store.read_messages(Select(scope=HERE))] == numbers
-    assert find_messages(store.search(asks("words"))) == numbers
-    assert find_messages(store.search(asks("599"))) == [numbers[599], numbers[1199]]
+    found = [find_messages(store.search(asks(text))) for text in ("words", "599")]
+    rows = store.read_messages(Select(scope=HERE))
+    assert [[row.id for row in rows], *found] == [numbers, numbers, [numbers[599], numbers[1199]]]
 
 
 def forgotten_stays_out(open_store: Opener, folder: Path) -> None:
