@@ -29,10 +29,9 @@ from holdfast.providers import check as violations
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select, Store
 from holdfast.store.check import check
-from holdfast.store.connection import connect
+from holdfast.store.connection import MIGRATIONS, connect, migrate
 from holdfast.store.folder import FolderStore
 from holdfast.store.plugin_files import read_vectors
-from holdfast.store.schema import MIGRATIONS, migrate
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import reindex
 from holdfast.testing.processes import acknowledged_until_killed, child, crowd
@@ -97,7 +96,7 @@ def _open_sqlite(folder: Path) -> Store:
 def _texts(store: Store, *, across: bool = False) -> Mapping[int, str]:
     """Return the text of every message by its number."""
     scope = Scope(project=HERE.project) if across else HERE
-    return {row.id: row.message.text for row in store.fetch(Select(kind="message", scope=scope, across=across))}
+    return {row.id: row.message.text for row in store.read_messages(Select(scope=scope, across=across))}
 
 
 @dataclass(slots=True)
@@ -151,7 +150,7 @@ class Trial(ABC):
         """Return how many acknowledged rows are gone; raise if the store is damaged."""
         with opened(_open_sqlite, self.folder) as store:
             lost = len(self.kept.items() - _texts(store).items())
-            assert set(self.kept) <= {*find_messages(store.match(asks("killed"))), *([] if not lost else self.kept)}
+            assert set(self.kept) <= {*find_messages(store.search(asks("killed"))), *([] if not lost else self.kept)}
         assert check(self.folder / STORE).sound
         return lost
 
@@ -168,7 +167,7 @@ class Append(Trial):
         with opened(_open_sqlite, folder) as store:
             for turn in range(10**9):
                 text = f"killed {kill} {turn}"
-                reports.send((*store.add([says(text)]), text))
+                reports.send((*store.add_messages([says(text)]), text))
 
 
 class Import(Trial):
@@ -182,7 +181,7 @@ class Import(Trial):
         with opened(_open_sqlite, folder) as store:
             for turn in range(10**9):
                 texts = [f"killed {kill} {turn} {part}" for part in range(700)]
-                for number, text in zip(store.add([says(text) for text in texts]), texts, strict=True):
+                for number, text in zip(store.add_messages([says(text) for text in texts]), texts, strict=True):
                     reports.send((number, text))
 
 
@@ -195,7 +194,7 @@ class Reindex(Trial):
         """Add something to index."""
         with opened(_open_sqlite, self.folder) as store:
             texts = [f"killed {number} {part}" for part in range(200)]
-            self.kept.update(zip(store.add([says(text) for text in texts]), texts, strict=True))
+            self.kept.update(zip(store.add_messages([says(text) for text in texts]), texts, strict=True))
 
     @staticmethod
     def work(folder: Path, kill: int, reports: Connection) -> None:  # noqa: ARG004 - the same for every kill
@@ -214,10 +213,10 @@ class Vmem(Trial):
         with FolderStore(folder) as store:
             for turn in range(10**9):
                 text = f"killed {kill} {turn}"
-                (number,) = store.add([says(text)])
+                (number,) = store.add_messages([says(text)])
                 reports.send((number, text))
-                passages = store.fetch(Select(kind="passage", scope=HERE, newest=True, limit=1))
-                store.add([vectors(passage.number, [number], space=MODEL) for passage in passages])
+                passages = store.read_passages(Select(scope=HERE, newest=True, limit=1))
+                store.add_vectors([vectors(passage.number, [number], space=MODEL) for passage in passages])
 
     def missing(self) -> int:
         """Return how many messages are gone; raise if vectors are."""
@@ -247,7 +246,7 @@ class Migration(Trial):
         folder.mkdir(exist_ok=True)
         with opened(_open_sqlite, folder) as store:
             rows = [says(f"killed {number} {part}") for part in range(200)]
-            added = zip(store.add(rows), rows, strict=True)
+            added = zip(store.add_messages(rows), rows, strict=True)
             self.kept.update((number * _KILL + row_id, row.nonce) for row_id, row in added)
 
     @staticmethod
@@ -323,7 +322,7 @@ class _EngineTrial(Trial):
     def missing(self) -> int:
         """Return how many acknowledged messages are gone; raise where anything else does not hold."""
         with _open(self.folder) as engine:
-            rows = engine.memory.store.fetch(Select(kind="message", scope=Scope(), across=True))
+            rows = engine.memory.store.read_messages(Select(scope=Scope(), across=True))
             held = {_words(row.message) for row in rows}
             self._continue(engine)
         assert check(self.folder / STORE).sound
@@ -332,7 +331,7 @@ class _EngineTrial(Trial):
     def _continue(self, engine: Engine) -> None:
         """Check the session that was killed, and continue it."""
         session = engine.session(f"s{self.number}")
-        rows = engine.memory.store.fetch(Select(kind="message", scope=Scope(session=session.id)))
+        rows = engine.memory.store.read_messages(Select(scope=Scope(session=session.id)))
         edits = session.edits()
         known = {row.id for row in rows}
         assert all(known.issuperset(edit.ids) for edit in edits), "an edit stands for a message that is not archived"

@@ -19,7 +19,6 @@ import numpy as np
 from benchmarks.baselines import Baseline, plain_bm25, seed_formula
 from benchmarks.datasets import ANY_TURN, Conversation, Question, Turn
 from holdfast.errors import InputError
-from holdfast.memory import archive
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import recall, search
@@ -27,6 +26,7 @@ from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.store.base import MessageRow, Scope
+from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
@@ -94,7 +94,7 @@ class Archive:
             session = self.conversation.sessions[number]
             moment = _ms(session.date)
             scope = Scope(session=f"{number}")
-            ids = self.store.add(
+            ids = self.store.add_messages(
                 [_row(turn, scope=scope, moment=moment, nonce=f"{place}") for place, turn in enumerate(session.turns)]
             )
             self.places.update((row_id, (number, place)) for place, row_id in enumerate(ids))
@@ -115,14 +115,14 @@ def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> Message
         timestamp=moment,
         name=turn.speaker or None,
     )
-    passages = tuple(archive.cut(turn.text, speaker=turn.speaker))
+    passages = tuple(cut(turn.text, speaker=turn.speaker))
     return MessageRow(scope=scope, message=message, nonce=nonce, passages=passages)
 
 
 def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:
     """Give every passage its vectors."""
     while missing := store.without_vectors(embedder.space, limit=batch):
-        store.add(vector_rows(missing, embedder))
+        store.add_vectors(vector_rows(missing, embedder))
 
 
 class Remembering:

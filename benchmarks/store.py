@@ -113,7 +113,9 @@ def measure(
         with SqliteStore(path) as store:
             built, size, texts = _build(store, writer, segments, progress)
             vectors = _embed(store, space, seed)
-            appended = [_Times.of(lambda: store.add(_rows([writer.text()], segments))) for _ in range(_APPENDS)]
+            appended = [
+                _Times.of(lambda: store.add_messages(_rows([writer.text()], segments))) for _ in range(_APPENDS)
+            ]
         disk = sum(file.stat().st_size for file in folder.iterdir())
         questions = [writer.question(text) for text in texts[: _QUERIES + 1]]
         asked = _in_new_process(_ask, path, questions, space)
@@ -161,7 +163,7 @@ def _build(
         batch = [writer.text() for _ in range(min(_BATCH, segments - start))]
         size += sum(len(text.encode()) for text in batch)
         kept += batch[::every]
-        spent = _Times.of(lambda: store.add(_rows(batch, start)))  # noqa: B023 - called at once
+        spent = _Times.of(lambda: store.add_messages(_rows(batch, start)))  # noqa: B023 - called at once
         wall, cpu = wall + spent.wall, cpu + spent.cpu
         progress(len(batch))
     return _Times(wall, cpu), size, _shuffled(kept)
@@ -190,7 +192,7 @@ def _embed(store: SqliteStore, space: Space, seed: int) -> int:
         drawn = quantise(chance.standard_normal((sum(sizes), space.dimension), dtype=np.float32))
         parts = np.split(drawn, np.cumsum(sizes)[:-1])
         pairs = zip(missing, parts, strict=True)
-        store.add([VectorRow(space=space, passage=passage.number, vectors=part) for passage, part in pairs])
+        store.add_vectors([VectorRow(space=space, passage=passage.number, vectors=part) for passage, part in pairs])
         count += sum(sizes)
     return count
 
@@ -203,9 +205,9 @@ def _embedding(path: Path, texts: Sequence[str], embedder: Embedder | None) -> d
 
     def work() -> None:
         with SqliteStore(path) as store:
-            store.add(_rows(some, 0))
+            store.add_messages(_rows(some, 0))
             while missing := store.without_vectors(embedder.space, limit=_BATCH):
-                store.add(vector_rows(missing, embedder))
+                store.add_vectors(vector_rows(missing, embedder))
 
     embedder.embed(["warm"], kind="passage")
     spent = _Times.of(work)
@@ -239,7 +241,12 @@ def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
     vectors = chance.standard_normal((len(questions), space.dimension), dtype=np.float32)
     asked = [
         SearchQuery(
-            scope=Scope(session="0"), across=True, terms=dict.fromkeys(terms(text), 1.0), vector=vector, space=space
+            scope=Scope(session="0"),
+            across=True,
+            terms=dict.fromkeys(terms(text), 1.0),
+            vector=vector,
+            space=space,
+            neighbours=3,
         )
         for text, vector in zip(questions, vectors, strict=True)
     ]
@@ -258,15 +265,8 @@ def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
 
 def _best(store: SqliteStore, question: SearchQuery) -> list[int]:
     """The twenty best passages, by words and vectors."""
-    found = store.match(question)
-    signals = Signals(
-        columns=found.columns,
-        visible=found.visible,
-        keywords=found.keywords,
-        cosine=found.cosine,
-        centre=found.centre,
-    )
-    order: list[int] = rank(signals).order[:20].tolist()
+    found = store.search(question)
+    order: list[int] = found.passages[rank(Signals(candidates=found)).order[:20]].tolist()
     return order
 
 
@@ -274,8 +274,8 @@ def _forget(path: Path) -> _Times:
     """Forget a message in the middle of the archive."""
     with SqliteStore(path) as store:
         middle = store.counts()["messages"] // 2
-        select = Select(kind="message", scope=Scope(session="0"), across=True, ids=(middle,))
-        return _Times.of(lambda: store.remove(select))
+        select = Select(scope=Scope(session="0"), across=True, ids=(middle,))
+        return _Times.of(lambda: store.remove_messages(select))
 
 
 def _fts5(path: Path, texts: Sequence[str], questions: Sequence[str]) -> dict[str, float]:

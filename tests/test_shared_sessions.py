@@ -44,7 +44,7 @@ def conversation(turns: int) -> list[dict[str, Any]]:
 
 def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
     """Every archived message of a session."""
-    return engine.memory.store.fetch(Select(kind="message", scope=Scope(session=session)))
+    return engine.memory.store.read_messages(Select(scope=Scope(session=session)))
 
 
 def sent(engine: Engine, said: Sequence[dict[str, Any]], _: int) -> list[Any]:

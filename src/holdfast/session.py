@@ -148,8 +148,8 @@ class Session:
 
     def timeline(self) -> list[ContextReport]:
         """List the reports of all past turns, oldest first."""
-        select = Select(kind="record", scope=self.scope, name=TURN)
-        return [ContextReport.from_json(record.data) for record in self._memory.store.fetch(select)]
+        records = self._memory.store.read_records(Select(scope=self.scope), kind=TURN)
+        return [ContextReport.from_json(record.data) for record in records]
 
     # --- compaction --------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
 from holdfast.messages import Message, units
 from holdfast.providers import Incoming
-from holdfast.store.base import MessageRow, Record, Row, Scope, Select
+from holdfast.store.base import Job, MessageRow, Record, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
 __all__ = ["MAX_TRIES", "TURN", "SessionState"]
@@ -91,8 +91,8 @@ class SessionState:
     def load_turn(self) -> None:
         """Read the last turn of an earlier process, once."""
         if not self._is_loaded:
-            select = Select(kind="record", scope=self.scope, name=TURN, newest=True, limit=1)
-            for record in self.memory.store.fetch(select):
+            select = Select(scope=self.scope, newest=True, limit=1)
+            for record in self.memory.store.read_records(select, kind=TURN):
                 self.turn, self.last_time = record.data.get("turn", 0), record.time
                 self.scale = record.data.get("token_scale") if record.data.get("is_calibrated") else None
             self._is_loaded = True
@@ -147,7 +147,7 @@ class SessionState:
         """Take the archived messages for the history, where no request has brought one yet."""
         if self.given or self.history:
             return
-        rows: list[MessageRow] = self.memory.store.fetch(Select(kind="message", scope=self.scope))
+        rows: list[MessageRow] = self.memory.store.read_messages(Select(scope=self.scope))
         rows = [row for row in rows if row.message.role != "system"]
         messages = [row.message for row in rows]
         self.given, self._is_own = list(messages), [True] * len(messages)
@@ -179,8 +179,8 @@ class SessionState:
         own = [message for message in read if message is not None]
         log = self._log or self._keys
         if not log:
-            select = Select(kind="message", scope=self.scope, newest=True, limit=len(own) + 1)
-            log = [Key(row.message.digest, row.nonce) for row in self.memory.store.fetch(select)]
+            select = Select(scope=self.scope, newest=True, limit=len(own) + 1)
+            log = [Key(row.message.digest, row.nonce) for row in self.memory.store.read_messages(select)]
         before = log[: len(log) - self._find_repeated(own, log)]
         numbers, keys = self._archive(own, before=before)
         self._log = max([*before, *keys], log, key=len)
@@ -307,8 +307,7 @@ class SessionState:
 
     def _fetch_edits(self) -> list[Edit]:
         """Read the edits that are not known yet."""
-        select = Select(kind="record", scope=self.scope, name=_EDIT, after=self._last_record)
-        records = self.memory.store.fetch(select)
+        records = self.memory.store.read_records(Select(scope=self.scope, after=self._last_record), kind=_EDIT)
         self._last_record = records[-1].id if records else self._last_record
         edits: list[Edit] = []
         for record in records:
@@ -319,14 +318,14 @@ class SessionState:
                 self.notes.append(f"edit {record.key} of the session is ignored: {error}")
         return edits
 
-    def record(self, edits: Sequence[Edit], *, time: int, beside: Sequence[Row] = ()) -> None:
-        """Record new edits, durably, before a window made with them is sent; with rows that belong to them.
+    def record(self, edits: Sequence[Edit], *, time: int, beside: Sequence[Job] = ()) -> None:
+        """Record new edits, durably, before a window made with them is sent; with jobs that belong to them.
 
         Raises:
             ConflictError: Another process has recorded an edit meanwhile. Nothing was recorded, and that edit is known.
         """
         newest = tuple(item.id for item in self.history[-1:] if item.id)
-        rows: list[Row] = []
+        rows: list[Record] = []
         for number, edit in enumerate(edits, start=len(self.edits) + self._unreadable):
             # An edit holds for histories with the message that is the newest one now, unless it names others.
             is_anchored = edit.anchors or isinstance(edit.change, Pinned | Forgotten)
@@ -336,7 +335,9 @@ class SessionState:
             return
         known = len(self.edits)
         try:
-            self.memory.store.add([*rows, *beside])
+            with self.memory.store.transaction():
+                self.memory.store.add_records(rows)
+                self.memory.store.add_jobs(beside)
         except ConflictError:
             self.load()
             if len(self.edits) == known:  # the rows that are there are damaged: go on after them
@@ -349,7 +350,7 @@ class SessionState:
         edits: Sequence[Edit],
         *,
         time: int,
-        beside: Sequence[Row] = (),
+        beside: Sequence[Job] = (),
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """Record edits after those that other processes record meanwhile. `check` raises where they no longer hold.

@@ -278,7 +278,7 @@ def _report(
     key = f"{report.turn:08d}:{state.memory.new_id()}"  # another process may be at the same turn
     row = Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)
     try:
-        state.memory.store.add([row])
+        state.memory.store.add_records([row])
     except HoldfastError as error:
         return replace(report, warnings=(*report.warnings, f"report: {error}"))
     return report

@@ -110,7 +110,7 @@ class TestKeeping:
         """The category is the subject of the fact; the importance is recorded, within its bounds."""
         use(memories, "memory_store", text="The vault code is on the fridge", importance=7, category="entity")
         (kept,) = memories.rows()
-        (record,) = memories.memory.store.fetch(Select(kind="record", scope=memories.scope, name=LONG_TERM))
+        (record,) = memories.memory.store.read_records(Select(scope=memories.scope), kind=LONG_TERM)
         assert (kept.subject, record.data["importance"]) == ("entity", 1.0)
 
     def test_they_belong_to_the_agent(self, memories: Memories) -> None:

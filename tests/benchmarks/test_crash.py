@@ -37,10 +37,10 @@ def test_a_loss_would_be_counted(tmp_path: Path) -> None:
     trial = crash.Append(tmp_path / "trial")
     path = trial.folder / STORE
     with SqliteStore(path) as store:
-        (number,) = store.add([says("killed 1")])
+        (number,) = store.add_messages([says("killed 1")])
         trial.take((number, "killed 1"))
         assert trial.missing() == 0
-        store.remove(Select(kind="message", scope=HERE))
+        store.remove_messages(Select(scope=HERE))
     assert trial.missing() == 1
     path.write_bytes(b"not a database at all, this is" * 100)
     chance = random.Random(1)  # noqa: S311 - chance, not secrecy
@@ -61,7 +61,7 @@ def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
     trial.kept[-1] = "said, acknowledged, and gone"
     assert trial.missing() == 1
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
-        engine.memory.store.remove(Select(kind="fact", scope=Scope(session="s0")))
+        engine.memory.store.remove_facts(Select(scope=Scope(session="s0")))
     with pytest.raises(AssertionError, match="not learned"):
         trial.missing()
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:

@@ -366,7 +366,7 @@ class Agent:
         if self.project is None:
             plain = Scope(agent=self.sessions.agent, session=session_id)
             with self.guard_memory():
-                if self.engine.memory.store.fetch(Select(kind="message", scope=plain, limit=1)):
+                if self.engine.memory.store.read_messages(Select(scope=plain, limit=1)):
                     project = ""
         return self.engine.session(session_id, project=project, agent=self.sessions.agent)
 

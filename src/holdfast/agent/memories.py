@@ -21,12 +21,12 @@ from holdfast.memory import facts
 from holdfast.memory.archive import unwrap
 from holdfast.memory.block import strip_text
 from holdfast.memory.facts import FactHit
-from holdfast.memory.home import open_home, store_file
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
 from holdfast.settings import Embedding, LongTermEmbedding, Settings
 from holdfast.signals import has_signal
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
+from holdfast.store.opening import open_store, store_file
 from holdfast.text import is_unsegmented
 
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
@@ -106,7 +106,7 @@ class Memories:
     def _open(self, file: Path) -> Memory:
         shared = self.engine.memory
         return Memory(
-            store=open_home(file),
+            store=open_store(file),
             settings=shared.settings,
             choice=shared.choice,
             clock=shared.clock,
@@ -150,7 +150,7 @@ class Memories:
         row = self.memory.remember(text, scope=self.scope, type=_TYPES.get(category, "config"), subject=category)
         details = {"category": category, "importance": importance}
         record = Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)
-        self.memory.store.add([record])
+        self.memory.store.add_records([record])
         return row, True
 
     def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[FactHit]:
@@ -199,10 +199,10 @@ class Memories:
             # Quotes of a fact are found in its own project only, so each project gets a copy to forget.
             for scope in projects if is_separate else projects - {self.scope}:
                 copy = replace(row, id=shared.new_id(), scope=scope)
-                shared.store.add([copy])
+                shared.store.add_facts([copy])
                 shared.forget(scope=scope, fact_ids=[copy.id], across=True)
         count = self.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
-        self.memory.store.remove(Select(kind="record", scope=self.scope, name=facts.LONG_TERM, keys=(memory_id,)))
+        self.memory.store.remove_records(Select(scope=self.scope), kind=facts.LONG_TERM, keys=(memory_id,))
         return count > 0
 
 

@@ -230,8 +230,7 @@ class Notes:
 
     def _indexed(self) -> dict[str, Indexed]:
         """Load what is indexed, by the name of the file."""
-        select = Select(kind="record", scope=self._scope(), across=True, name=_RECORD)
-        records: list[Record] = self.memory.store.fetch(select)
+        records = self.memory.store.read_records(Select(scope=self._scope(), across=True), kind=_RECORD)
         return {record.key: msgspec.convert(record.data, Indexed) for record in records}
 
     # --- updating ----------------------------------------------------------------
@@ -327,7 +326,7 @@ class Notes:
     def _store(self, fresh: dict[str, Indexed], rows: dict[tuple[str, str], MessageRow]) -> None:
         """Store new chunks and what the files have now; of chunks that no file has, keep as many as may be cached."""
         store, cache = self.memory.store, self.settings.memory_search.cache
-        for (name, key), number in zip(rows, store.add(list(rows.values())), strict=True):
+        for (name, key), number in zip(rows, store.add_messages(list(rows.values())), strict=True):
             fresh[name].numbers[key] = number
         room = cache.max_entries * cache.enabled
         for name, file in self._files.items():
@@ -339,7 +338,9 @@ class Notes:
             room -= min(room, len(unused))
         time, scopes = self.clock(), {name: self._scope(name) for name in fresh}
         data = {name: msgspec.to_builtins(file) for name, file in fresh.items()}
-        store.add([Record(scope=scopes[name], kind=_RECORD, key=name, data=data[name], time=time) for name in fresh])
+        store.add_records(
+            [Record(scope=scopes[name], kind=_RECORD, key=name, data=data[name], time=time) for name in fresh]
+        )
 
     def embed(self, *, seconds: float | None = None) -> int:
         """Embed chunks that have no vectors yet, and return how many. `seconds` limits the time after a first batch."""
@@ -439,18 +440,18 @@ class Notes:
         weights = {term: float(count) for term, count in Counter(terms(query)).items()}
         space = None if embedder is None else embedder.space
         question = SearchQuery(scope=self._scope(), across=True, terms=weights, vector=vector, space=space)
-        found = self.memory.store.match(question)
-        share: Floats = found.keywords.share
-        scores = share
+        found = self.memory.store.search(question)
+        scores = share = found.share
         by_words = hybrid.text_weight * hybrid.enabled
         by_vectors = (hybrid.vector_weight if hybrid.enabled else 1.0) * vector_weight(embedder, query)
-        if found.cosine is not None and len(share) and by_words + by_vectors:
-            cosines = np.maximum(np.maximum.reduceat(found.cosine, found.columns["first_window"]), 0)
+        _, cosine = found.score_windows(np.arange(len(found)))
+        if cosine is not None and len(share) and by_words + by_vectors:
+            cosines = np.maximum(np.maximum.reduceat(cosine, found.windows.cumsum() - found.windows), 0)
             scores = ((by_vectors * cosines + by_words * share) / (by_words + by_vectors)).astype(np.float32)
         best: dict[int, tuple[float, float]] = {}
-        for passage in np.flatnonzero(found.visible & (scores > 0)).tolist():
-            number = int(found.columns["message"][passage])
-            best[number] = max(best.get(number, (0.0, 0.0)), (float(scores[passage]), float(share[passage])))
+        for number, score, part in zip(found.messages.tolist(), scores.tolist(), share.tolist(), strict=True):
+            if score > 0:
+                best[number] = max(best.get(number, (0.0, 0.0)), (score, part))
         return best
 
     # --- reading -----------------------------------------------------------------

@@ -64,7 +64,7 @@ def compact(
             engine = stack.enter_context(Engine(memory, model=open_model(model_name, memory.settings)))
             scope = session_scope(memory, **whose)
             name, messages = f"session {scope.session}", None
-            if not memory.store.fetch(Select(kind="message", scope=scope, limit=1)):
+            if not memory.store.read_messages(Select(scope=scope, limit=1)):
                 raise InputError(f"no message of {name} is archived; `holdfast import` archives files")
             session = engine.session(scope.session, project=scope.project, agent=scope.agent)
         stack.enter_context(Console(stderr=True).status("compacting ..."))

@@ -73,7 +73,7 @@ def _load_reports(
     """Return the reports of a stored session up to a request, and its owner."""
     with open_memory(home) as memory:
         scope = session_scope(memory, session=session, project=whose["project"], agent=whose["agent"])
-        stored = memory.store.fetch(Select(kind="record", scope=scope, name="turn"))
+        stored = memory.store.read_records(Select(scope=scope), kind="turn")
         reports = [ContextReport.from_json(record.data) for record in stored]
     selected = [report for report in reports if turn is None or report.turn <= turn]
     if not selected or (turn is not None and selected[-1].turn != turn):

@@ -25,11 +25,11 @@ from holdfast.cli.output import as_json, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
-from holdfast.memory.home import database_file
-from holdfast.memory.memory import Memory, store_file
+from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
 from holdfast.store.check import check
 from holdfast.store.folder import FolderStore
+from holdfast.store.opening import database_file, store_file
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
 

@@ -17,9 +17,9 @@ from holdfast.cli.opening import no_transcript, open_memory, opens_memory
 from holdfast.cli.output import as_json, echo, emit_json, plural
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import folder, transfer
-from holdfast.memory.home import is_folder
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
+from holdfast.store.opening import is_folder
 
 _MAX_LISTED: Final = 3
 """The maximum number of skipped files that are listed; --json lists all."""

@@ -204,8 +204,8 @@ def remember(
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
-    from holdfast.memory.home import database_file  # noqa: PLC0415 - only for this
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
+    from holdfast.store.opening import database_file  # noqa: PLC0415 - only for this
 
     if not ids and whose["session"] is None:
         raise click.UsageError("name messages or facts, or a --session to forget whole")
@@ -267,7 +267,7 @@ def _forget_in(memory: Memory, scope: Scope, plan: _Plan) -> int:
     from holdfast.agent.sessions import Sessions  # noqa: PLC0415 - only for this
 
     ids = None if plan.ids is None else tuple(plan.ids["ids"])
-    rows = memory.store.fetch(Select(kind="message", scope=scope, across=plan.across, ids=ids))
+    rows = memory.store.read_messages(Select(scope=scope, across=plan.across, ids=ids))
     files = Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent)
     files.forget(rows, facts=plan.facts)
     return memory.forget(scope=scope, across=plan.across, **(plan.ids or {}))
@@ -328,7 +328,7 @@ def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None
     rows: list[dict[str, Any]] = []
     with open_memory(home) as memory:
         for scope, count in memory.store.sessions().items():
-            (last,) = memory.store.fetch(Select(kind="message", scope=scope, newest=True, limit=1)) or (None,)
+            (last,) = memory.store.read_messages(Select(scope=scope, newest=True, limit=1)) or (None,)
             time = None if last is None else last.message.timestamp
             rows.append(owner_of(scope) | {"messages": count, "time": time})
     rows = sorted(rows, key=lambda row: row["time"] or 0, reverse=True)[:limit]

@@ -12,8 +12,9 @@ import click
 from holdfast import settings as configuration
 from holdfast.cli.output import echo
 from holdfast.errors import InputError
-from holdfast.memory.memory import Memory, store_file
+from holdfast.memory.memory import Memory
 from holdfast.store.base import Across, Scope, Select
+from holdfast.store.opening import store_file
 
 if TYPE_CHECKING:
     from holdfast.models.base import Model
@@ -107,7 +108,7 @@ def session_scope(memory: Memory, *, project: str | None, agent: str | None, ses
 def owners(memory: Memory, *, project: str | None, agent: str | None) -> list[Scope]:
     """Return the scope of each project and agent that the options cover, without a session, newest first."""
     scope, across = scope_of(project=project, agent=agent, session=None)
-    facts = memory.store.fetch(Select(kind="fact", scope=scope, across=across))
+    facts = memory.store.read_facts(Select(scope=scope, across=across))
     stored = [one for one in memory.store.sessions() if one.required(across) == scope.required(across)]
     return list(dict.fromkeys(replace(one, session="") for one in (*stored, *(fact.scope for fact in facts))))
 

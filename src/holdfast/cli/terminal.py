@@ -127,7 +127,7 @@ class _Opening(Thread):
 
     def home(self) -> Path:
         """Return the folder of memory and sessions."""
-        from holdfast.memory.home import check_links, default_path  # noqa: PLC0415 - as above
+        from holdfast.store.opening import check_links, default_path  # noqa: PLC0415 - as above
 
         home = (self._options.home or default_path()).expanduser()
         check_links(home)

@@ -50,7 +50,7 @@ def timeline(
     elif session:
         with open_memory(home) as memory:
             scope = session_scope(memory, session=session, project=project, agent=agent)
-            stored = memory.store.fetch(Select(kind="record", scope=scope, name="turn"))
+            stored = memory.store.read_records(Select(scope=scope), kind="turn")
             turns = [dict(record.data) | owner_of(scope) for record in stored]
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")

@@ -13,13 +13,13 @@ from holdfast import settings as configuration
 from holdfast.cli.opening import home_option, open_memory, open_model, opens_memory, owners, scope_of, store_of
 from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
 from holdfast.errors import InputError, StorageError
-from holdfast.memory.home import database_file
 from holdfast.memory.memory import Memory
 from holdfast.search.embed.download import HUB_MODELS, download_from_hub, models_folder
 from holdfast.settings.loading import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 from holdfast.store import upkeep
 from holdfast.store.base import Scope, Select
+from holdfast.store.opening import database_file
 
 if TYPE_CHECKING:
     from holdfast.models.base import Model
@@ -148,7 +148,7 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
     with open_memory(home) as memory:
         if not memory.settings.knowledge.extraction:
             raise InputError("knowledge.extraction is off: set it to true to extract facts")
-        if not memory.store.fetch(Select(kind="message", scope=scope, across=across, limit=1)):
+        if not memory.store.read_messages(Select(scope=scope, across=across, limit=1)):
             where = f"no message of session {whose['session']}" if whose["session"] else "nothing"
             raise InputError(f"{where} is archived; `holdfast import` archives transcripts")
         model = open_model(name or memory.settings.knowledge.model, memory.settings)

@@ -76,12 +76,12 @@ def open_marks(store: Store) -> Marks:
     if known.keys:
         return known
     key = {"key": secrets.token_hex(16)}
-    store.add([Record(scope=_OWNER, kind=_KIND, key=secrets.token_hex(8), data=key)])
+    store.add_records([Record(scope=_OWNER, kind=_KIND, key=secrets.token_hex(8), data=key)])
     return _read_keys(store)
 
 
 def _read_keys(store: Store) -> Marks:
-    rows: list[Record] = store.fetch(Select(kind="record", scope=_OWNER, name=_KIND))
+    rows: list[Record] = store.read_records(Select(scope=_OWNER), kind=_KIND)
     keys = (row.data.get("key") for row in rows)
     return Marks(tuple(bytes.fromhex(key) for key in keys if isinstance(key, str) and _KEY.fullmatch(key)))
 

@@ -42,8 +42,8 @@ def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
 
 def load(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
     """Read every version of every fact of an agent and project, oldest first, without long-term memories."""
-    memories = {record.key for record in store.fetch(Select(kind="record", scope=scope, across=across, name=LONG_TERM))}
-    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=across))
+    memories = {record.key for record in store.read_records(Select(scope=scope, across=across), kind=LONG_TERM)}
+    rows: list[FactRow] = store.read_facts(Select(scope=scope, across=across))
     return [row for row in rows if row.id not in memories]
 
 

@@ -1,65 +1,21 @@
-"""Find and open the store of a memory: one SQLite file, or an existing memory-context folder."""
+"""Find and open a store: one SQLite file, or an existing memory-context folder."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 import platformdirs
 
 from holdfast.errors import StorageError
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
-from holdfast.store.base import Gap, Job, PassageText, Scope, Store
+from holdfast.store.base import Store
 from holdfast.store.sqlite import SqliteStore
 
-if TYPE_CHECKING:
-    from holdfast.search.embed.base import Space
-
-__all__ = ["STORE_NAME", "Home", "check_links", "database_file", "default_path", "is_folder", "open_home", "store_file"]
-
 STORE_NAME: Final = "holdfast.db"
-
-
-class Home(Store, Protocol):
-    """A store with a path, counts, and queues of work."""
-
-    @property
-    def path(self) -> Path:
-        """The file or folder."""
-        ...
-
-    @property
-    def readonly(self) -> bool:
-        """Whether the store cannot be written."""
-        ...
-
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        """The damaged rows that reads have left out so far."""
-        ...
-
-    def counts(self) -> dict[str, int]:
-        """Count messages, passages, sessions, facts and bytes."""
-        ...
-
-    def sessions(self) -> dict[Scope, int]:
-        """Count the messages of each session; the session with the newest message comes first."""
-        ...
-
-    def embedded(self, space: Space) -> int:
-        """Count the passages that have vectors in this space."""
-        ...
-
-    def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
-        """Read passages of any scope that have no vectors in this space yet, oldest first."""
-        ...
-
-    def waiting(self, name: str, *, limit: int) -> list[Job]:
-        """Read jobs of this kind and any scope, oldest first."""
-        ...
 
 
 def is_folder(path: Path) -> bool:
@@ -118,7 +74,7 @@ def database_file(path: Path) -> Path:
     return path / DATABASE
 
 
-def open_home(path: Path) -> Home:
+def open_store(path: Path) -> Store:
     """Open what `store_file` returned."""
     if not is_folder(path):
         return SqliteStore(path)

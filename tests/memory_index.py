@@ -1,6 +1,4 @@
-"""The index of a store that has no index of its own: columns, posting lists and vectors in memory."""
-
-from __future__ import annotations
+"""An index in memory, to check scores against."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -8,10 +6,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.search.columns import Columns, PassageRow
-from holdfast.search.postings import Lists, Occurrences, Postings, gather, term_ids
-from holdfast.search.unindexed import Unindexed
-
-__all__ = ["MemoryIndex"]
+from holdfast.search.postings import Lists, Occurrences, Postings, Unindexed, gather, term_ids
 
 BLOCK_PASSAGES: Final = 1024
 """Passages whose terms become posting lists together."""
@@ -38,11 +33,8 @@ class MemoryIndex:
         """The posting list of each term, with its weight; empty for a term that stands nowhere."""
         numbers = term_ids(list(terms))
         runs = [*self._runs, self._unindexed.lists(numbers, self.columns)]
-        lists = [_joined(runs, number) for number in numbers.tolist()]
+        lists: list[Occurrences] = []
+        for number in numbers.tolist():
+            windows, counts = map(np.concatenate, zip(*(run.of(number) for run in runs), strict=True))
+            lists.append((windows, counts))
         return list(zip(Postings.of(lists, self.columns), terms.values(), strict=True))
-
-
-def _joined(runs: Iterable[Lists], term: int) -> Occurrences:
-    """The list of a term in runs that follow each other."""
-    windows, counts = map(np.concatenate, zip(*(run.of(term) for run in runs), strict=True))
-    return windows, counts

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
-from holdfast.store.base import MessageRow, PassageText, Row, Scope, VectorRow
+from holdfast.store.base import MessageRow, PassageText, Scope, VectorRow
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import MODEL, says
 
@@ -21,7 +21,7 @@ TABLES = (
 )
 
 
-def rows() -> list[Row]:
+def rows() -> list[MessageRow]:
     """What three sessions say in turns; some of it is longer than one passage, one thing is said twice."""
     said = [
         says(f"turn {turn} of many. " * 2 ** (turn + 2), scope=Scope(session=name))
@@ -39,8 +39,8 @@ def tables(path: Path) -> list[list[tuple[object, ...]]]:
 def test_together_is_the_same_as_one_by_one(tmp_path: Path) -> None:
     """However rows are added, passages have the same numbers, terms, and passages before them."""
     with SqliteStore(tmp_path / "together.db") as together, SqliteStore(tmp_path / "single.db") as single:
-        numbers = together.add(rows()[:4]) + together.add(rows()[4:])
-        assert numbers == [number for row in rows() for number in single.add([row])]
+        numbers = together.add_messages(rows()[:4]) + together.add_messages(rows()[4:])
+        assert numbers == [number for row in rows() for number in single.add_messages([row])]
     assert tables(tmp_path / "together.db") == tables(tmp_path / "single.db")
     _, passages, pending = tables(tmp_path / "together.db")
     assert len(passages) == len(pending) > len(SESSIONS)
@@ -52,10 +52,12 @@ def test_together_is_the_same_as_one_by_one(tmp_path: Path) -> None:
 
 
 def test_vectors_may_follow_their_passage_at_once(tmp_path: Path) -> None:
-    """A row can speak of what an earlier one of the same batch brought."""
+    """A write can build on an earlier one of the same transaction."""
     with SqliteStore(tmp_path / "store.db") as store:
         vector = VectorRow(space=MODEL, passage=0, vectors=np.ones((1, MODEL.dimension), np.int8))
-        assert all(store.add([says("hello there"), vector, says("and again")]))
+        with store.transaction():
+            store.add_messages([says("hello there")])
+            assert store.add_vectors([vector]) == 1
         assert store.embedded(MODEL) == 1
 
 
@@ -65,5 +67,7 @@ def test_a_passage_without_terms_is_refused_with_its_batch(tmp_path: Path) -> No
     message = Message(role="user", parts=(Text(text="words"),))
     with SqliteStore(tmp_path / "store.db") as store:
         with pytest.raises(InputError):
-            store.add([says("hello there"), MessageRow(scope=Scope(session="a"), message=message, passages=(bare,))])
+            store.add_messages(
+                [says("hello there"), MessageRow(scope=Scope(session="a"), message=message, passages=(bare,))]
+            )
         assert store.counts()["messages"] == store.counts()["passages"] == 0
