@@ -1,11 +1,13 @@
-# Every target makes its own environment: git, make and Python 3.11 are all that is needed.
+# Every target makes its own environment: git, make and Python 3.11 are all that is needed. On Windows, run make in Git Bash.
 PYTHON ?= python3
 VENV   := .venv
-BIN    := $(VENV)/bin
+BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 STAMP  := $(VENV)/.installed
 
 # Hundreds of processes are started by the tests: compiled modules are kept for them.
 unexport PYTHONDONTWRITEBYTECODE
+# Read and write UTF-8 also where the system has another encoding.
+export PYTHONUTF8 := 1
 
 .PHONY: demo test retest fuzz check bench docs build fix clean
 
@@ -32,6 +34,8 @@ fuzz: SEED := $(SEED)
 fuzz: $(STAMP)
 	@echo "make fuzz SEED=$(SEED)"
 	$(BIN)/python -m pytest tests/properties -n auto --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
+	$(BIN)/python -m benchmarks fuzz --windows 10000 --seed $(SEED)
+	HOLDFAST_E2E_TURNS=300 $(BIN)/python -m pytest tests/e2e/test_long.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

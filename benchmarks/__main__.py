@@ -14,9 +14,8 @@ import click
 from rich.table import Table
 
 from holdfast import transcripts
-from holdfast.cli.console import open_console
+from holdfast.cli.console import Progress, open_console
 from holdfast.cli.output import as_json, echo, emit_json
-from holdfast.cli.progress import Progress
 from holdfast.errors import InputError
 from holdfast.tokens import counter
 
@@ -43,6 +42,14 @@ def print_table(rows: Mapping[str, Mapping[str, Any]], *, first: str) -> None:
     for label, row in rows.items():
         table.add_row(label, *(_figure(row.get(name)) for name in columns))
     open_console().print(table)
+
+
+def show(data: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], *, first: str, as_json: bool) -> None:
+    """Print the figures of a run with those of the machine as JSON, or as a table."""
+    if as_json:
+        emit_json({**data, **machine()})
+    else:
+        print_table(rows, first=first)
 
 
 def _figure(value: Any) -> str:
@@ -72,10 +79,7 @@ def tokens(*, paths: tuple[Path, ...], names: tuple[str, ...], seed: int, as_jso
         return
     files = [found.path for path in paths for found in transcripts.sessions(path)]
     found = {name: asdict(accuracy) for name, accuracy in measure(files).items()}
-    if as_json:
-        emit_json({"files": len(files), **machine(), "counters": found})
-        return
-    print_table(found, first="counter")
+    show({"files": len(files), "counters": found}, found, first="counter", as_json=as_json)
 
 
 @bench.command()
@@ -89,10 +93,7 @@ def read(*, path: Path | None, megabytes: int, as_json: bool) -> None:
     from benchmarks.reading import measure  # noqa: PLC0415 - as above
 
     found = asdict(measure(path, megabytes=megabytes))
-    if as_json:
-        emit_json({**machine(), **found})
-        return
-    print_table({"session files": found}, first="")
+    show(found, {"session files": found}, first="", as_json=as_json)
 
 
 @bench.command()
@@ -152,14 +153,11 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
 def offtopic(*, path: Path, dataset: str, no_vectors: bool, as_json: bool) -> None:
     """How often a question of one conversation, asked of another, gets a block."""
     from benchmarks.datasets import load  # noqa: PLC0415 - as above
-    from benchmarks.offtopic import measure  # noqa: PLC0415 - as above
+    from benchmarks.recall import measure_offtopic  # noqa: PLC0415 - as above
 
     embedder, notes = _embedder(no_vectors=no_vectors)
-    found = measure(load(dataset, path), embedder=embedder)
-    if as_json:
-        emit_json({**found, "embedder": notes, **machine()})
-        return
-    print_table({dataset: found}, first="data")
+    found = measure_offtopic(load(dataset, path), embedder=embedder)
+    show({**found, "embedder": notes}, {dataset: found}, first="data", as_json=as_json)
 
 
 def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
@@ -187,10 +185,12 @@ def embedding(*, path: Path, provider: str, model: str | None, as_json: bool) ->
     if choice.embedder is None:
         raise InputError("; ".join(choice.reasons))
     figures = measure(choice.embedder, path)
-    if as_json:
-        emit_json({**figures, "embedder": list(choice.reasons), **machine()})
-        return
-    print_table({choice.embedder.space.name: figures}, first="embedder")
+    show(
+        {**figures, "embedder": list(choice.reasons)},
+        {choice.embedder.space.name: figures},
+        first="embedder",
+        as_json=as_json,
+    )
 
 
 @bench.command()
@@ -236,9 +236,9 @@ def assemble(*, messages: int, segments: int, turns: int, limit: int, as_json: b
         advance = partial(bar.advance, description="")
         found = measure(messages=messages, segments=segments, turns=turns, limit=limit, progress=advance)
     if as_json:
-        emit_json({**machine(), **found.to_json()})
+        emit_json({**machine(), **asdict(found)})
         return
-    figures = found.to_json()
+    figures = asdict(found)
     steps = figures.pop("steps")
     print_table({"a turn": figures}, first="")
     print_table({name: {"ms": cost} for name, cost in steps.items()}, first="step")
@@ -255,10 +255,7 @@ def crash(*, kills: int, minutes: float, seed: int, as_json: bool) -> None:
 
     with Progress(kills) as progress:
         found = dict(measure(kills=kills, minutes=minutes, seed=seed, progress=lambda n: progress.advance(n, "kills")))
-    if as_json:
-        emit_json({**found, **machine()})
-        return
-    print_table({"kill -9": found}, first="")
+    show(found, {"kill -9": found}, first="", as_json=as_json)
 
 
 @bench.command()
@@ -270,10 +267,7 @@ def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
     from benchmarks.fuzz import measure  # noqa: PLC0415 - as above
 
     found = asdict(measure(windows=windows, seed=seed))
-    if as_json:
-        emit_json({**found, **machine()})
-        return
-    print_table({"random windows": found}, first="")
+    show(found, {"random windows": found}, first="", as_json=as_json)
 
 
 @bench.command()
@@ -285,17 +279,14 @@ def scopes(*, reads: int, seed: int, as_json: bool) -> None:
     from benchmarks.scopes import measure  # noqa: PLC0415 - as above
 
     found = asdict(measure(reads=reads, seed=seed))
-    if as_json:
-        emit_json({**found, **machine()})
-        return
-    print_table({"canaries": found}, first="")
+    show(found, {"canaries": found}, first="", as_json=as_json)
 
 
 @bench.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--limit", type=click.IntRange(min=4000), default=64_000, show_default=True, help="Tokens of the window.")
 @click.option(
-    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default the settings'."
+    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default: the setting."
 )
 @click.option("--requests", "most", type=click.IntRange(min=1), help="Only so many requests of each conversation.")
 @as_json

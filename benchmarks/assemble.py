@@ -7,10 +7,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from holdfast.engine import Engine
 from holdfast.memory.archive import rows
@@ -55,10 +55,6 @@ class Cost:
     first_ms: float
     rss_mb: float
     steps: dict[str, float] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The figures as plain JSON."""
-        return asdict(self)
 
 
 def measure(
@@ -121,7 +117,7 @@ def _fill(engine: Engine, writer: _Writer, segments: int, progress: Callable[[in
     """Archive so many passages in earlier parts of the session, with their vectors where there is a model."""
     for start in range(0, segments, _BATCH):
         said = [Message(role="user", parts=(Text(text=writer.text(1_000)),)) for _ in range(_BATCH)]
-        engine.memory.store.add(rows(said, scope=Scope(session="long")))
+        engine.memory.store.add_messages(rows(said, scope=Scope(session="long")))
         progress(min(_BATCH, segments - start))
     engine.memory.embed()
 

@@ -15,9 +15,7 @@ from typing import Any, Final
 from holdfast.cli.replay import find_requests, replay_requests
 from holdfast.context.budget import budget
 from holdfast.context.edits import apply
-from holdfast.context.edits import messages_of as said
-from holdfast.context.place import place, recall_room
-from holdfast.context.plan import plan_edits
+from holdfast.context.plan import place, plan_edits, recall_room
 from holdfast.context.validate import validate
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
@@ -220,7 +218,7 @@ def _decided(talk: SessionState, memory: Memory, *, limit: int) -> Mapping[str, 
         found = memory.recall(RecallQuery(texts=(query,), scope=_SCOPE, cap=room, in_window=seen))
         edit = place(items, found.block, position=position)
         items = apply(items, [edit]) if edit else items
-    return render_request(validate(said(items), _PROVIDER).messages, _PROVIDER)
+    return render_request(validate([item.sent for item in items], _PROVIDER).messages, _PROVIDER)
 
 
 def _asked(talk: SessionState) -> str:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,16 +20,12 @@ from typing import Any, Final
 
 from holdfast.agent.agent import Agent
 from holdfast.agent.notes import Notes
-from holdfast.agent.sessions import SessionEntry, Sessions, session_key
-from holdfast.compact import Compaction
+from holdfast.agent.sessions import Sessions, session_key
 from holdfast.engine import Engine
-from holdfast.memory.archive import Ingested
-from holdfast.messages import Message, ToolCall
+from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.scripted import Answer, Said, Scripted
-from holdfast.session import Session
 from holdfast.settings import Embedding, Settings, Workspace
-from holdfast.window import Window
 
 __all__ = ["FIRST_SCREEN", "OWN_TIME", "first_screens", "measure"]
 
@@ -141,57 +137,27 @@ class _Provider:
             return self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
 
 
-class _Session(Session):
-    """A session whose steps are timed."""
-
-    steps: Steps
-
-    def assemble(self, *given: Any, **named: Any) -> Window:
-        with self.steps.step("assemble"):
-            return super().assemble(*given, **named)
-
-    def append(self, *given: Any, **named: Any) -> Ingested:
-        with self.steps.step("archive the reply"):
-            return super().append(*given, **named)
-
-    def size(self, *given: Any, **named: Any) -> int:
-        with self.steps.step("archive and size"):
-            return super().size(*given, **named)
-
-    def compact(self, *given: Any, **named: Any) -> Compaction:
-        with self.steps.step("compact"):
-            return super().compact(*given, **named)
+def _time(owner: Any, steps: Steps, methods: Mapping[str, str]) -> None:
+    """Count the time of some methods of an object for the steps that they are part of."""
+    for method, step in methods.items():
+        setattr(owner, method, _timed(getattr(owner, method), steps, step))
 
 
-class _Engine(Engine):
-    """An engine whose sessions are timed."""
+def _timed(call: Callable[..., Any], steps: Steps, step: str) -> Callable[..., Any]:
+    def timed(*given: Any, **named: Any) -> Any:
+        with steps.step(step):
+            return call(*given, **named)
 
-    steps: Steps
-
-    def session(self, *given: Any, **named: Any) -> Session:
-        found = super().session(*given, **named)
-        if not isinstance(found, _Session):
-            found.__class__ = _Session
-            found.steps = self.steps  # type: ignore[attr-defined]  # it is one now
-        return found
+    return timed
 
 
-class _Agent(Agent):
-    """An agent whose steps are timed."""
-
-    steps: Steps
-
-    def build_system_prompt(self) -> Message:
-        with self.steps.step("prompt"):
-            return super().build_system_prompt()
-
-    def record(self, message: Message, *, reply: bool = False) -> None:
-        with self.steps.step("transcript"):
-            super().record(message, reply=reply)
-
-    def update_entry(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
-        with self.steps.step("sessions.json"):
-            super().update_entry(change)
+_SESSION_STEPS: Final = {
+    "assemble": "assemble",
+    "append": "archive the reply",
+    "size": "archive and size",
+    "compact": "compact",
+}
+_AGENT_STEPS: Final = {"build_system_prompt": "prompt", "record": "transcript", "update_entry": "sessions.json"}
 
 
 def _answer(prompt: Prompt) -> Answer:
@@ -232,17 +198,17 @@ def measure(
     return {"turns": turns, "compactions": compactions, "target": OWN_TIME, **_figures(rows)}
 
 
-def _opened(folder: Path, steps: Steps) -> _Agent:
+def _opened(folder: Path, steps: Steps) -> Agent:
     settings = Settings(embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True))
     (folder / "work").mkdir()
     (folder / "work" / "notes.md").write_text("A line of notes.\n" * 40, "utf-8")
     numbers = itertools.count(1)
-    engine = _Engine.open(folder, settings=settings, background=False)
-    engine.steps = steps
+    engine = Engine.open(folder, settings=settings, background=False)
     sessions = Sessions(home=folder, clock=lambda: time.time_ns() // 1_000_000, new_id=lambda: f"{next(numbers):032x}")
     notes = Notes(folder / "work", settings, folder / "notes.db")
-    agent = _Agent(engine, _Provider(steps), sessions=sessions, key=session_key(), root=folder / "work", notes=notes)
-    agent.steps = steps
+    agent = Agent(engine, _Provider(steps), sessions=sessions, key=session_key(), root=folder / "work", notes=notes)
+    _time(agent, steps, _AGENT_STEPS)
+    _time(agent.session, steps, _SESSION_STEPS)
     return agent
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast import providers
 from holdfast.context.budget import budget
-from holdfast.context.edits import Item, messages_of
+from holdfast.context.edits import Item
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, FormatError, InvalidWindowError, WindowTooSmallError
@@ -37,7 +37,8 @@ class Fuzzed:
     """The counts of a run.
 
     Attributes:
-        windows: Windows that were made and checked.
+        windows: Windows that were checked: every assembled one for its own provider and for the others.
+        assembled: Windows that `Session.assemble` returned.
         invalid: Windows that their provider would refuse, or that hold changed or invented thinking.
         over_limit: Windows above their limit.
         refused: Windows that were not made, because what must stay did not fit.
@@ -46,6 +47,7 @@ class Fuzzed:
     """
 
     windows: int = 0
+    assembled: int = 0
     invalid: int = 0
     over_limit: int = 0
     refused: int = 0
@@ -142,11 +144,11 @@ def _assemble(
         return Fuzzed(refused=1), ()
     except InvalidWindowError as error:
         return _refuse(error), ()
-    messages = messages_of(window.items)
+    messages = [item.sent for item in window.items]
     others = (_validate(messages, provider, limits.ceiling) for provider in FORMATS if provider != window.provider)
     own = _check(window.valid, messages, limits.ceiling)
     is_unmanaged = not any(item.id for item in window.items)
-    return sum(others, own + Fuzzed(unmanaged=is_unmanaged)), window.items
+    return sum(others, own + Fuzzed(assembled=1, unmanaged=is_unmanaged)), window.items
 
 
 def _settings(random: Random) -> Settings:
@@ -168,7 +170,7 @@ def _settings(random: Random) -> Settings:
     )
 
 
-# --- what is said ------------------------------------------------------------
+# --- conversations ------------------------------------------------------------
 
 _LATIN: Final = (
     "The deploy of the payment service waits for the certificate, which nobody has renewed since May. " * 500

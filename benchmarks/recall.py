@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -17,7 +18,7 @@ import numpy as np
 
 from benchmarks.baselines import Baseline, plain_bm25, seed_formula
 from benchmarks.datasets import ANY_TURN, Conversation, Question, Turn
-from holdfast.memory import archive
+from holdfast.errors import InputError
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import recall, search
@@ -25,10 +26,11 @@ from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.store.base import MessageRow, Scope
+from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
-__all__ = ["Archive", "Quality", "by_limit", "measure"]
+__all__ = ["Archive", "Quality", "by_limit", "measure", "measure_offtopic"]
 
 Place = tuple[int, int]
 
@@ -92,7 +94,7 @@ class Archive:
             session = self.conversation.sessions[number]
             moment = _ms(session.date)
             scope = Scope(session=f"{number}")
-            ids = self.store.add(
+            ids = self.store.add_messages(
                 [_row(turn, scope=scope, moment=moment, nonce=f"{place}") for place, turn in enumerate(session.turns)]
             )
             self.places.update((row_id, (number, place)) for place, row_id in enumerate(ids))
@@ -113,14 +115,14 @@ def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> Message
         timestamp=moment,
         name=turn.speaker or None,
     )
-    passages = tuple(archive.cut(turn.text, speaker=turn.speaker))
+    passages = tuple(cut(turn.text, speaker=turn.speaker))
     return MessageRow(scope=scope, message=message, nonce=nonce, passages=passages)
 
 
 def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:
     """Give every passage its vectors."""
     while missing := store.without_vectors(embedder.space, limit=batch):
-        store.add(vector_rows(missing, embedder))
+        store.add_vectors(vector_rows(missing, embedder))
 
 
 class Remembering:
@@ -257,3 +259,65 @@ def _coverage(question: Question, answer: Answer) -> float | None:
 
 def _ms(date: datetime | None) -> int | None:
     return None if date is None else int(date.timestamp() * 1000)
+
+
+# --- questions that are off topic ------------------------------------------------
+
+
+def measure_offtopic(
+    conversations: Sequence[Conversation],
+    *,
+    embedder: Embedder | None,
+    cap: int = 4000,
+    progress: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Ask every question of its own conversation, and of another; the JSON that `python -m benchmarks offtopic` prints.
+
+    `kept` is the share of questions that get a block from their own conversation, `injected_offtopic` that of
+    those that get one from the other. Where there is one conversation only, its halves are the two.
+    """
+    if len(conversations) == 1:
+        conversations = [half for half in _halves(conversations[0]) if half.questions]
+    if len(conversations) < 2:
+        raise InputError("off-topic questions need a data set of at least two conversations")
+    own: list[bool] = []
+    other: list[bool] = []
+    for number, conversation in enumerate(conversations):
+        with _archive(conversation, embedder) as mine, _archive(conversations[number - 1], embedder) as foreign:
+            foreign.grow(len(foreign.conversation.sessions))
+            for limit, questions in by_limit(conversation):
+                mine.grow(limit)
+                for question in questions:
+                    own.append(_gets_block(mine, question, cap))
+                    other.append(_gets_block(foreign, question, cap))
+                    progress(1)
+    return {"questions": len(own), "kept": _share(own), "injected_offtopic": _share(other)}
+
+
+def _halves(conversation: Conversation) -> tuple[Conversation, Conversation]:
+    """The first and the last sessions of a conversation, each with the questions that it alone answers."""
+    middle = len(conversation.sessions) // 2
+    first = [question for question in conversation.questions if all(place[0] < middle for place in question.evidence)]
+    last = [question for question in conversation.questions if all(place[0] >= middle for place in question.evidence)]
+    return (
+        Conversation(conversation.sessions[:middle], tuple(replace(question, limit=None) for question in first)),
+        Conversation(conversation.sessions[middle:], tuple(replace(question, limit=None) for question in last)),
+    )
+
+
+@contextmanager
+def _archive(conversation: Conversation, embedder: Embedder | None) -> Iterator[Archive]:
+    with tempfile.TemporaryDirectory() as folder:
+        held = Archive(conversation, Path(folder), embedder=embedder)
+        try:
+            yield held
+        finally:
+            held.store.close()
+
+
+def _gets_block(held: Archive, question: Question, cap: int) -> bool:
+    return bool(recall(held.store, held.request(question, cap=cap), embedder=held.embedder).block)
+
+
+def _share(answers: Sequence[bool]) -> float:
+    return round(sum(answers) / len(answers), 4)

@@ -10,24 +10,35 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from benchmarks.needles import OFF_TOPIC, Needle, needles
+from benchmarks import load_texts
 from holdfast.cli.replay import find_requests
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError, WindowTooSmallError
 from holdfast.events import Hooks
-from holdfast.messages import Message, Text, ToolCall, units
+from holdfast.messages import Message, Text, ToolCall, ToolResult, units
 from holdfast.settings import Settings, load
 from holdfast.tokens import count_message, count_messages
 from holdfast.window import Window
 
-__all__ = ["COMPACTIONS", "ROUNDS", "USELESS", "Found", "conversations", "measure"]
+__all__ = [
+    "COMPACTIONS",
+    "KINDS",
+    "OFF_TOPIC",
+    "ROUNDS",
+    "USELESS",
+    "Found",
+    "Needle",
+    "conversations",
+    "measure",
+    "needles",
+]
 
 COMPACTIONS: Final = (1, 2, 5, 10, 20)
 """After how many compactions a needle is asked for."""
@@ -47,7 +58,87 @@ _PROVIDER: Final = "anthropic"
 _WAIT_MS: Final = 600_000
 """A loaded machine must not change the result."""
 
+_NEEDLES: Final = load_texts("needles")
+_WORDS: Final[Mapping[str, list[str]]] = _NEEDLES["words"]
+KINDS: Final = tuple(_NEEDLES["forms"])
+"""The kinds of needles, such as paths and decisions."""
+OFF_TOPIC: Final[Sequence[str]] = _NEEDLES["off_topic"]
+"""Questions that have nothing to do with the work of an agent, English and Chinese."""
+
 Talk: TypeAlias = Sequence[Message]
+
+
+# --- needles -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needle:
+    """One thing to be remembered.
+
+    Attributes:
+        kind: What it is, such as a path or a decision.
+        said: The messages that say it.
+        question: What is asked about it.
+        answer: The words that must be found.
+    """
+
+    kind: str
+    said: tuple[Message, ...]
+    question: str
+    answer: str
+
+
+def needles(chance: Random, *, each: int) -> list[Needle]:
+    """So many needles of each kind, at most 24; no two of a kind are about the same subject."""
+    seconds = _WORDS["second"]
+    names = [f"{word} {seconds[number % len(seconds)]}" for number, word in enumerate(_WORDS["first"])]
+    return [
+        _needle(kind, name, zh, chance)
+        for kind in KINDS
+        for name, zh in zip(chance.sample(names, each), chance.sample(_WORDS["zh"], each), strict=True)
+    ]
+
+
+def _needle(kind: str, name: str, zh: str, chance: Random) -> Needle:
+    form = chance.choice(_NEEDLES["forms"][kind])
+    values = _values(name, zh, chance)
+    text = {field: template.format_map(values) for field, template in form.items()}
+    said = [_spoken("user", text["user"])]
+    if "command" in text:
+        call = ToolCall(id=f"call_{values['hash']}", name="bash", arguments={"command": text["command"]})
+        result = ToolResult(call_id=call.id, content=(Text(text=text["output"]),), name="bash")
+        said += [Message(role="assistant", parts=(call,)), Message(role="tool", parts=(result,))]
+    said.append(_spoken("assistant", text["reply"]))
+    return Needle(kind=kind, said=tuple(said), question=text["question"], answer=text["answer"])
+
+
+def _values(name: str, zh: str, chance: Random) -> dict[str, Any]:
+    word = name.partition(" ")[0]
+    folder, file = chance.sample(["limits", "policy", "core", "wire", "state", "edges", "intake"], 2)
+    return {
+        "name": name,
+        "word": word,
+        "zh": zh,
+        "path": f"services/{word}/{folder}/{file}_{chance.randint(100, 999)}.py",
+        "date": f"2026-0{chance.randint(1, 9)}-{chance.randint(10, 28)}",
+        "time": f"{chance.randint(10, 23)}:{chance.randint(10, 59)}:{chance.randint(10, 59)}",
+        "clock": f"0{chance.randint(1, 9)}:{chance.randint(10, 59)}",
+        "count": chance.randint(113, 989),
+        "number": chance.randint(2011, 9887),
+        "small": chance.randint(12, 88),
+        "port": chance.randint(20_011, 48_991),
+        "code": chance.randint(65, 245),
+        "hash": f"{chance.getrandbits(40):010x}",
+        "store": chance.choice(_WORDS["stores"]),
+        "person": chance.choice(_WORDS["people"]),
+        "zh_person": chance.choice(_WORDS["zh_people"]),
+        "zh_hour": chance.choice("一二三四五六"),
+        "zh_minute": chance.choice(_WORDS["zh_minutes"]),
+    }
+
+
+def _spoken(role: Any, words: str) -> Message:
+    return Message(role=role, parts=(Text(text=words),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,34 @@
-"""How many secrets redaction masks, and how much else: measured on a corpus made from public formats."""
+"""How many secrets redaction masks, and how much else: measured on a corpus made from public formats.
 
+Nothing in the corpus was ever anybody's secret. `<kind:n>` in a template stands for n random characters of a kind, and
+`<kind>` for a generated value; `{}` in a surrounding is where the secret goes. The lines of `secret_lines.txt` and
+`harmless_lines.txt` are `kind|text`: the secret stands between « and », and ⏎ is a line break. They were written down
+before the rules that mask them.
+"""
+
+import base64
+import json
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
-from benchmarks.redaction_corpus import HARMLESS, NAMED, SHAPED, SURROUNDINGS, fill
-from benchmarks.redaction_lines import HARMLESS_LINES, SECRET_LINES
+from benchmarks import load_lines, load_texts
 from holdfast.redact import redact
 
-__all__ = ["Measurement", "Sample", "Score", "corpus", "measure", "six_patterns"]
+__all__ = ["HARMLESS", "NAMED", "SHAPED", "Measurement", "Sample", "Score", "corpus", "fill", "measure", "six_patterns"]
 
 Masker: TypeAlias = Callable[[str], str]
+
+_TEXTS: Final[Mapping[str, list[Any]]] = load_texts("redaction")
+SHAPED: Final[list[list[str]]] = _TEXTS["shaped"]
+"""Rule and template of every format that identifies itself."""
+NAMED: Final[list[list[str]]] = _TEXTS["named"]
+"""Rule, template of the secret, and the text that names it. Redaction misses those of the last rules."""
+HARMLESS: Final[list[list[str]]] = _TEXTS["harmless"]
+"""Kind and template of what must not be masked."""
 
 _VISIBLE: Final = 8
 """So many characters of a secret in a row must not be left to see. (A shorter secret: all of it.)"""
@@ -62,8 +78,13 @@ class Score:
     planted: int
     masked: int
     damaged: int
-    recall: float
-    precision: float
+    recall: float = field(init=False)
+    precision: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = self.masked + self.damaged
+        object.__setattr__(self, "recall", self.masked / self.planted if self.planted else 1.0)
+        object.__setattr__(self, "precision", self.masked / found if found else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,18 +124,96 @@ def corpus(*, seed: int, samples: int) -> Iterator[Sample]:
     for _ in range(samples):
         for rule, template in SHAPED:
             secret = fill(template, rng)
-            yield Sample(rule, rng.choice(SURROUNDINGS).format(secret), _telling(secret))
+            yield Sample(rule, rng.choice(_TEXTS["surroundings"]).format(secret), _telling(secret))
         for rule, template, surrounding in NAMED:
             secret = fill(template, rng)
             yield Sample(rule, surrounding.format(secret), secret)
         for kind, template in HARMLESS:
             yield Sample(f"{_HARMLESS}{kind}", fill(template, rng))
-        for line in SECRET_LINES:
+        for line in load_lines("secret_lines"):
             before, secret, after = re.split("[«»]", fill(line.partition("|")[2].replace("⏎", "\n"), rng))
             yield Sample("lines", f"{before}{secret}{after}", secret)
-        for line in HARMLESS_LINES:
+        for line in load_lines("harmless_lines"):
             kind, _, template = line.partition("|")
             yield Sample(f"{_HARMLESS}{kind}", fill(template.replace("⏎", "\n"), rng))
+
+
+# --- templates ---------------------------------------------------------------------
+
+_LETTERS: Final = string.ascii_letters
+_ALPHABETS: Final[Mapping[str, str]] = {
+    "an": _LETTERS + string.digits,
+    "b64": _LETTERS + string.digits + "+/",
+    "bech": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
+    "hex": "0123456789abcdef",
+    "low": string.ascii_lowercase + string.digits,
+    "num": string.digits,
+    "up": string.ascii_uppercase + string.digits,
+    "url": _LETTERS + string.digits + "-_",
+}
+
+_WORDS: Final = ("hunter", "dragon", "postgres", "letmein", "qwerty", "sunshine", "monkey", "admin", "summer")
+
+
+def fill(template: str, rng: random.Random) -> str:
+    """The template with every placeholder filled in at random."""
+    return re.sub(r"<(\w+)(?::(\d+))?>", lambda slot: _filled(slot, rng), template)
+
+
+def _filled(slot: re.Match[str], rng: random.Random) -> str:
+    kind, length = slot.groups()
+    if length:
+        return "".join(rng.choices(_ALPHABETS[kind], k=int(length)))
+    return _MAKERS[kind](rng) if kind in _MAKERS else slot.group()
+
+
+def _encoded(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def _jwt(rng: random.Random) -> str:
+    claims = {"sub": fill("<num:10>", rng), "name": fill("<low:8>", rng), "iat": rng.randrange(10**9, 2 * 10**9)}
+    return f"{_encoded({'alg': 'HS256', 'typ': 'JWT'})}.{_encoded(claims)}.{fill('<url:43>', rng)}"
+
+
+def _pem(rng: random.Random) -> str:
+    label = rng.choice(("RSA PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY"))
+    lines = [fill("<b64:64>", rng) for _ in range(rng.randrange(3, 26))]
+    line_end = rng.choice(("\n", "\n", "\\n", "\n    "))
+    return line_end.join((f"-----BEGIN {label}-----", *lines, fill("<b64:30>==", rng), f"-----END {label}-----"))
+
+
+def _password(rng: random.Random) -> str:
+    body = rng.choices(_ALPHABETS["an"] + "!#%^*-_+=?", k=rng.randrange(8, 20))
+    return "".join((*body, rng.choice(string.digits), rng.choice(_LETTERS)))
+
+
+def _weak_password(rng: random.Random) -> str:
+    return rng.choice(_WORDS) + str(rng.randrange(1, 2030))
+
+
+def _key(rng: random.Random) -> str:
+    return fill(rng.choice(("<an:24>", "<an:32>", "<an:40>", "<hex:32>", "<hex:40>", "<hex:64>", "<url:43>")), rng)
+
+
+def _uuid(rng: random.Random) -> str:
+    return fill("<hex:8>-<hex:4>-4<hex:3>-a<hex:3>-<hex:12>", rng)
+
+
+_MAKERS: Final[Mapping[str, Callable[[random.Random], str]]] = {
+    "jwt": _jwt,
+    "key": _key,
+    "password": _password,
+    "pem": _pem,
+    "snowflake": lambda rng: base64.b64encode(fill("1<num:17>", rng).encode()).decode().rstrip("="),
+    "uuid": _uuid,
+    "word": lambda rng: rng.choice(_WORDS),
+    "words": lambda rng: " ".join(rng.sample(_WORDS, k=4)),
+    "weak": _weak_password,
+}
+
+
+# --- the baseline ------------------------------------------------------------------
 
 
 def six_patterns(text: str) -> str:
@@ -159,30 +258,12 @@ def _groups(texts: Sequence[Sample], masker: Masker) -> dict[str, Score]:
 
 def _score(outcomes: Sequence[tuple[Sample, str]]) -> Score:
     secrets = [(sample, output) for sample, output in outcomes if sample.secret]
-    return _rated(
-        samples=len(outcomes),
-        planted=len(secrets),
-        masked=sum(sample.is_masked_in(output) for sample, output in secrets),
-        damaged=sum(sample.is_damaged_in(output) for sample, output in outcomes),
-    )
+    masked = sum(sample.is_masked_in(output) for sample, output in secrets)
+    damaged = sum(sample.is_damaged_in(output) for sample, output in outcomes)
+    return Score(samples=len(outcomes), planted=len(secrets), masked=masked, damaged=damaged)
 
 
 def _sum(scores: Iterable[Score]) -> Score:
-    parts = tuple(scores)
-    return _rated(
-        samples=sum(score.samples for score in parts),
-        planted=sum(score.planted for score in parts),
-        masked=sum(score.masked for score in parts),
-        damaged=sum(score.damaged for score in parts),
-    )
-
-
-def _rated(*, samples: int, planted: int, masked: int, damaged: int) -> Score:
-    return Score(
-        samples=samples,
-        planted=planted,
-        masked=masked,
-        damaged=damaged,
-        recall=masked / planted if planted else 1.0,
-        precision=masked / (masked + damaged) if masked or damaged else 1.0,
-    )
+    counts = [(score.samples, score.planted, score.masked, score.damaged) for score in scores]
+    samples, planted, masked, damaged = map(sum, zip(*counts, strict=True))
+    return Score(samples=samples, planted=planted, masked=masked, damaged=damaged)

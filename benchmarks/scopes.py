@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Final
 
-import numpy as np
-
-from holdfast.store.base import Kind, Scope, Select, Store
+from holdfast.store.base import Scope, Select, Store
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import asks, is_visible, plant
+from holdfast.testing.rows import asks, is_visible, plant, readers
 
 __all__ = ["Scopes", "crossings", "measure"]
 
@@ -56,18 +54,17 @@ def crossings(store: Store, canaries: Mapping[Scope, str], *, reads: int, seed: 
     return crossed
 
 
-def _one_read(store: Store, reader: Scope, chance: random.Random, *, across: bool) -> list[Any]:
-    kind = chance.choice(get_args(Kind))
-    about: dict[str, Any] = {"kind": kind, "scope": reader, "across": across}
-    way = chance.randrange(5)
-    if way == 0:
-        return store.fetch(Select(**about, ids=tuple(chance.sample(range(400), 50))))
-    if way == 1:
-        return store.fetch(Select(**about, after=chance.randrange(200), limit=chance.randrange(1, 50)))
-    if way == 2 and kind in {"fact", "record"}:
-        return store.fetch(Select(**about, keys=("shared", "shared-id")))
-    if way == 3:
-        evidence = store.match(asks("shared word", scope=reader, across=across, seed=1))
-        numbers = tuple(np.flatnonzero(evidence.keywords.passages).tolist())
-        return store.fetch(Select(kind="passage", scope=reader, across=across, ids=numbers))
-    return store.fetch(Select(**about, newest=chance.random() < ACROSS, limit=chance.randrange(1, 50)))
+def _one_read(store: Store, reader: Scope, chance: random.Random, *, across: bool) -> Sequence[object]:
+    read, select = chance.choice(readers(store)), Select(scope=reader, across=across)
+    match chance.randrange(5):
+        case 0:
+            return read(replace(select, ids=tuple(chance.sample(range(400), 50))))
+        case 1:
+            return read(replace(select, after=chance.randrange(200), limit=chance.randrange(1, 50)))
+        case 2:
+            return [*store.read_facts(select, keys=("shared-id",)), *store.read_records(select, keys=("shared",))]
+        case 3:
+            found = store.search(asks("shared word", scope=reader, across=across, seed=1))
+            return store.read_passages(replace(select, ids=tuple(found.passages.tolist())))
+        case _:
+            return read(replace(select, newest=chance.random() < ACROSS, limit=chance.randrange(1, 50)))

@@ -7,20 +7,21 @@ that others use too, only the second says what the store itself costs.
 from __future__ import annotations
 
 import multiprocessing
+import random
 import resource
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from benchmarks.store_text import Writer
 from holdfast.memory import archive
+from holdfast.memory.embedding import vector_rows
 from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Space
 from holdfast.search.fuse import Signals, rank
@@ -29,7 +30,9 @@ from holdfast.store.base import MessageRow, Scope, SearchQuery, Select, VectorRo
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
-__all__ = ["DIMENSION", "StoreCost", "measure"]
+__all__ = ["DIMENSION", "StoreCost", "Writer", "measure"]
+
+T = TypeVar("T")
 
 DIMENSION: Final = 256
 _SESSIONS: Final = 50
@@ -110,11 +113,13 @@ def measure(
         with SqliteStore(path) as store:
             built, size, texts = _build(store, writer, segments, progress)
             vectors = _embed(store, space, seed)
-            appended = [_Times.of(lambda: store.add(_rows([writer.text()], segments))) for _ in range(_APPENDS)]
+            appended = [
+                _Times.of(lambda: store.add_messages(_rows([writer.text()], segments))) for _ in range(_APPENDS)
+            ]
         disk = sum(file.stat().st_size for file in folder.iterdir())
         questions = [writer.question(text) for text in texts[: _QUERIES + 1]]
-        asked = _in_new_process(path, questions, space)
-        forgot = _in_new_process_forget(path)
+        asked = _in_new_process(_ask, path, questions, space)
+        forgot = _in_new_process(_forget, path)
         fts5 = _fts5(folder / "fts5.db", texts, questions)
         embedding = _embedding(folder / "embedded.db", texts, embedder)
     found: dict[str, dict[str, float]] = {}
@@ -158,7 +163,7 @@ def _build(
         batch = [writer.text() for _ in range(min(_BATCH, segments - start))]
         size += sum(len(text.encode()) for text in batch)
         kept += batch[::every]
-        spent = _Times.of(lambda: store.add(_rows(batch, start)))  # noqa: B023 - called at once
+        spent = _Times.of(lambda: store.add_messages(_rows(batch, start)))  # noqa: B023 - called at once
         wall, cpu = wall + spent.wall, cpu + spent.cpu
         progress(len(batch))
     return _Times(wall, cpu), size, _shuffled(kept)
@@ -187,7 +192,7 @@ def _embed(store: SqliteStore, space: Space, seed: int) -> int:
         drawn = quantise(chance.standard_normal((sum(sizes), space.dimension), dtype=np.float32))
         parts = np.split(drawn, np.cumsum(sizes)[:-1])
         pairs = zip(missing, parts, strict=True)
-        store.add([VectorRow(space=space, passage=passage.number, vectors=part) for passage, part in pairs])
+        store.add_vectors([VectorRow(space=space, passage=passage.number, vectors=part) for passage, part in pairs])
         count += sum(sizes)
     return count
 
@@ -200,9 +205,9 @@ def _embedding(path: Path, texts: Sequence[str], embedder: Embedder | None) -> d
 
     def work() -> None:
         with SqliteStore(path) as store:
-            store.add(_rows(some, 0))
+            store.add_messages(_rows(some, 0))
             while missing := store.without_vectors(embedder.space, limit=_BATCH):
-                store.add(list(_vectors(missing, embedder)))
+                store.add_vectors(vector_rows(missing, embedder))
 
     embedder.embed(["warm"], kind="passage")
     spent = _Times.of(work)
@@ -212,14 +217,6 @@ def _embedding(path: Path, texts: Sequence[str], embedder: Embedder | None) -> d
         "build_per_s": round(len(some) / spent.wall, 1),
         "cpu_build_per_s": round(len(some) / spent.cpu, 1),
     }
-
-
-def _vectors(missing: Sequence[Any], embedder: Embedder) -> Iterator[VectorRow]:
-    windows = [passage.text[start:stop] for passage in missing for start, stop in passage.windows]
-    made = iter(quantise(embedder.embed(windows, kind="passage")))
-    for passage in missing:
-        vectors = np.stack(list(islice(made, len(passage.windows))))
-        yield VectorRow(space=embedder.space, passage=passage.number, vectors=vectors)
 
 
 # --- asking ------------------------------------------------------------------------
@@ -234,10 +231,9 @@ class _Asked:
     rss_mb: float
 
 
-def _in_new_process(path: Path, questions: Sequence[str], space: Space) -> _Asked:
+def _in_new_process(work: Callable[..., T], *given: object) -> T:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found: _Asked = pool.apply(_ask, (path, list(questions), space))
-    return found
+        return pool.apply(work, given)
 
 
 def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
@@ -245,7 +241,12 @@ def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
     vectors = chance.standard_normal((len(questions), space.dimension), dtype=np.float32)
     asked = [
         SearchQuery(
-            scope=Scope(session="0"), across=True, terms=dict.fromkeys(terms(text), 1.0), vector=vector, space=space
+            scope=Scope(session="0"),
+            across=True,
+            terms=dict.fromkeys(terms(text), 1.0),
+            vector=vector,
+            space=space,
+            neighbours=3,
         )
         for text, vector in zip(questions, vectors, strict=True)
     ]
@@ -264,30 +265,17 @@ def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
 
 def _best(store: SqliteStore, question: SearchQuery) -> list[int]:
     """The twenty best passages, by words and vectors."""
-    found = store.match(question)
-    signals = Signals(
-        columns=found.columns,
-        visible=found.visible,
-        keywords=found.keywords,
-        cosine=found.cosine,
-        centre=found.centre,
-    )
-    order: list[int] = rank(signals).order[:20].tolist()
+    found = store.search(question)
+    order: list[int] = found.passages[rank(Signals(candidates=found)).order[:20]].tolist()
     return order
-
-
-def _in_new_process_forget(path: Path) -> _Times:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found: _Times = pool.apply(_forget, (path,))
-    return found
 
 
 def _forget(path: Path) -> _Times:
     """Forget a message in the middle of the archive."""
     with SqliteStore(path) as store:
         middle = store.counts()["messages"] // 2
-        select = Select(kind="message", scope=Scope(session="0"), across=True, ids=(middle,))
-        return _Times.of(lambda: store.remove(select))
+        select = Select(scope=Scope(session="0"), across=True, ids=(middle,))
+        return _Times.of(lambda: store.remove_messages(select))
 
 
 def _fts5(path: Path, texts: Sequence[str], questions: Sequence[str]) -> dict[str, float]:
@@ -311,3 +299,54 @@ def _fts5(path: Path, texts: Sequence[str], questions: Sequence[str]) -> dict[st
         "build_per_s": round(len(some) / spent.wall, 1),
         "query_ms_p50": _percentile([one.wall for one in times], 50),
     }
+
+
+# --- text ----------------------------------------------------------------------------
+
+WORDS: Final = 50_000
+CHARACTERS: Final = 3_000
+CHINESE: Final = 0.2
+_FIRST: Final = 0x4E00
+_SENTENCE: Final = 12
+"""Words of a sentence, about."""
+
+
+class Writer:
+    """Writes passages of about 1,000 characters, with words as frequent as in real text, and questions about them."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)  # noqa: S311 - text for a benchmark
+        self._draw = np.random.default_rng(seed)
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        self._words = ["".join(self._chance.choices(letters, k=self._chance.randint(3, 10))) for _ in range(WORDS)]
+        self._by_rarity = {count: _cumulative(count) for count in (WORDS, CHARACTERS)}
+
+    def text(self) -> str:
+        """About 1,000 characters."""
+        return self._chinese() if self._chance.random() < CHINESE else self._english()
+
+    def _english(self) -> str:
+        words = [self._words[number] for number in self._numbers(WORDS, 140)]
+        for place in self._draw.integers(0, 140, 140 // _SENTENCE).tolist():
+            words[place] = words[place].rstrip(".") + "."
+        return " ".join(words)
+
+    def _chinese(self) -> str:
+        return "".join(chr(_FIRST + number) + ("。" if number % 17 == 0 else "") for number in self._numbers(3000, 330))
+
+    def _numbers(self, count: int, size: int) -> list[int]:
+        """Numbers below `count`, low ones far more often than high ones."""
+        found: list[int] = np.searchsorted(self._by_rarity[count], self._draw.random(size)).tolist()
+        return found
+
+    def question(self, text: str) -> str:
+        """A dozen words of a text."""
+        start = self._chance.randrange(max(1, len(text) - 90))
+        return text[start : start + (90 if text.isascii() else 12)]
+
+
+def _cumulative(count: int) -> npt.NDArray[np.float64]:
+    """How often one of so many words is drawn at most this high, by Zipf's law."""
+    weights = 1 / np.arange(1, count + 1) ** 1.05
+    sums: npt.NDArray[np.float64] = np.cumsum(weights)[:-1] / weights.sum()
+    return sums

@@ -15,7 +15,7 @@ from typing import Any, Final
 from benchmarks.token_texts import texts
 from holdfast import transcripts
 from holdfast.messages import Message
-from holdfast.tokens import MAX_REPORTS, MAX_SCALE, TokenCounter, count_messages, count_text, count_thirds, counter
+from holdfast.tokens import MAX_SCALE, TokenCounter, count_messages, count_text, count_thirds, counter
 
 __all__ = ["COUNTERS", "Accuracy", "Growth", "compare", "growths", "installed", "measure"]
 
@@ -109,6 +109,10 @@ def measure(paths: Iterable[Path], *, counters: Mapping[str, TokenCounter] = COU
     }
     corrected = [tokens for file in files for tokens in _corrected(file)]
     return {"holdfast": _accuracy(found, corrected), **plain}
+
+
+MAX_REPORTS = 9
+"""How many of the provider's last reports correct an estimate."""
 
 
 def _corrected(file: Sequence[Growth]) -> list[int]:

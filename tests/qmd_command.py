@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agent.notes import NoteResults, Notes
+from holdfast.agent.note_files import NoteResults
+from holdfast.agent.notes import Notes
 from holdfast.agent.qmd import Qmd
 from holdfast.settings import Embedding, Memory, Settings
 

@@ -1,7 +1,7 @@
 """What the tests of sessions share: time and ids that can be foretold, and messages in one line."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,8 @@ from typing import Any
 from holdfast.messages import Message, Role, Text, ToolCall, ToolResult
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.records import read_entry
-from holdfast.transcripts.session import Session
+from holdfast.transcripts.session import Context, Session, Tree
+from holdfast.transcripts.session import rebuild as rebuild_path
 
 START = 1_770_732_000_000
 """2026-02-10T14:00:00.000Z, the time of the first tick."""
@@ -77,13 +78,24 @@ def texts(session: Session) -> list[str]:
     return [message.text for message in session.context().messages]
 
 
+def branch(session: Session, target: str | None) -> Entry:
+    """Go back to an earlier entry, None for the beginning, as other writers of the format do."""
+    return session.append("leaf", {"parentId": target, "targetId": target})[0]
+
+
 # --- entries without a file ---------------------------------------------------
 
 
 def entry(kind: str, entry_id: str, parent: str | None, **fields: Any) -> Entry:
     """An entry as it would be read from a file; the id is its line in words."""
     record = {"type": kind, "id": entry_id, "parentId": parent, "timestamp": "2026-02-10T14:00:00.000Z", **fields}
-    return read_entry(record, line=int(entry_id, 36))
+    return read_entry(record, int(entry_id, 36))
+
+
+def rebuild(entries: Iterable[Entry], leaf: str | None = None) -> Context:
+    """The context at a leaf, or where the entries stand."""
+    tree = Tree(entries)
+    return rebuild_path(tree.path(leaf if leaf in tree else tree.leaf))
 
 
 def user(entry_id: str, parent: str | None, text: str = "") -> Entry:

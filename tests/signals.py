@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from holdfast.search.bm25 import Corpus, score
+from holdfast.search.candidates import select_candidates
 from holdfast.search.columns import Columns, PassageRow
 from holdfast.search.fuse import Signals
 from holdfast.search.postings import Postings, gather, term_id
+from holdfast.search.vectors import Centering
 from holdfast.text import terms
 
 DAY = 86_400_000
@@ -32,9 +34,11 @@ def signals(
     *,
     hidden: Sequence[int] = (),
     cosine: Sequence[float] | None = None,
+    centre: Centering | None = None,
+    limit: int = 10_000,
     **more: Any,
 ) -> Signals:
-    """What is known of the passages for a question; `cosine` is that of each, `hidden` may not be seen."""
+    """What is known of the passages for a question; `cosine` is that of each, `hidden` may not be ranked."""
     columns, windows, found = Columns(), list[int](), list[int]()
     last: dict[int, int] = {}
     for number, said in enumerate(passages):
@@ -52,11 +56,19 @@ def signals(
         )
         last[said.session] = columns.append(row)
     lists = gather(np.array(windows, np.uint32), np.array(found, np.int64))
-    visible = np.ones(len(passages), np.bool_)
-    visible[list(hidden)] = False
+    eligible = np.ones(len(passages), np.bool_)
+    eligible[list(hidden)] = False
     asked = Counter(terms(question))
     found_lists = Postings.of([lists.of(term_id(term)) for term in asked], columns)
     postings = list(zip(found_lists, map(float, asked.values()), strict=True))
-    vectors = None if cosine is None else np.array(cosine, np.float32)
-    keywords = score(postings, Corpus.of(columns, visible))
-    return Signals(columns=columns, visible=visible, keywords=keywords, cosine=vectors, **more)
+    candidates = select_candidates(
+        columns,
+        score(postings, Corpus.of(columns, eligible)),
+        visible=np.ones(len(passages), np.bool_),
+        eligible=eligible,
+        cosine=None if cosine is None else np.array(cosine, np.float32),
+        centre=centre,
+        limit=limit,
+        neighbours=3,
+    )
+    return Signals(candidates=candidates, **more)

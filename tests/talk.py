@@ -123,3 +123,8 @@ def finished(wires: list[Any], name: str, provider: str | None = None) -> ValidW
 def kinds(wire: Any) -> list[str]:
     """The kinds of the blocks in a message."""
     return [block["type"] for block in wire["content"]]
+
+
+def messages_of(items: Iterable[Item]) -> list[Message]:
+    """What is sent of a window."""
+    return [item.sent for item in items]

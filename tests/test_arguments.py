@@ -310,7 +310,7 @@ class TestNewcomers:
         talk = [{"role": "user", "content": f"{number} " + "word " * 400} for number in range(40)]
         session.assemble(talk, limit=8_000)
         bad = {"change": {"kind": "pinned", "on": True}, "ids": ["3"], "reason": "", "tokens_before": 0}
-        engine.memory.store.add([Record(scope=session.scope, kind="edit", key="00000077", data=bad, time=1)])
+        engine.memory.store.add_records([Record(scope=session.scope, kind="edit", key="00000077", data=bad, time=1)])
         window = session.assemble([*talk, *HELLO], limit=8_000)
         assert window.report.total_tokens <= 8_000
         assert any("edit 00000077" in warning for warning in window.report.warnings)

@@ -263,7 +263,7 @@ class TestForgetting:
         (number,) = engine.session("s").append([said("user", "We ship on Friday.")])
         scope = Scope(session="s")
         shipped = FactRow(scope=scope, id="a", type="decision", content="Ship on Friday.", evidence=(number,))
-        engine.memory.store.add([shipped])
+        engine.memory.store.add_facts([shipped])
         engine.session("s").remember("Tea is at four.")
         engine.session("s").forget(ids=[number])
         assert [fact.content for fact in engine.session("s").facts()] == ["Tea is at four."]

@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import SettingsError, StorageError
-from holdfast.memory.home import store_file
 from holdfast.settings import Archive, Loaded, Settings, default_files, load, settings_table
 from holdfast.settings.trust import forget_trust, links_out_of, load_trust, record_trust, trust_file
+from holdfast.store.opening import store_file
 
 PROJECT_KEYS = {row.key for row in settings_table() if row.project}
 CANDIDATES: tuple[Any, ...] = (

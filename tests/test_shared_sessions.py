@@ -44,7 +44,7 @@ def conversation(turns: int) -> list[dict[str, Any]]:
 
 def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
     """Every archived message of a session."""
-    return engine.memory.store.fetch(Select(kind="message", scope=Scope(session=session)))
+    return engine.memory.store.read_messages(Select(scope=Scope(session=session)))
 
 
 def sent(engine: Engine, said: Sequence[dict[str, Any]], _: int) -> list[Any]:
@@ -53,7 +53,7 @@ def sent(engine: Engine, said: Sequence[dict[str, Any]], _: int) -> list[Any]:
 
 
 def at_once(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
-    """Run work in so many threads that start together."""
+    """Run work in this many threads that start together."""
     barrier = Barrier(count)
 
     def run(number: int) -> Any:
@@ -77,7 +77,7 @@ class TestThreads:
         """Threads that send the same growing conversation in a small window see the same cuts."""
         said = conversation(40)
         with opened(tmp_path) as engine:
-            for stop in range(2, len(said) + 1, 2):
+            for stop in range(2, len(said) + 1, 4):
                 windows = at_once(partial(sent, engine, said[:stop]), 3)
                 assert windows[0] == windows[1] == windows[2]
             assert len(archived(engine)) == len(said[:stop])
@@ -251,7 +251,7 @@ class TestBranches:
 
     def test_going_back_keeps_the_question(self, tmp_path: Path) -> None:
         """Wherever a client goes back to, its newest message is sent whole, in this process and in another one."""
-        said = conversation(60)
+        said = conversation(40)
         with opened(tmp_path) as engine, opened(tmp_path) as other:
             self.drive(engine, said)
             assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())

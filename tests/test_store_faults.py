@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 from holdfast.cli import holdfast
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, StorageError
-from holdfast.memory.memory import STORE_NAME
 from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import Scope
-from holdfast.store.schema import MIGRATIONS
+from holdfast.store.connection import MIGRATIONS
+from holdfast.store.opening import STORE_NAME
 from waiting import UNHURRIED
 
 QUIET = Settings(

@@ -24,15 +24,12 @@ from holdfast.messages import (
     Thinking,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from holdfast.tokens import (
     FILE_CHARACTERS,
     IMAGE_TOKENS,
     MESSAGE_TOKENS,
     TOOL_TOKENS,
-    ContextCount,
-    context_tokens,
     count_json,
     count_message,
     count_messages,
@@ -175,60 +172,6 @@ class TestCountParts:
         assert count_part(part) >= 100_000 // 5
 
 
-def reply(tokens: int, *, stop: str | None = None, timestamp: int | None = None) -> Message:
-    """A reply for which the provider reported so many tokens."""
-    return Message(
-        role="assistant", parts=(Text(text="abc"),), usage=Usage(input=tokens), stop=stop, timestamp=timestamp
-    )
-
-
-USER = Message(role="user", parts=(Text(text="abcdef"),))
-COST = count_message(USER)
-
-
-class TestContextTokens:
-    """How full a window is."""
-
-    def test_without_a_report_everything_is_estimated(self) -> None:
-        """There is nothing else to go by."""
-        assert context_tokens([USER, USER]) == ContextCount(
-            tokens=2 * COST, reported=0, trailing=2 * COST, scale=1.0, index=None
-        )
-        assert context_tokens([]) == ContextCount(tokens=0, reported=0, trailing=0, scale=1.0, index=None)
-
-    def test_the_last_report_counts_and_what_follows_is_estimated(self) -> None:
-        """What the provider counted itself is not counted again."""
-        assert context_tokens([USER, reply(999), USER, reply(1000), USER]) == ContextCount(
-            tokens=1000 + COST, reported=1000, trailing=COST, scale=1.0, index=3
-        )
-
-    @pytest.mark.parametrize(
-        "silent",
-        [
-            reply(0),
-            reply(9, stop="error"),
-            reply(9, stop="aborted"),
-            Message(role="user", parts=(), usage=Usage(input=9)),
-            Message(role="assistant", parts=()),
-        ],
-    )
-    def test_some_messages_report_nothing(self, silent: Message) -> None:
-        """Zero usage, broken replies, and whoever is not the model."""
-        assert context_tokens([reply(500), silent]).reported == 500
-
-    def test_reports_older_than_a_compaction_are_stale(self) -> None:
-        """They speak of a history that is gone; one without a time cannot be trusted then."""
-        listed = [reply(500, timestamp=30), reply(400, timestamp=20), reply(300)]
-
-        assert context_tokens(listed).reported == 300
-        assert context_tokens(listed, since=20).index == 0
-        assert context_tokens(listed, since=30).index is None
-
-    def test_any_counter_may_estimate_the_rest(self) -> None:
-        """The counter in force is asked for what follows."""
-        assert context_tokens([reply(500), USER], count=words).trailing == MESSAGE_TOKENS + 1
-
-
 @pytest.fixture
 def tokenizer_file(tmp_path: Path) -> Path:
     """A tokenizer that knows two words."""
@@ -337,27 +280,3 @@ def test_the_counter_of_a_file_reads_it_once(tokenizer_file: Path) -> None:
     tokenizer_file.unlink()
 
     assert count("hello") == 1
-
-
-class TestScale:
-    def test_an_estimate_that_was_too_low_is_corrected(self) -> None:
-        """Where twice as much was reported as estimated, what follows is counted twice."""
-        talk = [
-            Message(role="assistant", parts=(), usage=Usage(total=1000)),
-            Message(role="user", parts=(Text(text="x" * 300),)),
-            Message(role="assistant", parts=(), usage=Usage(output=10, total=1000 + 10 + 2 * 104)),
-            Message(role="user", parts=(Text(text="x" * 300),)),
-        ]
-        found = context_tokens(talk, count=count_thirds)
-        assert found.scale == 2.0
-        assert found.tokens == 1218 + 208
-
-    def test_it_is_never_corrected_downwards(self) -> None:
-        """An estimate that was too high stays."""
-        talk = [
-            Message(role="assistant", parts=(), usage=Usage(total=1000)),
-            Message(role="user", parts=(Text(text="x" * 300),)),
-            Message(role="assistant", parts=(), usage=Usage(output=10, total=1020)),
-            Message(role="user", parts=(Text(text="x" * 300),)),
-        ]
-        assert context_tokens(talk).scale == 1.0

@@ -29,13 +29,7 @@ class DeadlineError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """A moment on a clock; infinitely far away where there is no limit.
-
-    Attributes:
-        seconds: The time that was allowed.
-        ends: The moment on `clock`.
-        clock: The clock that is read.
-    """
+    """The moment `ends` on a clock, after the allowed seconds; infinitely far away where there is no limit."""
 
     seconds: float
     ends: float
@@ -101,13 +95,9 @@ def retry(
 ) -> T:
     """Call until it succeeds, the attempts are used up, or the next wait would end after the deadline.
 
-    Args:
-        call: What is tried.
-        errors: The errors that another attempt may cure. Their attribute `retry_after`, if any, is a minimum wait.
-        policy: How often, and after which waits.
-        deadline: The end of all attempts.
-        before_wait: Called with the error, the number of failed attempts and the seconds until the next one.
-        after_wait: Called before the next attempt; an error that it raises ends the attempts.
+    `errors` are those that another attempt may cure; their attribute `retry_after`, if any, is a minimum wait.
+    `before_wait` gets the error, the number of failed attempts and the seconds until the next one. `after_wait` is
+    called before the next attempt; an error that it raises ends the attempts.
     """
     failed = 0
     while True:
@@ -135,7 +125,7 @@ def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
     def run() -> None:
         try:
             future.set_result(call())
-        except Exception as error:  # noqa: BLE001 - the error is raised where the result is read
+        except BaseException as error:  # noqa: BLE001 - the error is raised where the result is read
             future.set_exception(error)
 
     Thread(target=run, name=name, daemon=True).start()

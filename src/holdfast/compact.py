@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from holdfast.compaction import plan
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.compaction.sections import wrap_summary
-from holdfast.compaction.summarise import Progress, Summary, make_details, summarise
+from holdfast.compaction.summarise import Progress, Summariser, Summary, make_details
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Item, apply, tokens
 from holdfast.errors import CompactionError
@@ -60,7 +59,7 @@ class Compaction:
             "summarised": len(self.plan.summarised),
             "rung": summary.rung if summary else None,
             "calls": summary.calls if summary else 0,
-            "details": summary.details.to_json() if summary else None,
+            "details": dict(summary.details) if summary else None,
             "warnings": list(self.warnings),
         }
 
@@ -69,15 +68,15 @@ def plan_compaction(session: Session, limits: Budget, *, force: bool) -> Compact
     """Plan the compaction of a session."""
     state = session.state
     with session.lock:
-        items = _compactable(state, limit=limits.safe_limit)
-    summary = next((item.message.text for item in items if item.kind == "summary"), None)
+        items = _compactable(state, limits)
+        sent = tokens(state.replay(limit=limits.safe_limit)[0])
     return plan.plan_compaction(
         items,
         settings=session.engine.settings.compaction,
         budget=limits,
-        previous_summary=summary,
+        previous_summary=next((item.message.text for item in items if item.kind == "summary"), None),
         force=force,
-        sent=tokens(state.replay(limit=limits.safe_limit)[0]),
+        sent=sent,
         count=state.count,
     )
 
@@ -106,47 +105,43 @@ def run_compaction(
         planned, known = plan_compaction(session, limits, force=force), len(state.edits)
     if planned.outcome != "ready":
         raise CompactionError(planned.reason)
-    scope, removed = session.scope, len(planned.summarised)
+    scope, removed, kept = session.scope, len(planned.summarised), len(planned.kept)
     owner = {"session": scope.session, "agent": scope.agent, "project": scope.project, "workspace": hooks.workspace}
     before = planned.tokens_before
-    starting = Compacting(**owner, messages=len(planned.kept) + removed, summarised=removed, tokens=before)
+    starting = Compacting(**owner, messages=kept + removed, summarised=removed, tokens=before)
     hooks.notify(starting, state.notes.append)
     request = SummaryRequest(event=starting, plan=planned, instructions=instructions, cancel=Event())
     result, failures = hooks.ask_summary(request, cancel=cancel, seconds=settings.compaction.timeout_seconds)
-    summary = _read_hook_summary(state, result, planned) or summarise(
-        planned,
-        model,
-        settings=settings.compaction,
-        window_tokens=model.context_tokens if model else limits.window,
-        clock=time.monotonic,
-        sleep=cancel.wait if cancel else time.sleep,
-        instructions=instructions,
-        cancel=cancel,
-        on_progress=on_progress,
-        done=state.summary_parts,
-        count=state.count,
+    summary = (
+        _read_hook_summary(state, result, planned)
+        or Summariser(
+            plan=planned,
+            model=model,
+            settings=settings.compaction,
+            window_tokens=model.context_tokens if model else limits.window,
+            clock=time.monotonic,
+            sleep=cancel.wait if cancel else time.sleep,
+            instructions=instructions,
+            cancel=cancel,
+            on_progress=on_progress,
+            done=state.summary_parts,
+            count=state.count,
+        ).summarise()
     )
-    if settings.archive.redaction:
-        summary = _mask(state, summary)
+    if settings.archive.redaction:  # it is made from unmasked messages, and is stored
+        framed, instructions = redact(summary.framed), redact(instructions or "")
+        summary = replace(summary, framed=framed, text=redact(summary.text), tokens=_count(state, framed))
     after = _record(session, limits, planned, summary, instructions, known=known)
-    left = len(planned.kept) + 1
-    hooks.notify(
-        Compacted(**owner, messages=left, summarised=removed, tokens_before=before, tokens_after=after),
-        state.notes.append,
-    )
-    return Compaction(
-        plan=planned,
-        summary=summary,
-        tokens_before=before,
-        tokens_after=after,
-        warnings=(*failures, *summary.warnings),
-    )
+    done = Compacted(**owner, messages=kept + 1, summarised=removed, tokens_before=before, tokens_after=after)
+    hooks.notify(done, state.notes.append)
+    warnings = (*failures, *summary.warnings)
+    return Compaction(plan=planned, summary=summary, tokens_before=before, tokens_after=after, warnings=warnings)
 
 
-def _compactable(state: SessionState, *, limit: int) -> tuple[Item, ...]:
+def _compactable(state: SessionState, limits: Budget) -> tuple[Item, ...]:
     """Return everything since the last compaction, trimmed messages included: they go into the summary."""
-    standing = [edit for edit in state.standing_edits(limit=limit) if edit.kind not in {"trimmed", "recalled"}]
-    return apply(state.items, standing)
+    standing = state.standing_edits(limit=limits.safe_limit)
+    return apply(state.items, [edit for edit in standing if edit.kind not in {"trimmed", "recalled"}])
 
 
 def _read_hook_summary(state: SessionState, result: SummaryResult | None, planned: CompactionPlan) -> Summary | None:
@@ -157,16 +152,8 @@ def _read_hook_summary(state: SessionState, result: SummaryResult | None, planne
     cost = _count(state, framed)
     if cost >= planned.replaced:
         raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {planned.replaced:,}")
-    details = replace(make_details(planned), other=result.details)
+    details = make_details(planned) | dict(result.details)
     return Summary(text=result.text, framed=framed, tokens=cost, rung="full", details=details, from_hook=True)
-
-
-def _mask(state: SessionState, summary: Summary) -> Summary:
-    """Mask the secrets of a summary: it is made from unmasked messages, and is stored."""
-    framed, text = redact(summary.framed), redact(summary.text)
-    if (framed, text) == (summary.framed, summary.text):
-        return summary
-    return replace(summary, framed=framed, text=text, tokens=_count(state, framed))
 
 
 def _count(state: SessionState, text: str) -> int:
@@ -174,30 +161,22 @@ def _count(state: SessionState, text: str) -> int:
 
 
 def _record(
-    session: Session,
-    limits: Budget,
-    planned: CompactionPlan,
-    summary: Summary,
-    instructions: str | None,
-    *,
-    known: int,
+    session: Session, limits: Budget, planned: CompactionPlan, summary: Summary, focus: str | None, *, known: int
 ) -> int:
     """Record the edit and the jobs that follow from it, and return the tokens of the conversation now."""
-    state, settings = session.state, session.engine.settings
-    now = state.memory.clock()
-    focus = redact(instructions) if instructions and settings.archive.redaction else instructions
+    state, now = session.state, session.state.memory.clock()
     edit = planned.edit(summary.framed, cost=summary.tokens, reason=f"compacted: {focus}" if focus else "compacted")
-    work = jobs(planned.ids, scope=session.scope, time=now) if settings.knowledge.extraction else []
+    is_read = session.engine.settings.knowledge.extraction
+    work = jobs(planned.ids, scope=session.scope, time=now) if is_read else []
+
+    def check() -> None:
+        """Refuse a summary of history that has changed, or that was compacted meanwhile."""
+        state.load()
+        if any(edit.kind == "compacted" for edit in state.edits[known:]):
+            raise CompactionError("this conversation has been compacted meanwhile: go on with that summary")
+        if not {item.id for item in state.history}.issuperset(planned.ids):
+            raise CompactionError("the conversation has changed meanwhile: compact it as it is now")
+
     with session.lock:
-        check = partial(_check_current, state, planned, known)
         state.record_after_others([edit], time=now, beside=work, check=check)
-        return tokens(_compactable(state, limit=limits.safe_limit))
-
-
-def _check_current(state: SessionState, planned: CompactionPlan, known: int) -> None:
-    """Refuse a summary of history that has changed, or that was compacted meanwhile."""
-    state.load()
-    if any(edit.kind == "compacted" for edit in state.edits[known:]):
-        raise CompactionError("this conversation has been compacted meanwhile: go on with that summary")
-    if not {item.id for item in state.history}.issuperset(planned.ids):
-        raise CompactionError("the conversation has changed meanwhile: compact it as it is now")
+        return tokens(_compactable(state, limits))

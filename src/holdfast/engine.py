@@ -22,7 +22,7 @@ from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.state import SessionState
 from holdfast.store.base import Scope
-from holdfast.tokens import TokenCounter, counter
+from holdfast.tokens import counter
 
 __all__ = ["Engine", "Worker", "only_process"]
 
@@ -61,7 +61,9 @@ class Engine:
         self.warnings: tuple[str, ...] = ()
         self.hooks = hooks or Hooks()
         self.auto = memory.settings.compaction.auto
-        self.count = _counter(memory.settings, model)
+        counting, named = memory.settings.tokens, memory.settings.agent.model or (model.name if model else None)
+        name = f"{counting.counter}:{counting.encoding}" if counting.encoding else counting.counter
+        self.count = counter(name, model=named)
         self.closing = Event()
         self._sessions: WeakValueDictionary[Scope, Session] = WeakValueDictionary()
         self._recent: dict[Scope, Session] = {}
@@ -294,10 +296,3 @@ def only_process(path: Path) -> Iterator[bool]:
             yield False
             return
         yield True
-
-
-def _counter(settings: Settings, model: Model | None) -> TokenCounter:
-    """Make the counter that the settings name."""
-    name, encoding = settings.tokens.counter, settings.tokens.encoding
-    asked = settings.agent.model or (model.name if model else None)
-    return counter(f"{name}:{encoding}" if encoding else name, model=asked)

@@ -9,21 +9,31 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Event, Thread
-from typing import Any, Final, TypeAlias, TypeVar
+from threading import Event
+from typing import Any, Final, TypeAlias
 
+from holdfast.calls import start_thread
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.errors import CompactionError, ModelCancelledError
 
 __all__ = ["Compacted", "Compacting", "Hook", "Hooks", "SummaryRequest", "SummaryResult"]
 
-R = TypeVar("R")
-
 _TICK: Final = 0.05
+_THREAD: Final = "holdfast-hook"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacting:
+class _Event:
+    session: str
+    agent: str = "main"
+    project: str = ""
+    workspace: str = ""
+    messages: int
+    summarised: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacting(_Event):
     """A compaction is about to begin.
 
     Attributes:
@@ -36,36 +46,19 @@ class Compacting:
         tokens: The tokens of the window.
     """
 
-    session: str
-    agent: str = "main"
-    project: str = ""
-    workspace: str = ""
-    messages: int
-    summarised: int
     tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
-    """A compaction has been done, and is recorded.
+class Compacted(_Event):
+    """A compaction has been done, and is recorded. It has the attributes of `Compacting`, and these.
 
     Attributes:
-        session: The session.
-        agent: The agent.
-        project: The project.
-        workspace: The agent's folder, where there is one.
         messages: The messages in the window now, the summary included.
-        summarised: How many messages were summarised.
         tokens_before: The tokens of the window before.
         tokens_after: The tokens of the window now.
     """
 
-    session: str
-    agent: str = "main"
-    project: str = ""
-    workspace: str = ""
-    messages: int
-    summarised: int
     tokens_before: int
     tokens_after: int
 
@@ -128,7 +121,7 @@ class Hooks:
         """Start every listener and return at once; `report` is called with failures."""
         for place, listener in enumerate(self.listeners):
             call = partial(self._call, listener, event, report, after=self._running.get(place))
-            self._running[place] = _start(call)
+            self._running[place] = start_thread(call, name=_THREAD)
 
     def _call(
         self,
@@ -163,46 +156,32 @@ class Hooks:
         """
         if (hook := self.summary) is None:
             return None, []
-        call, deadline = _start(lambda: hook(request)), time.monotonic() + seconds
+        call, deadline = start_thread(lambda: hook(request), name=_THREAD), time.monotonic() + seconds
         while not wait_for([call], timeout=_TICK).done:
-            if cancel is not None and cancel.is_set():
+            is_cancelled = cancel is not None and cancel.is_set()
+            if is_cancelled or time.monotonic() > deadline:
                 request.cancel.set()
-                raise ModelCancelledError("the compaction was cancelled")
-            if time.monotonic() > deadline:
-                request.cancel.set()
+                if is_cancelled:
+                    raise ModelCancelledError("the compaction was cancelled")
                 return None, [f"{_name(hook)}: not done after {seconds:g} s"]
         if (error := call.exception()) is not None:
             return None, [f"{_name(hook)}: {error!r}"]
-        value: object = call.result()
-        if value is None:
-            return None, []
-        result = SummaryResult(text=value) if isinstance(value, str) else value
-        if not isinstance(result, SummaryResult) or not _is_json(result.details):
-            return None, [f"{_name(hook)}: return a text, a SummaryResult with JSON values as details, or None"]
-        if result.cancel:
-            raise CompactionError(f"{_name(hook)} cancelled it")
-        return result, []
+        return _read_result(_name(hook), call.result())
 
 
-def _is_json(details: object) -> bool:
+def _read_result(name: str, value: object) -> tuple[SummaryResult | None, list[str]]:
+    result = SummaryResult(text=value) if isinstance(value, str) else value
+    if result is None:
+        return None, []
     try:
-        return isinstance(details, Mapping) and bool(json.dumps(dict(details)))
+        is_usable = isinstance(result, SummaryResult) and bool(json.dumps(dict(result.details)))
     except (TypeError, ValueError):
-        return False
-
-
-def _start(hook: Callable[[], R]) -> Future[R]:
-    """Call a hook on a daemon thread."""
-    call: Future[R] = Future()
-
-    def run() -> None:
-        try:
-            call.set_result(hook())
-        except BaseException as error:  # noqa: BLE001 - the guard around code of others: it is reported
-            call.set_exception(error)
-
-    Thread(target=run, name="holdfast-hook", daemon=True).start()
-    return call
+        is_usable = False
+    if not isinstance(result, SummaryResult) or not is_usable:
+        return None, [f"{name}: return a text, a SummaryResult with JSON values as details, or None"]
+    if result.cancel:
+        raise CompactionError(f"{name} cancelled it")
+    return result, []
 
 
 def _name(hook: object) -> str:

@@ -323,26 +323,17 @@ def _find_ends(messages: Sequence[Message]) -> Iterator[int]:
             start += 1
             yield start
             continue
-        reply_end = _find_reply_end(messages, start)
+        ends = (i for i in range(start + 1, len(messages)) if messages[i].role != "assistant" or messages[i].is_broken)
+        reply_end = start + 1 if messages[start].is_broken else next(ends, len(messages))
         waiting = {call.id for message in messages[start:reply_end] for call in message.calls}
         if waiting:
             stop = _find_last_result(messages, reply_end, waiting)
             yield stop
         else:  # no call: each message is a unit, unless it follows reasoning
-            stop = max(reply_end, start + 1)
+            stop = reply_end
             reasoned = next((index for index in range(start, stop) if messages[index].is_thought), stop)
-            yield from (*range(start + 1, reasoned + 1), *([stop] if reasoned < stop else ()))
+            yield from sorted({*range(start + 1, reasoned + 1), stop})
         start = stop
-
-
-def _find_reply_end(messages: Sequence[Message], start: int) -> int:
-    """Return where the reply that begins at `start` ends; `start` if it is not an assistant message."""
-    if messages[start].role == "assistant" and messages[start].is_broken:
-        return start + 1
-    for index in range(start, len(messages)):
-        if messages[index].role != "assistant" or messages[index].is_broken:
-            return index
-    return len(messages)
 
 
 def _find_last_result(messages: Sequence[Message], start: int, waiting: AbstractSet[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import Any, Final
 
@@ -83,12 +84,22 @@ def complete_with_recovery(
     limit = request.limit or session.engine.settings.agent.context_tokens or model.context_tokens
     compactions: list[Compaction] = []
     for overflows in range(MAX_RETRIES + 1):
-        window = _assemble_or_compact(session, messages, request, limit=limit, model=model, compactions=compactions)
         try:
+            window = _assemble_or_compact(session, messages, request, limit=limit, model=model, compactions=compactions)
             reply = _call_model(model, window, request)
+        except WindowTooSmallError as error:
+            raise ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed) from error
         except ModelOverflowError as error:
             if overflows == MAX_RETRIES:
-                raise _retries_exhausted(error, model) from error
+                raise ModelOverflowError(
+                    f"the request does not fit after {MAX_RETRIES} tries. Start a new session (/new), use a model with "
+                    f"a larger window, or set agent.context_tokens to what this one holds ({error})",
+                    model=model.name,
+                    status=error.status,
+                    limit=error.limit,
+                    requested=error.requested,
+                    tries=MAX_RETRIES,
+                ) from error
             done = _compact(session, request, limit)
             compactions += done
             limit = _next_limit(limit, error, window, reply=request.max_tokens, shrink=bool(overflows) or not done)
@@ -112,33 +123,19 @@ def _assemble_or_compact(
     compactions: list[Compaction],
 ) -> Window:
     """Assemble the window. If the newest messages alone do not fit, compact once and try again."""
-
-    def assemble() -> Window:
-        return session.assemble(
-            messages,
-            limit=limit,
-            provider=model.provider,
-            tools=[definition(tool) for tool in request.tools],
-            facts=request.facts,
-        )
-
+    tools = [definition(tool) for tool in request.tools]
+    provider, facts = model.provider, request.facts
+    assemble = partial(session.assemble, messages, limit=limit, provider=provider, tools=tools, facts=facts)
     try:
         return assemble()
     except WindowTooSmallError as error:
-        done = _compact(session, request, limit) if _can_compaction_help(session, limit, error) else []
+        plan = session.compact(limit=limit, dry_run=True).plan
+        can_help = plan.outcome == "ready" and plan.tokens_kept < error.limit  # else one message is too long by itself
+        done = _compact(session, request, limit) if can_help else []
         if not done:
-            raise _window_too_small(error, model) from error
+            raise
     compactions += done
-    try:
-        return assemble()
-    except WindowTooSmallError as error:
-        raise _window_too_small(error, model) from error
-
-
-def _can_compaction_help(session: Session, limit: int, error: WindowTooSmallError) -> bool:
-    """Whether what a compaction keeps would fit. One message that is too long by itself never does."""
-    plan = session.compact(limit=limit, dry_run=True).plan
-    return plan.outcome == "ready" and plan.tokens_kept < error.limit
+    return assemble()
 
 
 def _call_model(model: Model, window: Window, request: ModelRequest) -> Reply:
@@ -172,19 +169,3 @@ def _next_limit(limit: int, error: ModelOverflowError, window: Window, *, reply:
     if error.requested and error.requested > ours:
         return int(known * SAFETY_MARGIN * ours / error.requested)
     return int(known * SHRINK_FACTOR) if shrink else known
-
-
-def _window_too_small(error: WindowTooSmallError, model: Model) -> ModelOverflowError:
-    return ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed)
-
-
-def _retries_exhausted(error: ModelOverflowError, model: Model) -> ModelOverflowError:
-    return ModelOverflowError(
-        f"the request does not fit after {MAX_RETRIES} tries. Start a new session (/new), use a model with a larger "
-        f"window, or set agent.context_tokens to what this one holds ({error})",
-        model=model.name,
-        status=error.status,
-        limit=error.limit,
-        requested=error.requested,
-        tries=MAX_RETRIES,
-    )

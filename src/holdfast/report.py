@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import msgspec
 
 from holdfast.context.budget import Budget, LimitSource
-from holdfast.context.edits import Edit, Item, tokens
+from holdfast.context.edits import Edit, Item
 from holdfast.errors import FormatError
-from holdfast.memory.recall import Hit, Recall
+from holdfast.memory.recall import Hit
 from holdfast.messages import Opaque, ToolCall, ToolResult
 from holdfast.tokens import count_part, count_text
 
@@ -29,9 +29,9 @@ __all__ = [
     "MessageBreakdown",
     "WorkspaceFile",
     "breakdown",
-    "build_report",
     "categories",
     "change",
+    "warn_opaque",
     "workspace_files",
 ]
 
@@ -179,45 +179,7 @@ class ContextReport:
         return shown
 
 
-def build_report(
-    items: Sequence[Item],
-    *,
-    session: str,
-    turn: int,
-    limits: Budget,
-    edits: Iterable[Edit],
-    recall: Recall,
-    prefix_kept: float | None,
-    repairs: tuple[str, ...],
-    warnings: Iterable[str],
-    milliseconds: Mapping[str, float],
-    is_calibrated: bool,
-) -> ContextReport:
-    """Build the report of one turn."""
-    total = tokens(items) + limits.overhead
-    return ContextReport(
-        session=session,
-        turn=turn,
-        total_tokens=total,
-        raw_max_tokens=limits.window,
-        limit_source=limits.source,
-        reserved_tokens=limits.reserve,
-        percentage=round(100 * total / limits.window, 1),
-        categories=categories(items, budget=limits),
-        changes=tuple(map(change, edits)),
-        recalled=recall.hits,
-        recall_reason=recall.reason,
-        prefix_kept=prefix_kept,
-        repairs=repairs,
-        warnings=tuple(dict.fromkeys((*warnings, *recall.notes, *_warn_opaque(items)))),
-        milliseconds=milliseconds,
-        files=workspace_files(items),
-        token_scale=limits.scale,
-        is_calibrated=is_calibrated,
-    )
-
-
-def _warn_opaque(items: Sequence[Item]) -> list[str]:
+def warn_opaque(items: Sequence[Item]) -> list[str]:
     """Warn about blocks that are sent unchanged because they are not understood."""
     parts = [part for item in items for part in item.message.parts]
     inside = (block for part in parts if isinstance(part, ToolResult) for block in part.content)

@@ -98,12 +98,14 @@ class Session:
             InputError: `limit` or `reserve` is out of range.
         """
         beside = overhead + sum(count_json(tool, count=self.engine.count) for tool in tools)
+        named = [tool["function"] if isinstance(tool.get("function"), Mapping) else tool for tool in tools]
+        names = (str(tool.get("name", "")) for tool in named)
         request = turn.Turn(
             limits=self._limits(limit, reserve, model=model, overhead=beside),
             now=self._memory.clock(),
             facts=facts,
             provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
-            archive_tool=next((name for name in map(_tool_name, tools) if name.endswith(ARCHIVE_TOOL)), ""),
+            archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
         )
         with self.lock:
             return turn.assemble(self, messages, request, format=format, provider=provider)
@@ -146,8 +148,8 @@ class Session:
 
     def timeline(self) -> list[ContextReport]:
         """List the reports of all past turns, oldest first."""
-        select = Select(kind="record", scope=self.scope, name=TURN)
-        return [ContextReport.from_json(record.data) for record in self._memory.store.fetch(select)]
+        records = self._memory.store.read_records(Select(scope=self.scope), kind=TURN)
+        return [ContextReport.from_json(record.data) for record in records]
 
     # --- compaction --------------------------------------------------------------
 
@@ -344,9 +346,3 @@ class Session:
 def _require_numbers(ids: Sequence[int]) -> None:
     if isinstance(ids, str | int) or not all(type(number) is int for number in ids):
         raise InputError(f"ids={ids!r}: give a list of message numbers, such as [3, 4]")
-
-
-def _tool_name(tool: Mapping[str, Any]) -> str:
-    """Get the name in a tool definition, which some providers wrap in `function`."""
-    function = tool.get("function")
-    return str((function if isinstance(function, Mapping) else tool).get("name", ""))

@@ -6,6 +6,7 @@ Only messages that are new since the last request are read, archived and counted
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final
@@ -15,7 +16,7 @@ from msgspec import structs
 from holdfast import providers
 from holdfast.context import edits as editing
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned, Pruned, Recalled
+from holdfast.context.edits import Edit, Forgotten, Item, Pinned
 from holdfast.context.validate import ValidationCache
 from holdfast.errors import ConflictError, FormatError
 from holdfast.memory import archive
@@ -24,7 +25,7 @@ from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
 from holdfast.messages import Message, units
 from holdfast.providers import Incoming
-from holdfast.store.base import MessageRow, Record, Row, Scope, Select
+from holdfast.store.base import Job, MessageRow, Record, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
 __all__ = ["MAX_TRIES", "TURN", "SessionState"]
@@ -36,32 +37,17 @@ TURN: Final = "turn"
 _EDIT: Final = "edit"
 
 
-@dataclass(frozen=True, slots=True)
-class _Replayed:
-    """The window of the last request without its recall blocks, and what it was made of."""
-
-    items: tuple[Item, ...]
-    history: int
-    edits: int
-    limit: int
-
-
 @dataclass(slots=True, eq=False)
 class SessionState:
     """What this process knows of a session. The lock of the session guards every use.
 
     Attributes:
-        scope: Who owns the session.
-        memory: Where messages and edits are stored.
-        count: Counts tokens.
         given: The messages of the last request after the system prompt, copied: the caller may change its own.
         system: The system prompt of the last request.
         history: The messages after it, without those that were nothing but recalled text.
         edits: Every edit recorded so far.
         sent: The messages that were sent last, with their tokens.
-        validation: The valid beginning of the windows.
-        turn: How many requests there were.
-        last_time: When the last one was made, in Unix milliseconds.
+        turn, last_time: How many requests there were, and when the last one was made.
         stripped: One line for each new message of the last request from which recalled text was removed.
         summary_parts: Finished parts of a summary, kept when a compaction did not complete.
         limits: The limits of the last request.
@@ -70,6 +56,7 @@ class SessionState:
         reported_edits: How many of the edits are in earlier reports; None before the first request.
         sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
         scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
+        shown, shown_with: The last window that was recorded, from which the next one is replayed, and its `replay_key`.
     """
 
     scope: Scope
@@ -91,20 +78,21 @@ class SessionState:
     reported_edits: int | None = None
     sent_tokens: int = 0
     scale: float | None = None
+    shown: Sequence[Item] = ()
+    shown_with: tuple[int, int, int, int] = (0, 0, 0, 0)
     _is_loaded: bool = False
     _given_system: list[Message | Mapping[str, Any]] = field(default_factory=list)
-    _ends: list[int] = field(default_factory=list)
+    _is_own: list[bool] = field(default_factory=list)  # for each message of `given` whether the history has it
     _keys: list[Key] = field(default_factory=list)
     _log: list[Key] = field(default_factory=list)
     _last_record: int = 0
     _unreadable: int = 0
-    _replayed: _Replayed | None = None
 
     def load_turn(self) -> None:
         """Read the last turn of an earlier process, once."""
         if not self._is_loaded:
-            select = Select(kind="record", scope=self.scope, name=TURN, newest=True, limit=1)
-            for record in self.memory.store.fetch(select):
+            select = Select(scope=self.scope, newest=True, limit=1)
+            for record in self.memory.store.read_records(select, kind=TURN):
                 self.turn, self.last_time = record.data.get("turn", 0), record.time
                 self.scale = record.data.get("token_scale") if record.data.get("is_calibrated") else None
             self._is_loaded = True
@@ -114,18 +102,13 @@ class SessionState:
         self.load_turn()
         fresh = self._fetch_edits()
         if any(isinstance(edit.change, Forgotten) for edit in fresh):  # the words of older edits are gone
-            self.edits, self._last_record, self._replayed = [], 0, None
+            self.edits, self._last_record, self.shown = [], 0, ()
             fresh = self._fetch_edits()
             gone = {number for edit in fresh if isinstance(edit.change, Forgotten) for number in edit.ids}
             self.history = [replace(item, id=0) if item.id in gone else item for item in self.history]
         self.edits += fresh
 
-    def update(
-        self,
-        given: Sequence[Incoming],
-        *,
-        format: str | None = None,
-    ) -> None:
+    def update(self, given: Sequence[Incoming], *, format: str | None = None) -> None:
         """Compare the messages of a request with those of the last one, and archive what is new, durably.
 
         Each message is read in the format that it shows unless one is named. The system prompt is compared
@@ -135,25 +118,28 @@ class SessionState:
         messages = providers.normalise(given)
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
-            new = [_copy(message) for message in messages[:leading]]
+            new = _copy(messages[:leading])
             system = [message for message in self._read(new, format) if message is not None]
             numbers, _ = self._archive(system, before=())
-            self.system = [item for item in _items(system, numbers, self.count) if item.message.role == "system"]
+            self.system = [item for item in self._items(system, numbers) if item.kind == "system"]
             self._given_system = new
         history = messages[leading:]
-        known = self._common(history)
-        self._truncate(known)
-        appended = 0 < known == len(self.given)
-        new = [_copy(message) for message in history[known:]]
+        pairs = enumerate(zip(self.given, history, strict=False))
+        known = next((at for at, (old, new) in pairs if old != new), min(len(self.given), len(history)))
+        if known < len(self.given):  # the client went back: what it no longer sends is not part of the conversation
+            self.shown = ()
+            left = sum(self._is_own[:known])
+            del self.given[known:], self._is_own[known:], self.history[left:], self._keys[left:]
+        new = _copy(history[known:])
         read = self._read(new, format)
         fresh = [message for message in read if message is not None]
         numbers, keys = self._archive(fresh, before=self._keys)
-        self._note_ends(read, start=len(self._keys))
         self.given += new
+        self._is_own += (message is not None for message in read)
         self._keys += keys
         self._log = []
-        self.history += _items(fresh, numbers, self.count)
-        if appended:
+        self.history += self._items(fresh, numbers)
+        if known:
             self.calibrate(fresh)
         self.sent_tokens = 0  # a later report is about a request that is not known yet
 
@@ -161,13 +147,12 @@ class SessionState:
         """Take the archived messages for the history, where no request has brought one yet."""
         if self.given or self.history:
             return
-        rows: list[MessageRow] = self.memory.store.fetch(Select(kind="message", scope=self.scope))
+        rows: list[MessageRow] = self.memory.store.read_messages(Select(scope=self.scope))
         rows = [row for row in rows if row.message.role != "system"]
         messages = [row.message for row in rows]
-        self.given = list(messages)
+        self.given, self._is_own = list(messages), [True] * len(messages)
         self._keys = [Key(row.message.digest, row.nonce) for row in rows]
-        self._note_ends(messages, start=0)
-        self.history = _items(messages, [row.id for row in rows], self.count)
+        self.history = self._items(messages, [row.id for row in rows])
 
     def calibrate(self, new: Iterable[Message]) -> None:
         """Compare what the provider reported for the last request with what was estimated; `new` came after it."""
@@ -189,64 +174,60 @@ class SessionState:
         Returns:
             The numbers of the messages, and the messages as they were read.
         """
-        read = providers.read([_copy(message) for message in providers.normalise(messages)], format=format)
-        stripped_messages, stripped = archive.strip_recalled(read, self.memory.marks)
-        own = [message for message in stripped_messages if message is not None]
-        log = self._log or self._keys or self._stored_keys(limit=len(own) + 1)
-        digests = [message.digest for message in self._mask(own)]
-        if len(own) > 1 and archive.FIRST in self.memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
-            repeated = len(log)  # it is the whole history, from its first message on
-        elif [message.role for message in own] == ["user"]:
-            repeated = 0
-        else:
-            repeated = _overlap([key.digest for key in log], digests)
-        before = log[: len(log) - repeated]
+        before_strip = providers.read(_copy(providers.normalise(messages)), format=format)
+        read, stripped = archive.strip_recalled(before_strip, self.memory.marks)
+        own = [message for message in read if message is not None]
+        log = self._log or self._keys
+        if not log:
+            select = Select(scope=self.scope, newest=True, limit=len(own) + 1)
+            log = [Key(row.message.digest, row.nonce) for row in self.memory.store.read_messages(select)]
+        before = log[: len(log) - self._find_repeated(own, log)]
         numbers, keys = self._archive(own, before=before)
         self._log = max([*before, *keys], log, key=len)
         return Ingested(numbers, stripped=stripped), own
 
-    def _stored_keys(self, *, limit: int) -> list[Key]:
-        rows = self.memory.store.fetch(Select(kind="message", scope=self.scope, newest=True, limit=limit))
-        return [Key(row.message.digest, row.nonce) for row in rows]
+    def _find_repeated(self, own: Sequence[Message], log: Sequence[Key]) -> int:
+        """How many of the last known messages the new ones begin with."""
+        digests = [message.digest for message in self._mask(own)]
+        if len(own) > 1 and archive.FIRST in self.memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
+            return len(log)  # it is the whole history, from its first message on
+        if [message.role for message in own] == ["user"]:
+            return 0
+        known = [key.digest for key in log]
+        sizes = range(min(len(known), len(digests)), 0, -1)
+        return next((size for size in sizes if known[-size:] == digests[:size]), 0)
 
     def _read(self, given: Sequence[Message | Mapping[str, Any]], format: str | None) -> list[Message | None]:
         """Read messages; None for those that were nothing but recalled text."""
-        read = providers.read(given, format=format)
-        own, stripped = archive.strip_recalled(read, self.memory.marks)
+        own, stripped = archive.strip_recalled(providers.read(given, format=format), self.memory.marks)
         self.stripped += stripped
         return own
 
     def _mask(self, messages: Sequence[Message]) -> list[Message]:
-        return (
-            [archive.mask(message) for message in messages]
-            if self.memory.settings.archive.redaction
-            else list(messages)
-        )
+        is_on = self.memory.settings.archive.redaction
+        return [archive.mask(message) if is_on else message for message in messages]
 
     def _archive(self, messages: Sequence[Message], *, before: Sequence[Key]) -> tuple[list[int], list[Key]]:
         if not messages:
             return [], []
-        memory = self.memory
-        return archive.append(
-            memory.store,
-            self._mask(messages),
-            scope=self.scope,
-            time=memory.clock(),
-            before=before,
-            marks=memory.marks,
-        )
+        store, time, marks = self.memory.store, self.memory.clock(), self.memory.marks
+        return archive.append(store, self._mask(messages), scope=self.scope, time=time, before=before, marks=marks)
 
-    def _note_ends(self, own: Sequence[Message | None], *, start: int) -> None:
-        """Remember how much of the history there is after each message that was handed in."""
-        end = start
-        for message in own:
-            end += message is not None
-            self._ends.append(end)
+    def _items(self, messages: Sequence[Message], numbers: Sequence[int]) -> list[Item]:
+        return [
+            Item(
+                message=message,
+                id=number,
+                tokens=count_message(message, count=self.count),
+                kind="system" if message.role == "system" else "message",
+            )
+            for message, number in zip(messages, numbers, strict=True)
+        ]
 
     def read_unmanaged(self, given: Sequence[Incoming], *, format: str | None = None) -> tuple[Item, ...]:
         """Read messages that could not be archived: nothing may be removed from them."""
         read = providers.read(given, format=format)
-        return tuple(_items(read, [0] * len(read), self.count))
+        return tuple(self._items(read, [0] * len(read)))
 
     @property
     def items(self) -> list[Item]:
@@ -262,23 +243,6 @@ class SessionState:
         said = (unwrap(item.message.text) for item in reversed(self.history) if item.message.role == "user")
         return select_texts(said, most=most)
 
-    def _common(self, messages: Sequence[Message | Mapping[str, Any]]) -> int:
-        """How many messages at the beginning are those of the last request."""
-        count = 0
-        for old, new in zip(self.given, messages, strict=False):
-            if old != new:
-                break
-            count += 1
-        return count
-
-    def _truncate(self, known: int) -> None:
-        """The client went back: what it no longer sends is no longer a part of the conversation."""
-        if known == len(self.given):
-            return
-        self._replayed = None
-        left = self._ends[known - 1] if known else 0
-        del self.given[known:], self._ends[known:], self.history[left:], self._keys[left:]
-
     # --- edits -------------------------------------------------------------------
 
     @property
@@ -293,11 +257,15 @@ class SessionState:
         What was replayed for the last request is not gone through again.
         """
         standing = self.standing_edits(limit=limit)
-        shown = self._replayed
-        if shown is None or (shown.edits, shown.limit) != (len(self._branch_edits()), limit):
+        *unchanged, system, messages = self.shown_with
+        if not self.shown or unchanged != [*self.replay_key(limit=limit)[:2]]:
             return editing.apply(self.items, standing), standing
-        history = _unforgotten([*shown.items, *self.history[shown.history :]])
-        return (*self.system, *history), standing
+        lasting = (item for item in self.shown[system:] if item.kind != "recall")
+        return (*self.system, *_unforgotten([*lasting, *self.history[messages:]])), standing
+
+    def replay_key(self, *, limit: int) -> tuple[int, int, int, int]:
+        """What a window is made with: its limit, and how many edits, system prompts and messages."""
+        return limit, len(self._branch_edits()), len(self.system), len(self.history)
 
     def standing_edits(self, *, limit: int) -> tuple[Edit, ...]:
         """The edits that hold for the next request."""
@@ -311,8 +279,8 @@ class SessionState:
         """
         present = {item.id for item in self.history}
         first = min(present - {0}, default=0)
-        gone = {number for edit in self.edits if isinstance(edit.change, Forgotten) for number in edit.ids}
-        present |= gone
+        for edit in self.edits:
+            present.update(edit.ids if isinstance(edit.change, Forgotten) else ())
         return [
             edit
             for edit in self.edits
@@ -329,11 +297,6 @@ class SessionState:
                 cuts = [cut.difference(edit.ids) for cut in cuts]
         return tuple(sorted(next((cut for cut in reversed(cuts) if cut), ())))
 
-    def keep_window(self, items: Sequence[Item], *, limit: int) -> None:
-        """Keep the window that was made with all edits recorded so far: the next replay starts from it."""
-        lasting = tuple(item for item in items[len(self.system) :] if item.kind != "recall")
-        self._replayed = _Replayed(lasting, history=len(self.history), edits=len(self._branch_edits()), limit=limit)
-
     def with_pairs(self, ids: Sequence[int]) -> tuple[int, ...]:
         """These messages with all that they cannot be sent without: a result with its call, and the other way round."""
         wanted = set(ids)
@@ -342,27 +305,9 @@ class SessionState:
             wanted |= together if not together.isdisjoint(wanted) else set()
         return tuple(sorted(wanted - {0}))
 
-    def find_quoted(self, items: Sequence[Item]) -> set[int]:
-        """The passages that a block in the window quotes."""
-        blocks = {item.block.text for item in items if item.block}
-        changes = (edit.change for edit in self.edits)
-        return {
-            number
-            for change in changes
-            if isinstance(change, Recalled) and change.text in blocks
-            for number in change.passages
-        }
-
-    def visible_ids(self, items: Sequence[Item], new: Sequence[Edit]) -> set[int]:
-        """The archived messages that the window shows whole: of a shortened one, most can only be recalled."""
-        edits = (*self.edits, *new)
-        shortened = {number for edit in edits if isinstance(edit.change, Pruned) for number in edit.ids}
-        return {item.id for item in items} - shortened
-
     def _fetch_edits(self) -> list[Edit]:
         """Read the edits that are not known yet."""
-        select = Select(kind="record", scope=self.scope, name=_EDIT, after=self._last_record)
-        records = self.memory.store.fetch(select)
+        records = self.memory.store.read_records(Select(scope=self.scope, after=self._last_record), kind=_EDIT)
         self._last_record = records[-1].id if records else self._last_record
         edits: list[Edit] = []
         for record in records:
@@ -373,29 +318,26 @@ class SessionState:
                 self.notes.append(f"edit {record.key} of the session is ignored: {error}")
         return edits
 
-    def record(self, edits: Sequence[Edit], *, time: int, beside: Sequence[Row] = ()) -> None:
-        """Record new edits, durably, before a window made with them is sent; with rows that belong to them.
+    def record(self, edits: Sequence[Edit], *, time: int, beside: Sequence[Job] = ()) -> None:
+        """Record new edits, durably, before a window made with them is sent; with jobs that belong to them.
 
         Raises:
             ConflictError: Another process has recorded an edit meanwhile. Nothing was recorded, and that edit is known.
         """
-        newest = self.history[-1].id if self.history else 0
-        rows = [
-            Record(
-                scope=self.scope,
-                kind=_EDIT,
-                key=f"{len(self.edits) + self._unreadable + offset:08d}",
-                data=editing.to_json(_anchored(edit, newest)),
-                time=time,
-                is_new=True,
-            )
-            for offset, edit in enumerate(edits)
-        ]
+        newest = tuple(item.id for item in self.history[-1:] if item.id)
+        rows: list[Record] = []
+        for number, edit in enumerate(edits, start=len(self.edits) + self._unreadable):
+            # An edit holds for histories with the message that is the newest one now, unless it names others.
+            is_anchored = edit.anchors or isinstance(edit.change, Pinned | Forgotten)
+            data = editing.to_json(edit if is_anchored else structs.replace(edit, anchors=newest))
+            rows.append(Record(scope=self.scope, kind=_EDIT, key=f"{number:08d}", data=data, time=time, is_new=True))
         if not rows:
             return
         known = len(self.edits)
         try:
-            self.memory.store.add([*rows, *beside])
+            with self.memory.store.transaction():
+                self.memory.store.add_records(rows)
+                self.memory.store.add_jobs(beside)
         except ConflictError:
             self.load()
             if len(self.edits) == known:  # the rows that are there are damaged: go on after them
@@ -408,7 +350,7 @@ class SessionState:
         edits: Sequence[Edit],
         *,
         time: int,
-        beside: Sequence[Row] = (),
+        beside: Sequence[Job] = (),
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """Record edits after those that other processes record meanwhile. `check` raises where they no longer hold.
@@ -416,33 +358,12 @@ class SessionState:
         Raises:
             ConflictError: Others were faster each time.
         """
-        for left in reversed(range(MAX_TRIES)):
+        for _ in range(MAX_TRIES - 1):
             check()
-            try:
+            with suppress(ConflictError):
                 return self.record(edits, time=time, beside=beside)
-            except ConflictError:
-                if not left:
-                    raise
-        return None
-
-    def prefix_kept(self, sent: Sequence[tuple[Message, int]]) -> float | None:
-        """Compute which share of the last request, by tokens, is an unchanged beginning of this one."""
-        total = sum(tokens for _, tokens in self.sent)
-        if not total:
-            return None
-        kept = 0
-        for (old, tokens), (new, _) in zip(self.sent, sent, strict=False):
-            if old is not new and old != new:
-                break
-            kept += tokens
-        return kept / total
-
-
-def _items(messages: Sequence[Message], numbers: Sequence[int], count: TokenCounter) -> list[Item]:
-    return [
-        Item(message=message, id=number, tokens=count_message(message, count=count), kind=_kind(message))
-        for message, number in zip(messages, numbers, strict=True)
-    ]
+        check()
+        return self.record(edits, time=time, beside=beside)
 
 
 def _is_system(given: Message | Mapping[str, Any]) -> bool:
@@ -458,25 +379,8 @@ def _unforgotten(history: Sequence[Item]) -> Sequence[Item]:
     return [item for place, item in enumerate(history) if item.id or item.kind != "message" or place >= asked]
 
 
-def _anchored(edit: Edit, newest: int) -> Edit:
-    """An edit that applies to histories with the message that is the newest one now, unless it names others."""
-    if edit.anchors or not newest or isinstance(edit.change, Pinned | Forgotten):
-        return edit
-    return structs.replace(edit, anchors=(newest,))
-
-
 def _copy(value: Any) -> Any:
     """A message that its caller can no longer change."""
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
-
-
-def _overlap(known: Sequence[str], new: Sequence[str]) -> int:
-    """How many messages at the beginning of `new` are the last ones of `known`."""
-    most = min(len(known), len(new))
-    return next((size for size in range(most, 0, -1) if known[-size:] == new[:size]), 0)
-
-
-def _kind(message: Message) -> ItemKind:
-    return "system" if message.role == "system" else "message"

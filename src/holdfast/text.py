@@ -95,19 +95,18 @@ def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     for match in _token_pattern(text).finditer(text):
         token, start = match.group(), match.start()
         if is_unsegmented(token):
-            yield from _ngram_spans(token, start)
+            characters = [(each, start + first, start + last) for each, first, last in _normalise_characters(token)]
+            for (character, first, last), (following, _, end) in pairwise(characters):
+                yield first, last, (character,)
+                yield first, end, (character + following,)
+            yield from ((first, last, (character,)) for character, first, last in characters[-1:])
         elif expanded := expand(token):
             yield start, match.end(), expanded
 
 
 def _token_pattern(text: str) -> re.Pattern[str]:
     """Return the pattern of a token; the one for all scripts takes 12 ms to compile, and ASCII does not need it."""
-    return _ASCII_TOKEN if text.isascii() else _compile_token()
-
-
-@cache
-def _compile_token() -> re.Pattern[str]:
-    return re.compile(_TOKEN)
+    return _ASCII_TOKEN if text.isascii() else re.compile(_TOKEN)
 
 
 def is_unsegmented(character: str) -> bool:
@@ -127,15 +126,6 @@ def _make_ngrams(run: str) -> list[str]:
         ngrams.append(character)
         before = character
     return ngrams
-
-
-def _ngram_spans(run: str, start: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    characters = [(character, start + first, start + last) for character, first, last in _normalise_characters(run)]
-    for (character, first, last), (following, _, end) in pairwise(characters):
-        yield first, last, (character,)
-        yield first, end, (character + following,)
-    for character, first, last in characters[-1:]:
-        yield first, last, (character,)
 
 
 def _normalise_characters(run: str) -> Iterator[tuple[str, int, int]]:
@@ -258,7 +248,8 @@ def clip(text: str, *, head: int, tail: int, marker: str = "\n...\n") -> str:
     if len(text) <= head + tail + len(marker):
         return text
     fences = list(_FENCE.finditer(text))
-    stop = _avoid_fence_before(_find_boundaries(text, head)[0], fences)
+    stop = _find_boundaries(text, head)[0]
+    stop = next((fence.start() for fence in fences if fence.start() < stop < fence.end()), stop)
     start = _avoid_fence_after(_find_boundaries(text, len(text) - max(0, tail))[1], fences, text)
     before = _find_open_fence(_FENCE.finditer(text[:stop]))
     after = _find_open_fence(fence for fence in fences if fence.end() <= start)
@@ -284,11 +275,6 @@ def _compile_grapheme() -> regex.Pattern[str]:
     import regex  # noqa: PLC0415 - rarely needed
 
     return regex.compile(r"\X")
-
-
-def _avoid_fence_before(place: int, fences: Iterable[re.Match[str]]) -> int:
-    """Return the place, or the start of the fence that a cut there would split."""
-    return next((fence.start() for fence in fences if fence.start() < place < fence.end()), place)
 
 
 def _avoid_fence_after(place: int, fences: Iterable[re.Match[str]], text: str) -> int:

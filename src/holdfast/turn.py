@@ -15,23 +15,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
 
 from holdfast import providers
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, apply, messages_of
-from holdfast.context.place import clear_blocks, place, recall_room
-from holdfast.context.plan import plan_edits
+from holdfast.context.edits import Edit, Item, apply
+from holdfast.context.plan import Plan, clear_blocks, place, plan_edits, recall_room
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
-from holdfast.memory.query import RecallQuery, build_query
+from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
 from holdfast.providers import Incoming
-from holdfast.report import ContextReport, build_report
-from holdfast.settings import Settings
+from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
 from holdfast.state import MAX_TRIES, TURN, SessionState
 from holdfast.store.base import FactRow, Record
 from holdfast.window import Window
@@ -99,18 +98,19 @@ def assemble(
     session: Session, messages: Sequence[Incoming], turn: Turn, *, format: str | None, provider: str | None
 ) -> Window:
     """Make the window for the next request of a session. The caller holds the lock of the session."""
-    state = session.state
+    state, engine = session.state, session.engine
     with turn.guard("archive"):
         state.update(messages, format=format)  # strips recalled text and archives what is new, durably
         state.load()
     if state.reported_edits is None:
         state.reported_edits = len(state.edits)
-    session.engine.notify()
+    engine.notify()
     new: tuple[Edit, ...] = ()
     if turn.warnings:
         items = state.read_unmanaged(messages, format=format)
-        provider = provider or providers.format_of(messages_of(items), default=turn.provider)
-        valid = validate(messages_of(items), provider)
+        sent = [item.sent for item in items]
+        provider = provider or providers.format_of(sent, default=turn.provider)
+        valid = validate(sent, provider)
     else:
         turn.limits = state.limits = replace(turn.limits, scale=state.token_scale)
         with turn.step("compact"):
@@ -118,11 +118,10 @@ def assemble(
         provider = turn.provider = provider or state.provider(default=turn.provider)
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
-            reasoning = providers.link_reasoning(messages_of(state.history)) if provider == "openai_responses" else {}
-            valid = state.validation.validate(items, provider, reasoning=reasoning)
-    turn.warnings += session.engine.take_warnings(state)
-    report = _report(state, turn, items, new, valid)
-    return Window(items=items, provider=provider, valid=valid, report=report)
+            history = [item.message for item in state.history] if provider == "openai_responses" else []
+            valid = state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
+    turn.warnings += engine.take_warnings(state)
+    return Window(items=items, provider=provider, valid=valid, report=_report(state, turn, items, new, valid))
 
 
 def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
@@ -139,7 +138,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
                 if tries_left:
                     continue
                 raise
-            state.keep_window(items, limit=turn.limits.safe_limit)
+            state.shown, state.shown_with = items, state.replay_key(limit=turn.limits.safe_limit)
         break
     state.last_time = turn.now
     return items, new
@@ -157,6 +156,8 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
             scores |= state.memory.scores(query, scope=state.scope)
         return scores
 
+    if settings.pruning.mode is None and turn.provider == "anthropic":  # prune once its cache is cold
+        settings = structs.replace(settings, pruning=structs.replace(settings.pruning, mode="cache-ttl"))
     with turn.step("plan"):
         items, standing = state.replay(limit=turn.limits.safe_limit)
         pause = None if state.last_time is None else min(max(0, turn.now - state.last_time), MAX_PAUSE)
@@ -164,91 +165,78 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
             items,
             standing,
             budget=turn.limits,
-            settings=_with_pruning(settings, provider=turn.provider),
+            settings=settings,
             query=" ".join(query),
             scores=score,
             idle=None if pause is None else timedelta(milliseconds=pause),
             tool=turn.archive_tool,
             count=state.count,
         )
-    items, new = planned.items, planned.edits
     with turn.guard("recall"):
-        recall_query = build_query(
-            settings,
-            query,
-            scope=state.scope,
-            now=turn.now,
-            in_window=state.visible_ids(items, new),
-            automatic=True,
-            facts=turn.facts,
-        )
-        placed = place_recall(state, turn, recall_query, items)
-        items, new = apply(items, placed) if placed else items, (*new, *placed)
-    return items, new
-
-
-def _with_pruning(settings: Settings, *, provider: str) -> Settings:
-    """Prune once the cache is cold where the provider is Anthropic and no mode is set."""
-    if settings.pruning.mode is not None or provider != "anthropic":
-        return settings
-    return structs.replace(settings, pruning=structs.replace(settings.pruning, mode="cache-ttl"))
+        if not settings.recall.automatic or settings.slots.memory == "none":
+            switch = "slots.memory is none" if settings.recall.automatic else "recall.automatic is off"
+            turn.recall = Recall(reason=switch)
+        else:
+            planned = planned.add(_place_recall(state, turn, query, planned))
+    return planned.items, planned.edits
 
 
 # --- recall ------------------------------------------------------------------
 
 
-def place_recall(state: SessionState, turn: Turn, query: RecallQuery, items: tuple[Item, ...]) -> tuple[Edit, ...]:
+def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan) -> tuple[Edit, ...]:
     """Recall what the window does not show, and place it; earlier blocks are removed where there is no room."""
-    settings = state.memory.settings
-    position = settings.recall.position
-    if not settings.recall.automatic or settings.slots.memory == "none":
-        switch = "slots.memory is none" if settings.recall.automatic else "recall.automatic is off"
-        turn.recall = Recall(reason=switch)
-        return ()
-    has_question = any(query.texts)
-    removed = clear_blocks(items, turn.limits, position=position) if has_question else ()
-    if removed:
-        bare = apply(items, removed)
-        cap = recall_room(bare, turn.limits, position=position)
-        block = _recall_block(state, turn, replace(query, cap=cap), bare)
-        if block is None or _is_new(state, turn.recall, items):
-            return (*removed, block) if block else ()
-    cap = recall_room(items, turn.limits, position=position) if has_question else 0
-    if cap < MIN_BLOCK:
-        turn.recall = Recall(reason="this question has its block already, or there is no room for one")
-        return ()
-    block = _recall_block(state, turn, replace(query, cap=cap), items)
-    return () if block is None else (block,)
+    position = state.memory.settings.recall.position
+    turn.recall = Recall(reason="this question has its block already, or there is no room for one")
+    for removed in dict.fromkeys((clear_blocks(plan.items, turn.limits, position=position), ())):
+        items = apply(plan.items, removed)
+        cap = recall_room(items, turn.limits, position=position)
+        if cap >= MIN_BLOCK and any(texts):
+            block = _recall_block(state, turn, texts, replace(plan, items=items), cap=cap)
+            if block is None or not removed or _is_new(turn.recall, plan.items):
+                return (*removed, block) if block else ()
+    return ()
 
 
-def _is_new(state: SessionState, recall: Recall, items: Sequence[Item]) -> bool:
-    """Whether the best passage, or half of all, is in no earlier block of the window."""
-    quoted = state.find_quoted(items)
-    blocks = "\n".join(item.block.text for item in items if item.block)
-    if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in recall.facts):
-        return True
-    new = [hit for hit in recall.hits if hit.passage not in quoted]
-    best = max(recall.hits, key=lambda hit: hit.score, default=None)
-    return best in new or 2 * len(new) >= max(1, len(recall.hits))
-
-
-def _recall_block(state: SessionState, turn: Turn, query: RecallQuery, items: Sequence[Item]) -> Edit | None:
+def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan, *, cap: int) -> Edit | None:
     """Recall the block for a question; None where memory returns nothing."""
-    memory = state.memory
-    query = replace(query, quoted=state.find_quoted(items))
+    memory, settings = state.memory, state.memory.settings
+    # Of a shortened message, most can only be recalled.
+    shortened = {number for edit in (*state.edits, *plan.edits) if edit.kind == "pruned" for number in edit.ids}
+    in_window = {item.id for item in plan.items} - shortened
+    query = build_query(
+        settings, texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
+    )
+    query = replace(query, quoted=_find_quoted(plan.items))
     recall = memory.recall(query)
-    if not recall.block and len(query.texts) > 1:  # earlier messages may lead away from the question
+    if not recall.block and len(texts) > 1:  # earlier messages may lead away from the question
         recall = memory.recall(replace(query, texts=query.texts[-1:]))
-    words_only = memory.settings.embedding.provider == "none"  # chosen by the user, so not reported
+    words_only = settings.embedding.provider == "none"  # chosen by the user, so not reported
     turn.recall = replace(recall, notes=()) if words_only else recall
     return place(
-        items,
+        plan.items,
         recall.block,
-        position=memory.settings.recall.position,
+        position=settings.recall.position,
         ids=sorted({hit.message for hit in recall.hits}),
         passages=[hit.passage for hit in recall.hits],
         count=state.count,
     )
+
+
+def _find_quoted(items: Sequence[Item]) -> set[int]:
+    """Return the passages that a block in the window quotes."""
+    return {number for item in items if item.block for number in item.block.passages}
+
+
+def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
+    """Whether a fact, the best passage, or half of all passages, is in no earlier block of the window."""
+    blocks = "\n".join(item.block.text for item in items if item.block)
+    if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in recall.facts):
+        return True
+    quoted = _find_quoted(items)
+    new = [hit for hit in recall.hits if hit.passage not in quoted]
+    best = max(recall.hits, key=lambda hit: hit.score, default=None)
+    return best in new or 2 * len(new) >= max(1, len(recall.hits))
 
 
 # --- report ------------------------------------------------------------------
@@ -258,28 +246,39 @@ def _report(
     state: SessionState, turn: Turn, items: tuple[Item, ...], new: Sequence[Edit], valid: ValidWindow
 ) -> ContextReport:
     """Report the turn, and store the report so that any past turn can be shown."""
-    compacted = (edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted")
-    sent = list(zip(messages_of(items), (item.total for item in items), strict=True))
-    if (over := sum(tokens for _, tokens in sent) - turn.limits.prompt) > 0:
+    compacted = [edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted"]
+    sent = [(item.sent, item.total) for item in items]
+    total = sum(cost for _, cost in sent) + turn.limits.overhead
+    if (over := total - turn.limits.compact_at) > 0:
         turn.warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
-    report = build_report(
-        items,
+    before = sum(cost for _, cost in state.sent)
+    same = takewhile(lambda pair: pair[0][:1] == pair[1][:1], zip(state.sent, sent, strict=False))
+    report = ContextReport(
         session=state.scope.session,
         turn=state.turn + 1,
-        limits=turn.limits,
-        edits=(*compacted, *new),
-        recall=turn.recall,
-        prefix_kept=state.prefix_kept(sent),
+        total_tokens=total,
+        raw_max_tokens=turn.limits.window,
+        limit_source=turn.limits.source,
+        reserved_tokens=turn.limits.reserve,
+        percentage=round(100 * total / turn.limits.window, 1),
+        categories=categories(items, budget=turn.limits),
+        changes=tuple(map(change, (*compacted, *new))),
+        recalled=turn.recall.hits,
+        recall_reason=turn.recall.reason,
+        prefix_kept=sum(old[1] for old, _ in same) / before if before else None,
         repairs=(*state.stripped, *map(str, valid.repairs)),
-        warnings=turn.warnings,
+        warnings=tuple(dict.fromkeys((*turn.warnings, *turn.recall.notes, *warn_opaque(items)))),
         milliseconds=turn.milliseconds,
+        files=workspace_files(items),
+        token_scale=turn.limits.scale,
         is_calibrated=state.scale is not None,
     )
-    state.turn, state.sent, state.sent_tokens = report.turn, sent, report.total_tokens
+    state.turn, state.sent, state.sent_tokens = report.turn, sent, total
     state.reported_edits = len(state.edits)
     key = f"{report.turn:08d}:{state.memory.new_id()}"  # another process may be at the same turn
     row = Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)
-    stored = Turn(limits=turn.limits, now=turn.now)
-    with stored.guard("report"):
-        state.memory.store.add([row])
-    return replace(report, warnings=(*report.warnings, *stored.warnings)) if stored.warnings else report
+    try:
+        state.memory.store.add_records([row])
+    except HoldfastError as error:
+        return replace(report, warnings=(*report.warnings, f"report: {error}"))
+    return report

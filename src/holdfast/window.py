@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import providers
-from holdfast.context.edits import Item, messages_of, tokens
+from holdfast.context.edits import Item, tokens
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.messages import Message
 from holdfast.report import ContextReport
@@ -50,4 +50,8 @@ class Window:
         return providers.render_request(self._valid_for(format).messages, format or self.provider)
 
     def _valid_for(self, format: str | None) -> ValidWindow:
-        return self.valid if format in {None, self.provider} else validate(messages_of(self.items), format or "")
+        return (
+            self.valid
+            if format in {None, self.provider}
+            else validate([item.sent for item in self.items], format or "")
+        )

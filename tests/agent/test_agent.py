@@ -149,12 +149,14 @@ class TestMemory:
         agent = fixture.agent(["One.", "Two.", "Three."])
         agent.say("First.")
 
-        def full(*_: object) -> list[int]:
+        def full(*_: object, **__: object) -> list[int]:
             raise StorageError("the disk is full", path=fixture.folder)
 
-        monkeypatch.setattr(type(agent.engine.memory.store), "add", full)
+        for name in ("add_messages", "add_facts", "add_records", "add_jobs"):
+            monkeypatch.setattr(type(agent.engine.memory.store), name, full)
         assert agent.say("Second.").text == "Two."
-        monkeypatch.setattr(type(agent.engine.memory.store), "fetch", full)
+        for name in ("read_messages", "read_passages", "read_facts", "read_records"):
+            monkeypatch.setattr(type(agent.engine.memory.store), name, full)
         assert agent.say("Third.").text == "Three."
         assert any("the disk is full" in notice for notice in fixture.view.notices)
 

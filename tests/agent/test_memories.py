@@ -13,10 +13,12 @@ from holdfast.agent.tools import Toolbox
 from holdfast.agent.tools.memory import memory_tools
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError
+from holdfast.memory.facts import LONG_TERM
 from holdfast.messages import ToolCall
 from holdfast.search.embed import Choice, Purpose, Space
 from holdfast.search.embed.base import Floats
 from holdfast.settings import Embedding, LongTerm, Settings
+from holdfast.store.base import Select
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ class TestTools:
         again = use(memories, "memory_store", text="we deploy on fridays")
         assert again == 'Similar memory already exists: "We deploy on Fridays."'
         assert use(memories, "memory_store", text="We do not deploy on Fridays.").startswith("Stored")
-        assert len(memories.all()) == 2
+        assert len(memories.rows()) == 2
 
     def test_nothing_cannot_be_stored(self, memories: Memories) -> None:
         """Blank text is an error that says what to do."""
@@ -69,7 +71,7 @@ class TestTools:
     def test_a_long_text_is_shown_short(self, memories: Memories) -> None:
         """The answer names the beginning; all of it is kept."""
         assert use(memories, "memory_store", text="word " * 50).endswith('..."')
-        assert len(memories.all()[0].text) > 200
+        assert len(memories.rows()[0].content) > 200
 
     def test_forgotten_by_words(self, memories: Memories) -> None:
         """One memory that the words tell for sure goes at once; of several the ids are shown."""
@@ -79,13 +81,13 @@ class TestTools:
         assert shown.startswith("Found 2 candidates. Specify memoryId:\n- [")
         assert use(memories, "memory_forget", query="the cat Momo") == 'Forgotten: "The cat is called Momo"'
         assert use(memories, "memory_forget", query="the cat Momo") == "No matching memories found."
-        assert [each.text for each in memories.all()] == ["The dog is called Rex"]
+        assert [each.content for each in memories.rows()] == ["The dog is called Rex"]
 
     def test_forgotten_by_id(self, memories: Memories) -> None:
         """An id, or the beginning of one that no other has, is enough."""
         for text in ("The cat is called Momo", "The dog is called Rex"):
             memories.store(text)
-        first, second = memories.all()
+        first, second = memories.rows()
         assert use(memories, "memory_forget", memoryId=first.id) == f"Memory {first.id} forgotten."
         assert "there is no memory" in use(memories, "memory_forget", memoryId=first.id)
         assert use(memories, "memory_forget", memoryId=second.id[:8]) == f"Memory {second.id} forgotten."
@@ -95,39 +97,39 @@ class TestTools:
         """The beginning that several share forgets none of them."""
         for text in ("one thing to keep", "another thing to keep"):
             memories.store(text)
-        memories.engine.memory.new_id = lambda: memories.all()[0].id[:8] + "-twin"
+        memories.engine.memory.new_id = lambda: memories.rows()[0].id[:8] + "-twin"
         memories.store("a third thing to keep")
-        assert use(memories, "memory_forget", memoryId=memories.all()[0].id[:8]).startswith("Found 2 candidates")
-        assert len(memories.all()) == 3
+        assert use(memories, "memory_forget", memoryId=memories.rows()[0].id[:8]).startswith("Found 2 candidates")
+        assert len(memories.rows()) == 3
 
 
 class TestKeeping:
     """Where memories live."""
 
     def test_details_are_kept(self, memories: Memories) -> None:
-        """Category and importance come back, within their bounds."""
+        """The category is the subject of the fact; the importance is recorded, within its bounds."""
         use(memories, "memory_store", text="The vault code is on the fridge", importance=7, category="entity")
-        (kept,) = memories.all()
-        assert (kept.category, kept.importance) == ("entity", 1.0)
+        (kept,) = memories.rows()
+        (record,) = memories.memory.store.read_records(Select(scope=memories.scope), kind=LONG_TERM)
+        assert (kept.subject, record.data["importance"]) == ("entity", 1.0)
 
     def test_they_belong_to_the_agent(self, memories: Memories) -> None:
         """Every session of the agent sees them, no other agent does, and other facts are not among them."""
         memories.store("The cat is called Momo")
         memories.engine.session("s1").remember("a fact of one session")
-        assert len(memories.all()) == 1
-        assert Memories(memories.engine, "other").all() == []
+        assert len(memories.rows()) == 1
+        assert Memories(memories.engine, "other").rows() == []
         assert any(fact.content == "The cat is called Momo" for fact in memories.engine.session("s9").facts())
 
     def test_secrets_are_masked(self, memories: Memories) -> None:
         """A key that is to be remembered is not."""
         kept, _ = memories.store("remember my key ghp_R7tKx2mQ9vLp4WzN8cYb3HdJ6fGsA1eUoT5i")
-        assert "ghp_R7tKx2" not in kept.text
+        assert "ghp_R7tKx2" not in kept.content
 
     def test_facts_that_others_put_there_are_memories_too(self, memories: Memories) -> None:
-        """A fact of the agent without details has the usual ones."""
+        """A fact of the agent without a category has the usual one."""
         memories.engine.memory.remember("kept by hand, of no session", scope=memories.scope)
-        (kept,) = memories.all()
-        assert (kept.category, kept.importance) == ("other", 0.7)
+        assert "[other] kept by hand" in use(memories, "memory_recall", query="kept by hand")
 
 
 class Near:
@@ -170,7 +172,7 @@ class TestByThemselves:
     def test_captured(self, memories: Memories) -> None:
         """What a user says to remember is kept once; what was new is returned."""
         said = ["Remember that the cat is called Momo", "what's up?"]
-        assert [kept.text for kept in memories.capture(said)] == [said[0]]
+        assert [kept.content for kept in memories.capture(said)] == [said[0]]
         assert memories.capture(said) == []
 
     @pytest.mark.parametrize("off", [{"auto_capture": False}, {"enabled": False}])

@@ -63,10 +63,10 @@ class TestStore:
         assert not (tmp_path / "own").exists()
         memories.store(MOMO)
         assert (tmp_path / "own" / "holdfast.db").is_file()
-        assert memories.is_separate
+        assert memories.memory is not memories.engine.memory
         memories.close()
         memories.close()
-        assert [each.text for each in memories.all()] == [MOMO]
+        assert [each.content for each in memories.rows()] == [MOMO]
 
     def test_the_archive_knows_nothing_of_it(self, memories: Memories, tmp_path: Path) -> None:
         """Memories rest there and nowhere else, with all that is known of them."""
@@ -74,16 +74,16 @@ class TestStore:
         assert memories.engine.session("s").facts() == []
         assert not holds(tmp_path / "home", "Momo")
         (found,) = memories.recall("the cat Momo")
-        assert (found.text, found.category, found.importance) == (MOMO, "entity", 0.9)
+        assert (found.fact.content, found.fact.subject) == (MOMO, "entity")
 
     def test_other_agents_and_processes_share_it(self, memories: Memories) -> None:
         """Another engine finds what this one kept; another agent does not."""
         memories.store(MOMO)
         again = Memories(memories.engine)
-        assert [each.text for each in again.all()] == [MOMO]
+        assert [each.content for each in again.rows()] == [MOMO]
         again.close()
         other = Memories(memories.engine, "other")
-        assert other.all() == []
+        assert other.rows() == []
         other.close()
 
     def test_threads_open_it_once(self, memories: Memories) -> None:
@@ -117,7 +117,7 @@ class TestStore:
             Engine.open(tmp_path, settings=known, background=False) as engine,
             pytest.raises(StorageError, match=r"long_term\.db_path must be a folder"),
         ):
-            Memories(engine).all()
+            Memories(engine).rows()
         assert not Path("s3:").exists()
 
 
@@ -150,7 +150,7 @@ class TestAgent:
         fixture.settings = msgspec.structs.replace(fixture.settings, long_term=own)
         agent = fixture.agent(["Noted."])
         agent.say("Remember that the cat is called Momo.")
-        assert [each.text for each in agent.memories.all()] == ["Remember that the cat is called Momo."]
+        assert [each.content for each in agent.memories.rows()] == ["Remember that the cat is called Momo."]
         agent.close()
         assert holds(fixture.folder / "own", "called Momo")
 
@@ -172,7 +172,7 @@ class TestAgent:
         agent = AgentFixture(tmp_path, settings=settings(**off)).agent([])
         assert "Long-term" not in run(agent, "/status").text
         assert run(agent, "/memory show").text.endswith("No facts yet.")
-        assert not agent.memories.is_separate
+        assert agent.memories.memory is agent.engine.memory
         agent.close()
 
 
@@ -221,7 +221,7 @@ class TestEmbedder:
             kept = Memories(engine)
             kept.store("Momo is a cat")
             assert server.seen == []
-            assert [each.text for each in kept.recall("any pets?")] == ["Momo is a cat"]
+            assert [each.fact.content for each in kept.recall("any pets?")] == ["Momo is a cat"]
             assert kept.recall("weather") == []
             assert [seen.body["input"] for seen in server.seen] == [["any pets?", "Momo is a cat"], ["weather"]]
             assert server.seen[0].headers["Authorization"] == f"Bearer {KEY}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -16,8 +17,7 @@ from holdfast.agent import session_notes
 from holdfast.agent.commands import run
 from holdfast.agent.notes import Notes
 from holdfast.agent.paths import Bounds
-from holdfast.agent.session_notes import EndedSession, last_words, make_slug, write_session_note
-from holdfast.agent.sessions import Opened
+from holdfast.agent.session_notes import last_words, make_slug, write_session_note
 from holdfast.errors import StorageError
 from holdfast.messages import Message, Text, ToolCall
 from holdfast.models.scripted import Hang, Said, Scripted
@@ -221,8 +221,8 @@ class TestTrouble:
         """Whoever has none gets hour and minute."""
         agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
-        ended = EndedSession(key="k", file=agent.opened.transcript.file, source="s", time=fixture.now)
-        path = write_session_note(ended, bounds=Bounds(root=agent.root), cancel=Event())
+        ended = replace(agent.opened, archived=agent.opened.transcript.file)
+        path = write_session_note(ended, time=fixture.now, bounds=Bounds(root=agent.root), cancel=Event())
         assert path is not None
         assert path.name == "2026-09-21-1413.md"
 
@@ -231,11 +231,10 @@ class TestTrouble:
         agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
         (agent.root / "memory").write_text("in the way")
-        ended = EndedSession.of(Opened(key="k", transcript=agent.opened.transcript, entry=agent.opened.entry), time=1)
-        assert ended is None
-        ended = EndedSession(key="k", file=agent.opened.transcript.file, source="s", time=1)
+        assert write_session_note(agent.opened, time=1, bounds=Bounds(root=agent.root)) is None
+        ended = replace(agent.opened, archived=agent.opened.transcript.file)
         with pytest.raises(StorageError):
-            write_session_note(ended, bounds=Bounds(root=agent.root))
+            write_session_note(ended, time=1, bounds=Bounds(root=agent.root))
 
 
 class TestWords:

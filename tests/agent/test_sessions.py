@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.sessions import SessionEntry, Sessions, agents, session_key
+from holdfast.agent.sessions import SessionEntry, Sessions, session_key
 from holdfast.errors import InputError, StorageError
 from holdfast.settings import Session as SessionSettings
 from holdfast.settings import SessionReset, Settings
@@ -95,7 +95,7 @@ class TestOpening:
 
 
 class TestChanging:
-    """New, reset, delete, update."""
+    """New, reset, update."""
 
     def test_reset_keeps_the_old_transcript(self, sessions: Sessions) -> None:
         """A new transcript takes the place of the old one, which is kept."""
@@ -110,24 +110,6 @@ class TestChanging:
     def test_reset_of_nothing(self, sessions: Sessions) -> None:
         """Where there was no conversation one begins."""
         assert sessions.reset(KEY).archived is None
-
-    def test_delete_keeps_the_transcript_too(self, sessions: Sessions) -> None:
-        """The entry goes, the file gets another name; a second time there is nothing to do."""
-        sessions.open(KEY, FOREVER)
-        gone = sessions.delete(KEY)
-        assert gone is not None
-        assert ".jsonl.deleted." in gone.name
-        assert sessions.entries() == {}
-        assert sessions.delete(KEY) is None
-
-    def test_entries_are_listed_newest_first(self, sessions: Sessions, clock: Clock) -> None:
-        """What was used last stands first; what is no session is left out."""
-        for name in ("main", "work", "later"):
-            clock.now += 1
-            sessions.open(session_key(name=name), FOREVER)
-        data = json.loads(sessions.file.read_bytes())
-        sessions.file.write_text(json.dumps(data | {"odd": 3, "empty": {}}), "utf-8")
-        assert list(sessions.entries()) == ["agent:main:later", "agent:main:work", "agent:main:main"]
 
     def test_an_update_keeps_what_others_wrote(self, sessions: Sessions) -> None:
         """Other keys and unknown fields stay, also those that are no entries."""
@@ -156,7 +138,7 @@ class TestDamage:
         before = sessions.open(KEY, FOREVER)
         before.transcript.append_message(says("still here"))
         sessions.file.write_bytes(data)
-        assert sessions.entries() == {}
+        assert sessions.due(KEY, HOURLY) == ""
         after = sessions.open(KEY, FOREVER)
         assert not after.is_new
         assert [message.text for message in after.transcript.context().messages] == ["still here"]
@@ -174,7 +156,7 @@ class TestDamage:
         """A file of no bytes holds no sessions."""
         sessions.folder.mkdir(parents=True)
         sessions.file.touch()
-        assert sessions.entries() == {}
+        assert sessions.due(KEY, HOURLY) == ""
         assert sessions.open(KEY, FOREVER).is_new
 
     @pytest.mark.parametrize("file", ["../../../../etc/passwd", "/etc/passwd", "x.txt", ".."])
@@ -187,7 +169,7 @@ class TestDamage:
         """A folder in its place is a storage error, not a crash."""
         sessions.file.mkdir(parents=True)
         with pytest.raises(StorageError):
-            sessions.entries()
+            sessions.due(KEY, HOURLY)
         with pytest.raises(StorageError):
             sessions.open(KEY, FOREVER)
 
@@ -207,13 +189,6 @@ class TestNames:
             session_key(agent)
         with pytest.raises(InputError, match="cannot name an agent"):
             Sessions(tmp_path, clock, Ids(), agent).open(KEY, FOREVER)
-
-    def test_agents_have_sessions_of_their_own(self, tmp_path: Path, clock: Clock) -> None:
-        """Each agent has a folder, and all are listed."""
-        assert agents(tmp_path) == []
-        for name in ("work", "main"):
-            Sessions(tmp_path, clock, Ids(), name).open(session_key(name), FOREVER)
-        assert agents(tmp_path) == ["main", "work"]
 
 
 def _work(home: Path, worker: int, times: int) -> None:

@@ -44,7 +44,7 @@ def test_output_and_status(tmp_path: Path) -> None:
     """Both streams come in one, in order, with the exit status."""
     ran = run("echo one; echo 二 >&2; pwd; exit 7", cwd=tmp_path, seconds=60)
     assert ran.output == f"one\n二\n{tmp_path}\n"
-    assert (ran.status, ran.ended, ran.dropped) == (7, "exit", 0)
+    assert (ran.status, ran.ended) == (7, "exit")
 
 
 def test_nothing_can_be_typed(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_very_much_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ran = run("seq 1 100000", cwd=tmp_path, seconds=60)
     assert ran.output.startswith("1\n2\n3\n")
     assert ran.output.endswith("\n100000\n")
-    assert f"[... {ran.dropped:,} bytes were not kept ...]" in ran.output
-    assert ran.dropped == sum(len(f"{number}\n") for number in range(1, 100_001)) - 10_000
+    dropped = sum(len(f"{number}\n") for number in range(1, 100_001)) - 10_000
+    assert f"[... {dropped:,} bytes were not kept ...]" in ran.output
 
 
 def test_a_command_that_cannot_start(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from benchmarks.__main__ import bench
 from benchmarks.cache import BASELINE, POLICIES, READ, WRITE, Cost, Policy, beginning, measure
 from holdfast import transcripts
+from holdfast.cli.demo import session_lines
 from holdfast.cli.replay import find_requests
-from holdfast.cli.story import lines
 from holdfast.messages import Message
 from holdfast.tokens import count_text
 
@@ -32,7 +32,7 @@ def size(text: str) -> int:
 def talk(tmp_path_factory: pytest.TempPathFactory) -> list[Message]:
     """The first days of the long session."""
     file = tmp_path_factory.mktemp("talk") / "long.jsonl"
-    file.write_text("\n".join(lines()[:72]), "utf-8")
+    file.write_text("\n".join(session_lines()[:72]), "utf-8")
     return list(transcripts.read(file).messages)
 
 
@@ -107,7 +107,7 @@ def _long(message: Message) -> Message:
 def test_the_ratio_and_every_policy_are_printed(tmp_path: Path) -> None:
     """For programs and for people."""
     file = tmp_path / "long.jsonl"
-    file.write_text("\n".join(lines()[:84]), "utf-8")
+    file.write_text("\n".join(session_lines()[:84]), "utf-8")
     command = ["cache", str(file), "--limit", "12000", "--requests"]
     found = json.loads(CliRunner().invoke(bench, [*command, "12", "--json"], catch_exceptions=False).stdout)
     assert found["ratio"] == found["policies"]["tail+sticky"]["of_append_only"]

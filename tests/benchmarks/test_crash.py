@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import crash
-from benchmarks.crash import TRIALS, measure
-from benchmarks.crash_engine import LIMIT, Digest, turn_of
-from benchmarks.crash_trial import STORE
+from benchmarks.crash import LIMIT, STORE, TRIALS, Digest, make_turn, measure
 from holdfast.engine import Engine
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
@@ -39,10 +37,10 @@ def test_a_loss_would_be_counted(tmp_path: Path) -> None:
     trial = crash.Append(tmp_path / "trial")
     path = trial.folder / STORE
     with SqliteStore(path) as store:
-        (number,) = store.add([says("killed 1")])
+        (number,) = store.add_messages([says("killed 1")])
         trial.take((number, "killed 1"))
         assert trial.missing() == 0
-        store.remove(Select(kind="message", scope=HERE))
+        store.remove_messages(Select(scope=HERE))
     assert trial.missing() == 1
     path.write_bytes(b"not a database at all, this is" * 100)
     chance = random.Random(1)  # noqa: S311 - chance, not secrecy
@@ -55,7 +53,7 @@ def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
     trial.prepare(0)
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
         for turn in range(6):
-            said = [message for number in range(turn + 1) for message in turn_of(0, number)]
+            said = [message for number in range(turn + 1) for message in make_turn(0, number)]
             engine.session("s0").assemble(said, limit=LIMIT)
             trial.take(turn)
         engine.session("s0").compact(limit=LIMIT)
@@ -63,7 +61,7 @@ def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
     trial.kept[-1] = "said, acknowledged, and gone"
     assert trial.missing() == 1
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
-        engine.memory.store.remove(Select(kind="fact", scope=Scope(session="s0")))
+        engine.memory.store.remove_facts(Select(scope=Scope(session="s0")))
     with pytest.raises(AssertionError, match="not learned"):
         trial.missing()
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:

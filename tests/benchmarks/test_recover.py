@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import bench, print_recovery
-from benchmarks.needles import KINDS, OFF_TOPIC, Needle, needles
-from benchmarks.recover import COMPACTIONS, ROUNDS, USELESS, conversations, measure
-from holdfast.cli.story import lines
+from benchmarks.recover import COMPACTIONS, KINDS, OFF_TOPIC, ROUNDS, USELESS, Needle, conversations, measure, needles
+from holdfast.cli.demo import session_lines
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message
@@ -39,7 +38,7 @@ def words(message: Message) -> str:
 def talk(tmp_path_factory: pytest.TempPathFactory) -> list[Message]:
     """The first days of the long session of our own."""
     file = tmp_path_factory.mktemp("talk") / "long.jsonl"
-    file.write_text("\n".join(lines()[:140]), "utf-8")
+    file.write_text("\n".join(session_lines()[:140]), "utf-8")
     return list(read(file).messages)
 
 

@@ -1,4 +1,4 @@
-"""The commands, run as a person runs them."""
+"""What the commands print and how they exit. Those that need a process of their own get one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import click
 import pytest
 
 from holdfast import Engine
-from holdfast.cli import COMMANDS, SUMMARIES, holdfast
+from holdfast.cli import COMMANDS, holdfast, main
 from holdfast.cli.output import align_to_words
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,11 +33,33 @@ HEAVY = {
 """What takes long to load."""
 
 
-def run(*arguments: str | Path, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a home of its own."""
-    own = {"HOME": str(home), "HOLDFAST_HOME": str(home / "memory"), "PATH": os.environ["PATH"], **environment}
-    command = [sys.executable, "-m", "holdfast", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=own, cwd=home)
+@dataclass(frozen=True)
+class Ran:
+    """What a command printed, and its exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The variables of a command in a home of its own."""
+    return {"HOME": str(home), "HOLDFAST_HOME": str(home / "memory"), "PATH": os.environ["PATH"]}
+
+
+def run(*arguments: str | Path, home: Path) -> Ran:
+    """Run the command in a home of its own, in this process."""
+    out, err = (TextIOWrapper(BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with (
+        patch.dict(os.environ, environment(home), clear=True),
+        chdir(home),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as left,
+    ):
+        main([*map(str, arguments)])
+    printed = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return Ran(int(left.value.code or 0), *printed)
 
 
 def data(*arguments: str | Path, home: Path) -> Any:
@@ -92,13 +118,12 @@ class TestVersion:
             "except SystemExit as left: assert not left.code\n"
             "print(*sys.modules, file=sys.stderr)"
         )
-        own = {"HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory"), "PATH": os.environ["PATH"]}
         done = subprocess.run(
             [sys.executable, "-c", script, *arguments],
             capture_output=True,
             text=True,
             check=True,
-            env=own | {"HOLDFAST_EMBEDDING__PROVIDER": "hash"},
+            env=environment(tmp_path) | {"HOLDFAST_EMBEDDING__PROVIDER": "hash"},
             cwd=tmp_path,
         )
         assert HEAVY & set(done.stderr.split()) == needed
@@ -107,7 +132,10 @@ class TestVersion:
         """The summaries of the list are the first sentences of the commands."""
         context = click.Context(holdfast)
         said = {name: holdfast.get_command(context, name) for name in COMMANDS}
-        assert {name: command and command.get_short_help_str(limit=300) for name, command in said.items()} == SUMMARIES
+        for name, (_, summary) in COMMANDS.items():
+            command = said[name]
+            assert command is not None
+            assert command.get_short_help_str(limit=300) == summary
 
 
 class TestErrors:
@@ -322,14 +350,15 @@ class TestSessions:
         file = tmp_path / ".pi" / "agent" / "sessions" / "s.jsonl"
         file.parent.mkdir(parents=True)
         file.write_text("".join(lines[:6]))
-        own = {"HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory"), "PATH": os.environ["PATH"]}
         # A program that is started in the background ignores Ctrl-C; this one must not, however the tests are started.
         start = (
             "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "from holdfast.cli import main; main()"
         )
         command = [sys.executable, "-u", "-c", start, "import", "--watch", "--every", "0.2", "--no-vectors"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own, cwd=tmp_path) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment(tmp_path), cwd=tmp_path
+        ) as process:
             assert process.stdout is not None
             assert "of 1 session," in process.stdout.readline()
             file.write_text("".join(lines[:9]))

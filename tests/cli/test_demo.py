@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,20 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from holdfast.cli import demo as module
-from holdfast.cli import holdfast, story
+from holdfast.cli import holdfast
+from holdfast.cli.replay import find_requests
 from holdfast.errors import InputError
+from holdfast.text import is_unsegmented
+from holdfast.tokens import count_message
 from holdfast.transcripts import read
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A demonstration of the first days alone, with their two questions."""
-    whole = story.lines()
-    monkeypatch.setattr(story, "lines", lambda _seed=1: whole[:120])
-    monkeypatch.setattr(module, "QUESTIONS", story.QUESTIONS[:2])
+    whole = module.session_lines()
+    monkeypatch.setattr(module, "session_lines", lambda: whole[:120])
+    monkeypatch.setattr(module, "QUESTIONS", module.QUESTIONS[:2])
 
 
 @pytest.mark.usefixtures("short")
@@ -38,7 +42,7 @@ def test_every_answer_has_left_the_window_and_is_in_the_block() -> None:
 @pytest.mark.usefixtures("short")
 def test_a_missing_answer_is_told_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """With plain output where there is no terminal."""
-    asked = (story.QUESTIONS[1], story.Question("Which colour has the moon of Neptune?", "mauve"))
+    asked = (module.QUESTIONS[1], module.Question("Which colour has the moon of Neptune?", "mauve"))
     monkeypatch.setattr(module, "QUESTIONS", asked)
     done = CliRunner().invoke(holdfast, ["demo", "--limit", "16000"])
     assert done.exit_code == 1
@@ -69,9 +73,31 @@ def test_an_answer_that_had_not_left_is_said_to_be_there() -> None:
 
 
 def test_the_session_is_saved(tmp_path: Path) -> None:
-    """With --save the session is a file that the other commands read; a file that exists is kept."""
+    """With --save the session is a file that the other commands read; a file that exists is kept.
+
+    At least 150,000 tokens in less than a megabyte, read without a problem, every call with its result, in order.
+    """
     file = tmp_path / "session.jsonl"
     assert CliRunner().invoke(holdfast, ["demo", "--save", str(file)]).exit_code == 0
-    assert len(read(file).messages) > 300
+    assert file.stat().st_size < 1_000_000
+    session = read(file)
+    assert (session.format, session.problems) == ("pi", ())
+    assert sum(map(count_message, session.messages)) >= 150_000
+    assert sum(1 for _ in find_requests(session.messages)) > 300
+    calls = [call.id for message in session.messages for call in message.calls]
+    results = [result.call_id for message in session.messages for result in message.results]
+    assert calls == results
+    moments = [message.timestamp or 0 for message in session.messages]
+    assert all(before < after for before, after in pairwise(moments))
     again = CliRunner().invoke(holdfast, ["demo", "--save", str(file)])
     assert isinstance(again.exception, InputError)
+
+
+def test_every_answer_is_said_long_before_the_end() -> None:
+    """Each answer stands in the first two thirds of the session only; one question is Chinese."""
+    written = module.session_lines()
+    for asked in module.QUESTIONS:
+        places = [place for place, line in enumerate(written) if asked.answer in line]
+        assert places
+        assert max(places) < len(written) * 2 / 3, asked.question
+    assert any(is_unsegmented(asked.question[0]) for asked in module.QUESTIONS)

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from agent_fixture import BASE, AgentFixture
+from holdfast.agent.note_files import find_sessions, read_messages
 from holdfast.agent.notes import Notes
-from holdfast.agent.qmd import export_sessions
 from holdfast.cli.doctor import doctor
 from holdfast.cli.memory import forget, remember
 from holdfast.cli.terminal import MaskedHistory
@@ -78,7 +78,10 @@ def test_words_go_from_the_index_of_qmd(tmp_path: Path) -> None:
     agent.say("The other word is mombasa1234.")
     agent.engine.close()
     qmd = agent.sessions.folder.parent / "qmd"
-    export_sessions(agent.sessions.folder, folder=qmd / "sessions", before={}, since=None)
+    (qmd / "sessions").mkdir(parents=True)
+    for source in find_sessions(agent.sessions.folder):
+        text = str(read_messages(source.path, mask=True))
+        (qmd / "sessions" / f"{source.path.name}.md").write_text(text, "utf-8")
     (qmd / "cache" / "qmd").mkdir(parents=True)
     (qmd / "cache" / "qmd" / "index.sqlite").write_bytes(b"zanzibar9876")
     run(forget, str(number), "--yes", home=tmp_path)

@@ -262,7 +262,9 @@ class TestReindex:
             path.parent.mkdir()
             with SqliteStore(path) as store:
                 (row,) = archive.rows([message], scope=scope)
-                store.add([replace(row, passages=tuple(map(cut_whole, row.passages))) if name == "memory" else row])
+                store.add_messages(
+                    [replace(row, passages=tuple(map(cut_whole, row.passages))) if name == "memory" else row]
+                )
         with closing(sqlite3.connect(tmp_path / "memory" / "holdfast.db")) as connection:
             connection.execute("DELETE FROM counters WHERE name = 'cutting'")  # it was not kept then
             connection.commit()
@@ -271,7 +273,7 @@ class TestReindex:
         for name in ("memory", "fresh"):
             assert data("reindex", HOLDFAST_HOME=str(tmp_path / name))["passages"] == 2
             with SqliteStore(tmp_path / name / "holdfast.db") as store:
-                windows[name] = [row.windows for row in store.fetch(Select(kind="passage", scope=scope))]
+                windows[name] = [row.windows for row in store.read_passages(Select(scope=scope))]
         assert windows["memory"] == windows["fresh"]
         assert sum(map(len, windows["memory"])) > len(text) // 300
         assert note not in call("doctor").stdout

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from holdfast.cli import holdfast
 from holdfast.cli.context import _draw_window
-from holdfast.cli.story import lines
+from holdfast.cli.demo import session_lines
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.report import Category, ContextReport
@@ -24,7 +24,7 @@ SMALL = ("--limit", "10000", "--reserve", "2000")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first days of the long session: more than fits into a small window."""
     file = tmp_path_factory.mktemp("session") / "long.jsonl"
-    file.write_text("\n".join(lines()[:84]), "utf-8")
+    file.write_text("\n".join(session_lines()[:84]), "utf-8")
     return file
 
 

@@ -132,7 +132,7 @@ def test_without_a_model_the_digest_is_the_summary() -> None:
     assert "AssertionError: bad signature" in summary.text
     assert "<modified-files>\nsrc/hooks/verify.py\n</modified-files>" in summary.text
     assert f"Archive: messages 2–{made_plan.ids[-1]}" in summary.text
-    assert summary.details.to_json() == {
+    assert summary.details == {
         "readFiles": [f"src/part{number}.py" for number in sorted(range(30), key=str)],
         "modifiedFiles": ["src/hooks/verify.py"],
         "toolFailures": [{"toolName": "bash", "summary": str(made_plan.activity.failures[0])}],

@@ -9,8 +9,8 @@ from threading import Event
 import pytest
 
 from compaction.workshop import REQUEST, Answer, Clock, Summariser, compaction, conversation, good, planned, summed_up
+from holdfast.compaction.audit import find_fault
 from holdfast.compaction.plan import CompactionPlan
-from holdfast.compaction.prompting import find_fault
 from holdfast.compaction.summarise import MAX_CALLS, RUNGS
 from holdfast.errors import (
     ModelBusyError,

@@ -220,12 +220,3 @@ def test_the_last_request_is_the_users_own() -> None:
 def test_a_window_without_messages_has_nothing_to_do() -> None:
     """An empty window is no error."""
     assert planned([system()]).outcome == "nothing"
-
-
-def test_a_dry_run_shows_the_plan() -> None:
-    """As JSON, with the numbers of what goes and stays, files and failures."""
-    shown = planned(conversation(5), keep=30).to_json()
-    assert shown["outcome"] == "ready"
-    assert [*shown["history"], *shown["prefix"]] == list(range(2, shown["kept"][1]))
-    assert shown["modifiedFiles"] == ["src/hooks/verify.py"]
-    assert "pytest -q" in shown["toolFailures"][0]

@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.compaction.dialogue import call_text, one_line, own_words, render_messages, shorten
-from holdfast.compaction.prompting import find_fault
-from holdfast.compaction.wording import Language, detect_language, find_identifiers
+from holdfast.compaction.audit import Language, detect_language, find_fault
+from holdfast.compaction.dialogue import (
+    call_text,
+    find_identifiers,
+    one_line,
+    own_words,
+    render_messages,
+    shorten,
+)
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall
 from holdfast.models.base import Reply
 from holdfast.signals import select, sentences

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
+from holdfast.compaction import summarise
 from holdfast.compaction.plan import CompactionPlan, plan_compaction
 from holdfast.compaction.sections import HEADINGS
-from holdfast.compaction.summarise import Progress, Summary, summarise
+from holdfast.compaction.summarise import Progress, Summary
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Item
 from holdfast.errors import ModelError, ModelTimeoutError
@@ -149,9 +150,9 @@ def summed_up(
 ) -> Summary:
     """The summary of a plan."""
     time = clock or (model.clock if isinstance(model, Summariser) else Clock())
-    return summarise(
-        plan,
-        model,
+    return summarise.Summariser(
+        plan=plan,
+        model=model,
         settings=settings or Compaction(),
         window_tokens=model.context_tokens if model else WINDOW,
         clock=time,
@@ -159,5 +160,5 @@ def summed_up(
         instructions=instructions,
         cancel=cancel,
         on_progress=on_progress,
-        done=done,
-    )
+        done={} if done is None else done,
+    ).summarise()

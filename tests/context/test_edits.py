@@ -17,7 +17,6 @@ from holdfast.context.edits import (
     apply,
     from_json,
     in_force,
-    messages_of,
     shorten,
     to_json,
     tokens,
@@ -25,7 +24,7 @@ from holdfast.context.edits import (
 )
 from holdfast.errors import FormatError
 from holdfast.messages import RedactedThinking, Text, Thinking
-from talk import answer, call, items, reply, results, said, system, texts, user
+from talk import answer, call, items, messages_of, reply, results, said, system, texts, user
 
 WINDOW = items(
     [
@@ -87,7 +86,6 @@ class TestJson:
     def test_an_edit_knows_its_kind(self) -> None:
         """As reports name it."""
         assert [edit.kind for edit in ALL] == ["pruned", "trimmed", "compacted", "recalled"]
-        assert [edit.is_cut for edit in ALL] == [False, True, True, False]
 
     def test_a_pruned_edit_holds_no_word_of_the_message(self) -> None:
         """Places are enough to render it again."""

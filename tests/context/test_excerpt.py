@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.context.edits import GAP
-from holdfast.context.excerpt import excerpt
+from holdfast.context.prune import excerpt
 
 LINES = [f"[{number:04}] compiled module {number} in 12 ms" for number in range(800)]
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast import providers
-from holdfast.context.pairing import MISSING, UNKNOWN, added_tokens, repair
+from holdfast.context.plan import added_tokens
+from holdfast.context.validate import MISSING, UNKNOWN, repair
 from holdfast.messages import Message, Text, Thinking, ToolCall, units
 from holdfast.providers import Repair
 from talk import answer, call, reply, results, user
@@ -149,13 +150,6 @@ class TestCalls:
         """Under a name that says so."""
         repaired = repair([reply("", call("a", "")), results(answer("a"))])
         assert repaired.messages == (reply("", call("a", UNKNOWN)), results(answer("a")))
-
-    def test_calls_of_unknown_tools_go_where_the_tools_are_known(self) -> None:
-        """With their results."""
-        messages = [reply("", call("a", "gone"), call("b")), results(answer("a"), answer("b"))]
-        repaired = repair(messages, known_tools={"bash"})
-        assert repaired.messages == (reply("", call("b")), results(answer("b")))
-        assert repair(messages).repairs == ()
 
     def test_a_second_call_of_the_same_id_in_one_reply_goes(self) -> None:
         """Also when the whole line was written twice."""

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from holdfast import providers
-from holdfast.context.edits import Block, Recalled, apply, messages_of, tokens
-from holdfast.context.place import Position, place, recall_room
+from holdfast.context.edits import Block, Recalled, apply, tokens
+from holdfast.context.plan import Position, place, recall_room
 from holdfast.context.validate import validate
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.settings import Settings
 from holdfast.tokens import count_messages
-from talk import MARKS, answer, call, items, limits, reply, results, system, user
+from talk import MARKS, answer, call, items, limits, messages_of, reply, results, system, user
 
 BLOCK = render([Fact(type="decision", text="use Stripe")], [Detail(role="user", time=0, text="证书已过期")], MARKS)
 TALK = [system(), user("hello"), reply("hi"), user("why")]

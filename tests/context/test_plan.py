@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from holdfast.context.budget import budget
-from holdfast.context.edits import Edit, apply, messages_of, tokens
+from holdfast.context.edits import Edit, apply, tokens
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.settings import Pruning, Settings, Trim
-from talk import answer, call, items, plan, reply, results, system, user
+from talk import answer, call, items, messages_of, plan, reply, results, system, user
 
 WORDS = "a sentence about the matter at hand, of some length. " * 10
 LONG = "line of output\n" * 2_000
@@ -76,7 +76,7 @@ class TestPlan:
         for stop in range(2, len(talk) + 1, 2):
             planned = plan(items(talk)[:stop], edits, budget=limits, settings=Settings())
             edits += planned.edits
-            cuts += any(edit.is_cut for edit in planned.edits)
+            cuts += any(edit.kind == "trimmed" for edit in planned.edits)
             assert tokens(planned.items) <= limits.safe_limit
         assert 0 < cuts <= 80 / 10
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.edits import Edit, Item, Pruned, apply, messages_of, tokens
+from holdfast.context.edits import Edit, Item, Pruned, apply, tokens
 from holdfast.context.prune import prune, shrink_results
 from holdfast.messages import Message, Opaque, Text, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim, ToolFilter
 from holdfast.tokens import count_message
-from talk import PIXEL, answer, call, items, reply, results, texts, user
+from talk import PIXEL, answer, call, items, messages_of, reply, results, texts, user
 
 LONG = "line of output\n" * 1_000
 HOUR = timedelta(hours=1)

@@ -10,8 +10,8 @@ import pytest
 from agent_files import OWN, REAL, name
 from holdfast import transcripts
 from holdfast.context.budget import budget
-from holdfast.context.edits import Edit, apply, messages_of, tokens
-from holdfast.context.place import place, recall_room
+from holdfast.context.edits import Edit, apply, tokens
+from holdfast.context.plan import place, recall_room
 from holdfast.context.validate import validate
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
@@ -19,7 +19,7 @@ from holdfast.providers import FORMATS, check
 from holdfast.settings import Pruning, Settings
 from holdfast.tokens import count_messages
 from shared_data import needs_shared
-from talk import items, plan
+from talk import items, messages_of, plan
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 

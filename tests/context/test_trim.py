@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.context.edits import Block, Item, Trimmed, apply, tokens
-from holdfast.context.trim import has_overflow, protected_items, trim
+from holdfast.context.plan import protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import read
@@ -32,7 +32,7 @@ def kept(
 ) -> list[int]:
     """What is left after trimming to a limit, with no step below it unless asked for."""
     wanted = Trim(**({"hysteresis": 0.0} | settings))
-    edits = trim(window, budget=limits(safe), settings=wanted, query=query, scores=scores or {})
+    edits = trim(window, budget=limits(safe), settings=wanted, query=query, scores=lambda: scores or {})
     return said(apply(window, edits))
 
 
@@ -43,7 +43,6 @@ class TestWhen:
         """Nothing is recorded."""
         window = items(chat())
         budget = limits(tokens(window) + 100)
-        assert not has_overflow(window, budget, settings=Trim())
         assert trim(window, budget=budget, settings=Trim()) == ()
 
     def test_an_empty_window_is_fine(self) -> None:
@@ -55,7 +54,6 @@ class TestWhen:
         window = items(chat())
         budget = limits(2_000)
         edits = trim(window, budget=budget, settings=Trim())
-        assert has_overflow(window, budget, settings=Trim())
         assert len(edits) == 1
         assert tokens(apply(window, edits)) <= 2_000
         assert edits[0].tokens_before == sum(item.tokens for item in window if item.id in edits[0].ids)
@@ -64,8 +62,7 @@ class TestWhen:
     def test_answers_that_will_have_to_be_inserted_count(self) -> None:
         """An open call costs what its error will cost."""
         window = items([user("x"), reply("", call("a"), call("b"), call("c")), user("y"), *chat(3)[1:]])
-        budget = limits(tokens(window) + 50)
-        assert has_overflow(window, budget, settings=Trim())
+        assert trim(window, budget=limits(tokens(window) + 50), settings=Trim(protected_recent=1))
 
     def test_switched_off_it_only_keeps_a_window_from_overflowing(self) -> None:
         """Then no room is kept for a block."""
@@ -165,10 +162,13 @@ class TestRelevance:
     def test_a_short_question_says_nothing(self) -> None:
         """Then the oldest go, for safety is not skipped."""
         window = items(chat(10))
-        edits = trim(window, budget=limits(1_100), settings=Trim(), query="ok", scores={2: 9.0})
+        edits = trim(window, budget=limits(1_100), settings=Trim(), query="ok", scores=lambda: {2: 9.0})
         assert edits[0].ids[0] == 2
         assert edits[0].reason == "oldest"
-        assert trim(window, budget=limits(1_100), settings=Trim(), query="okay", scores={2: 9.0})[0].reason != "oldest"
+        assert (
+            trim(window, budget=limits(1_100), settings=Trim(), query="okay", scores=lambda: {2: 9.0})[0].reason
+            != "oldest"
+        )
 
     def test_without_scores_the_oldest_go(self) -> None:
         """One after the other."""

@@ -126,13 +126,6 @@ class TestAnyProvider:
         with pytest.raises(FormatError, match="'delphi' is not one of anthropic"):
             validate([ASK], "delphi")
 
-    def test_tools_that_are_gone_are_left_out(self) -> None:
-        """Where the request says which there are."""
-        done = validate(
-            [ASK, reply("so", call("a", "gone")), results(answer("a"))], "openai_chat", known_tools=["bash"]
-        )
-        assert [message["role"] for message in done.wire] == ["user", "assistant"]
-
 
 class TestLastResort:
     """What still breaks a rule is said plainly, once."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pexpect
@@ -205,7 +204,7 @@ def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dic
         terminal.say("Second.", until="Two.")
         sessions = Sessions(home=tmp_path / "memory", clock=lambda: 0, new_id=str)
         if stage == "naming the conversation":  # the pause that ends a conversation is over
-            sessions.update(session_key(), lambda entry: replace(entry, last_interaction_at=1_000, updated_at=1_000))
+            sessions.update(session_key(), lambda entry: entry.with_input(1_000))
         terminal.type(words)
         terminal.wait(stage)
         terminal.kill()

@@ -81,9 +81,9 @@ class TestMask:
         """What is archived holds no secret in any file; with masking off it is kept as it came."""
         messages = [says(f"export GITHUB_TOKEN={TOKEN}"), says(f"and {TOKEN} again", "assistant")]
         with SqliteStore(tmp_path / "store.db") as store:
-            store.add(archive.rows(messages, scope=SCOPE))
+            store.add_messages(archive.rows(messages, scope=SCOPE))
             assert not any(TOKEN.encode() in path.read_bytes() for path in tmp_path.iterdir())
-            store.add(archive.rows(messages, scope=SCOPE, redact=False))
+            store.add_messages(archive.rows(messages, scope=SCOPE, redact=False))
             assert any(TOKEN.encode() in path.read_bytes() for path in tmp_path.iterdir())
 
     def test_calls_and_results_stay_tied(self) -> None:
@@ -155,8 +155,8 @@ def test_a_real_session_is_archived_whole(tmp_path: Path) -> None:
     messages = [message for entry in transcripts.read(session).entries for message in entry.messages]
     with SqliteStore(tmp_path / "store.db") as store:
         rows = archive.rows(messages, scope=SCOPE, redact=False)
-        first = store.add(rows)
-        assert store.add(archive.rows(messages, scope=SCOPE, redact=False)) == first
-        kept = store.fetch(Select(kind="message", scope=Scope(session="s")))
+        first = store.add_messages(rows)
+        assert store.add_messages(archive.rows(messages, scope=SCOPE, redact=False)) == first
+        kept = store.read_messages(Select(scope=Scope(session="s")))
         known = {row.message.digest for row in kept}
         assert {row.message.digest for row in rows} == known

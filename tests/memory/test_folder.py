@@ -16,6 +16,7 @@ from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed import Choice, HashEmbedder, StaticEmbedder
 from holdfast.settings import Settings
+from holdfast.store import opening
 from holdfast.store.base import FactRow, MessageRow, Scope, Select
 from holdfast.store.folder import FolderStore
 from holdfast.store.plugin_files import read_vectors
@@ -53,21 +54,21 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         memory.pin(numbers[:1], scope=SCOPE)
         memory.exclude_from_recall(numbers[3:4], scope=SCOPE)
         old = FactRow(scope=SCOPE, id="f1", type="config", content="Deploys go to fra1", time=1, evidence=(numbers[2],))
-        memory.store.add([old])
+        memory.store.add_facts([old])
         memory.remember("Deploys go to ams1", scope=SCOPE, subject="deploy", slot="region")
         yield memory
 
 
 def rows(store: Any, scope: Scope) -> list[tuple[Any, ...]]:
     """What an agent's messages are, without their numbers."""
-    found: list[MessageRow] = store.fetch(Select(kind="message", scope=scope, across=True))
+    found: list[MessageRow] = store.read_messages(Select(scope=scope, across=True))
     return sorted((row.scope, row.nonce, row.message.digest, row.pinned, row.excluded) for row in found)
 
 
 def facts(store: Any, scope: Scope) -> list[tuple[Any, ...]]:
     """What an agent's facts are, each with the words it rests on."""
-    found: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=True))
-    said = {row.id: row.message.digest for row in store.fetch(Select(kind="message", scope=scope, across=True))}
+    found: list[FactRow] = store.read_facts(Select(scope=scope, across=True))
+    said = {row.id: row.message.digest for row in store.read_messages(Select(scope=scope, across=True))}
     return [(row.scope, row.id, row.content, row.slot, tuple(said[number] for number in row.evidence)) for row in found]
 
 
@@ -75,7 +76,7 @@ def test_there_and_back(memory: Memory, tmp_path: Path) -> None:
     """Everything comes back: words, tools, noise, flags, facts and what they rest on. Again, nothing changes."""
     written = tmp_path / "folder"
     assert folder.save(memory.store, [SCOPE], written, embedder=memory.embedder) == 9
-    assert folder.claims(written)
+    assert opening.is_folder(written)
     assert sorted(path.name for path in written.iterdir()) == [
         "holdfast-folder.db",
         "knowledge.jsonl",
@@ -132,7 +133,7 @@ def test_no_secret_gets_out_or_in(memory: Memory, tmp_path: Path) -> None:
         assert not any(TOKEN.encode() in path.read_bytes() for path in (tmp_path / "to").iterdir())
     with opened(tmp_path / "open") as other:
         folder.load(other.store, plugin, masked=False)
-        assert TOKEN in other.store.fetch(Select(kind="message", scope=Scope(), across=True))[0].message.text
+        assert TOKEN in other.store.read_messages(Select(scope=Scope(), across=True))[0].message.text
 
 
 def test_what_is_forgotten_is_in_no_folder_and_comes_back_from_none(memory: Memory, tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_what_a_session_says_already_is_not_said_twice(tmp_path: Path) -> None:
         block = render([], [Detail(role="user", time=1, text="an echo of old words")], memory.marks)
         plugin = write_plugin_folder(tmp_path / "plugin", "We deploy to Frankfurt.", "Something new was said.", block)
         said = Message(role="user", parts=(Text(text="[Sun 2026-02-15 18:49 GMT+8] We deploy to Frankfurt."),), id="e7")
-        memory.store.add(archive.rows([said], scope=Scope(session="abc")))
+        memory.store.add_messages(archive.rows([said], scope=Scope(session="abc")))
         folder.load(memory.store, plugin)
         assert [row.message.text for row in memory.get([1, 2, 3], scope=Scope(session="abc"))] == [
             said.text,
@@ -211,7 +212,7 @@ def test_an_empty_folder_will_do(memory: Memory, tmp_path: Path) -> None:
     """Without an embedder there are no vectors; progress is told."""
     target = tmp_path / "empty"
     target.mkdir()
-    assert not folder.claims(target)
+    assert not opening.is_folder(target)
     steps: list[int] = []
     folder.save(memory.store, [SCOPE], target, progress=steps.append)
     assert sum(steps) == 7

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.memory.home import store_file
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
 from holdfast.settings import Archive, Embedding, Settings
 from holdfast.store.base import Job, Scope
 from holdfast.store.folder import FolderStore
+from holdfast.store.opening import store_file
 from holdfast.store.sqlite import SqliteStore
 
 SCOPE = Scope(session="abc")
@@ -65,7 +65,7 @@ def test_work_that_waits_is_kept_there_too(context: Path) -> None:
     """Jobs are found by their kind, oldest first, whosever they are."""
     with Memory.open(context, settings=HASHED) as memory:
         for name, number in (("a", 1), ("b", 2), ("a", 3)):
-            memory.store.add([Job(scope=Scope(session=f"{number}"), kind=name, data={"n": number})])
+            memory.store.add_jobs([Job(scope=Scope(session=f"{number}"), kind=name, data={"n": number})])
         assert [job.data["n"] for job in memory.store.waiting("a", limit=9)] == [1, 3]
         assert [job.data["n"] for job in memory.store.waiting("a", limit=1)] == [1]
 

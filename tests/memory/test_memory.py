@@ -10,12 +10,13 @@ import pytest
 
 from embed_models import Reply, endpoint, static_folder
 from holdfast.errors import EmbeddingError
-from holdfast.memory.memory import Memory, store_file
+from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
 from holdfast.search.embed import CachedEmbedder, Choice, HashEmbedder, RemoteEmbedder, StaticEmbedder
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.settings import Archive, Settings
 from holdfast.store.base import Scope
+from holdfast.store.opening import store_file
 from holdfast.store.sqlite import SqliteStore
 
 SCOPE = Scope(session="s")

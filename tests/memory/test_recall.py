@@ -41,7 +41,7 @@ def say(store: SqliteStore, *texts: str, scope: Scope = SCOPE, role: str = "user
         Message(role=role, parts=(Text(text=text),), timestamp=MOMENT + step * place)  # type: ignore[arg-type]
         for place, text in enumerate(texts)
     ]
-    return store.add(archive.rows(messages, scope=scope))
+    return store.add_messages(archive.rows(messages, scope=scope))
 
 
 def asking(*texts: str, **more: Any) -> RecallQuery:
@@ -57,7 +57,7 @@ def embed(store: SqliteStore, embedder: CachedEmbedder | StaticEmbedder | JointE
         )
         for each in store.without_vectors(embedder.space, limit=1000)
     ]
-    store.add(rows)
+    store.add_vectors(rows)
 
 
 def test_what_was_said_comes_back(store: SqliteStore) -> None:
@@ -80,7 +80,7 @@ def test_a_curt_answer_comes_with_its_question(store: SqliteStore, answer: str, 
     call = ToolCall(id="c", name="bash", arguments={"command": "psql -At -f count.sql"})
     result = ToolResult(call_id="c", content=(Text(text=answer),))
     turn = [Message(role="assistant", parts=(call,)), Message(role="tool", parts=(result,))]
-    counted = store.add(archive.rows(turn, scope=SCOPE))[-1]
+    counted = store.add_messages(archive.rows(turn, scope=SCOPE))[-1]
     say(store, "Thanks.", "42")
     question = asking("How many rows were there in the ledger?", cap=300)
     found = recall(store, question)
@@ -139,7 +139,7 @@ def test_other_sessions_are_seen_on_request_only(store: SqliteStore) -> None:
 def test_the_cap_holds(store: SqliteStore, cap: int) -> None:
     """Tags, headers, facts and quotes together are never more than the cap."""
     say(store, *(f"The port of service {number} is {8000 + number}. 端口是{8000 + number}。" for number in range(60)))
-    store.add([FactRow(scope=SCOPE, id="f", type="config", content="The port of the gateway is 443.", time=1)])
+    store.add_facts([FactRow(scope=SCOPE, id="f", type="config", content="The port of the gateway is 443.", time=1)])
     found = recall(store, asking("which port 端口", cap=cap))
     assert count_text(found.block) == found.tokens <= cap
     assert bool(found.block) != bool(found.reason)
@@ -148,7 +148,7 @@ def test_the_cap_holds(store: SqliteStore, cap: int) -> None:
 def test_facts_come_before_passages(store: SqliteStore) -> None:
     """A fact that answers is in the block, within its share."""
     say(store, "The port is 8080.")
-    store.add([FactRow(scope=SCOPE, id="f", type="config", content="The port is 8080.", time=1)])
+    store.add_facts([FactRow(scope=SCOPE, id="f", type="config", content="The port is 8080.", time=1)])
     found = recall(store, asking("which port is it?"))
     assert "<knowledge>\n- [config] The port is 8080.\n</knowledge>" in found.block
     assert found.facts[0].fact.id == "f"
@@ -157,7 +157,7 @@ def test_facts_come_before_passages(store: SqliteStore) -> None:
 def test_a_fact_is_told_though_no_passage_is_relevant(store: SqliteStore) -> None:
     """Facts have a test of their own."""
     say(store, "Lunch was good today, thanks.")
-    store.add([FactRow(scope=SCOPE, id="f", type="config", content="The gateway port is 443", time=1)])
+    store.add_facts([FactRow(scope=SCOPE, id="f", type="config", content="The gateway port is 443", time=1)])
     found = recall(store, asking("gateway port"))
     assert "<knowledge>" in found.block
     assert "<detail>" not in found.block
@@ -178,7 +178,7 @@ def test_a_recalled_block_is_not_found_again(store: SqliteStore) -> None:
     say(store, "The port is 8080.")
     block = recall(store, asking("port"), marks=MARKS).block
     message = Message(role="user", parts=(Text(text=f"{block}\n\nThanks for that, noted."),))
-    store.add(archive.rows([message], scope=SCOPE, marks=MARKS))
+    store.add_messages(archive.rows([message], scope=SCOPE, marks=MARKS))
     assert [hit.text for hit in search(store, asking("port 8080")) if "8080" in hit.text] == ["The port is 8080."]
 
 

@@ -29,7 +29,7 @@ def test_chinese_questions_are_answered_with_hash_vectors(tmp_path: Path, model:
     """4 of 4, by the settings that an existing openclaw.json holds; a question about something else gets no block."""
     path = tmp_path / "openclaw.json"
     path.write_text(json.dumps({"agents": {"defaults": {"memoryContext": {"embeddingModel": model}}}}))
-    settings = load(files=(path,), environ={}).settings
+    settings = load(files=(path,), environ={}, recall={"deadline_ms": 60_000}).settings
     with Engine.open(tmp_path / "memory", settings=settings, background=False) as engine:
         engine.session("s").append([{"role": "user", "content": text} for text in SAID])
         engine.work()

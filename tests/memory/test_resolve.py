@@ -8,7 +8,7 @@ import pytest
 
 from fact_talk import NOW, SCOPE, fact
 from holdfast.memory import facts
-from holdfast.memory.facts import Decision, Draft, Ledger, make_row, resolve
+from holdfast.memory.facts import Decision, Draft, make_row, resolve
 from holdfast.store.base import FactRow, Scope
 
 PORT = fact("The API port is 8080.", subject="API", slot="port", evidence=(1,))
@@ -25,7 +25,7 @@ NEW = Draft(
 
 def decide(draft: Draft, *known: FactRow) -> Decision:
     """The decision about a draft."""
-    return resolve(draft, scope=SCOPE, ledger=Ledger(known))
+    return resolve(draft, scope=SCOPE, known=known)
 
 
 def test_the_same_slot_gives_way() -> None:
@@ -91,14 +91,12 @@ def test_of_several_values_only_a_named_one_gives_way() -> None:
 def test_a_value_may_come_back() -> None:
     """A fact that was replaced holds again when it is said again, and not when it is only read again."""
     first = make_row(replace(NEW, content=PORT.content, value="8080", evidence=(1,), time=NOW), scope=SCOPE)
-    ledger = Ledger([first])
-    ledger.add(resolve(NEW, scope=SCOPE, ledger=ledger).rows)
+    known = [first, *decide(NEW, first).rows]
     again = replace(NEW, content=PORT.content, value="8080", evidence=(1,), time=NOW)
-    assert resolve(again, scope=SCOPE, ledger=ledger).action == "NONE"
+    assert decide(again, *known).action == "NONE"
     later = replace(again, evidence=(3,), time=NOW + 9)
-    decision = resolve(later, scope=SCOPE, ledger=ledger)
-    ledger.add(decision.rows)
-    assert [found.id for found in ledger.current] == [first.id]
+    known += decide(later, *known).rows
+    assert [found.id for found in facts.current(known)] == [first.id]
 
 
 def test_a_deleted_fact_stays_deleted() -> None:

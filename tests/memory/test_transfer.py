@@ -37,17 +37,17 @@ def test_lines_bring_everything_back(tmp_path: Path) -> None:
         first.pin(numbers[:1], scope=SCOPE)
         first.exclude_from_recall(numbers[1:2], scope=SCOPE)
         fact = FactRow(scope=SCOPE, id="f", type="config", content="The port is 2", evidence=(numbers[2], 99))
-        first.store.add([fact])
+        first.store.add_facts([fact])
         file = exported(first, tmp_path / "out.jsonl")
         assert transfer.claims(file)
         second.ingest([Message(role="user", parts=(Text(text="here before"),))], scope=SCOPE)
         sizes: list[int] = []
         for _ in range(2):
             assert transfer.load_jsonl(second.store, file, progress=sizes.append) == 4
-        rows = second.store.fetch(Select(kind="message", scope=SCOPE))
+        rows = second.store.read_messages(Select(scope=SCOPE))
         assert [row.message.text for row in rows] == ["here before", "port 0", "port 1", "port 2"]
         assert [(row.pinned, row.excluded) for row in rows[1:]] == [(True, False), (False, True), (False, False)]
-        (kept,) = second.store.fetch(Select(kind="fact", scope=SCOPE))
+        (kept,) = second.store.read_facts(Select(scope=SCOPE))
         assert kept.evidence == (rows[3].id,)
         assert sum(sizes) > 0
 

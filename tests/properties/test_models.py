@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import FormatError, ModelError
 from holdfast.models import anthropic, openai
-from holdfast.models.client import Draft
-from holdfast.models.failures import error_from_response
+from holdfast.models.client import Draft, error_from_response
 from holdfast.providers import FORMATS, render_request
 from holdfast.providers.overflow import is_overflow, numbers
 
@@ -80,7 +79,7 @@ def drafted(draft: Draft, events: list[dict[str, Any]], *, provider: str) -> Non
 @settings(max_examples=60)
 def test_any_events_of_messages_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
     """Junk in Anthropic's events is never more than an answer that cannot be read."""
-    drafted(anthropic._Draft(), [*events, {"type": "message_stop"}], provider="anthropic")
+    drafted(anthropic.AnthropicDraft(), [*events, {"type": "message_stop"}], provider="anthropic")
 
 
 @given(st.lists(CHUNKS, max_size=8))

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks.fuzz import Conversation
 from holdfast import providers
-from holdfast.context.pairing import MISSING, added_tokens, added_tokens_of, repair
+from holdfast.context.plan import added_tokens, added_tokens_of
+from holdfast.context.validate import MISSING, repair
 from holdfast.messages import Message, Text, ToolCall, ToolResult, units
 from strategies import WIRE, conversations
 

@@ -7,14 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast import providers
-from holdfast.context.edits import Recalled, apply, messages_of, tokens
-from holdfast.context.place import Position, place, recall_room
+from holdfast.context.edits import Recalled, apply, tokens
+from holdfast.context.plan import Position, place, recall_room
 from holdfast.context.validate import validate
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text
 from holdfast.providers import FORMATS
 from strategies import conversations, texts
-from talk import MARKS, answer, call, items, limits, reply, results, system, user
+from talk import MARKS, answer, call, items, limits, messages_of, reply, results, system, user
 
 slow = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 positions = st.sampled_from(["tail", "head"])

@@ -8,14 +8,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.context.edits import GAP, Edit, Pruned, apply, messages_of, tokens
-from holdfast.context.excerpt import excerpt
-from holdfast.context.prune import prune, shrink_results
+from holdfast.context.edits import GAP, Edit, Pruned, apply, tokens
+from holdfast.context.prune import excerpt, prune, shrink_results
 from holdfast.messages import Message, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim
 from holdfast.tokens import count_messages
 from strategies import conversations, texts
-from talk import answer, call, items, reply, results, user
+from talk import answer, call, items, messages_of, reply, results, user
 
 slow = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 outputs = st.builds(

@@ -42,9 +42,13 @@ def test_a_block_keeps_its_promises(said: list[tuple[str, int]], facts: list[str
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "a.db") as store:
         for text, minute in said:
             message = Message(role="user", parts=(Text(text=text),), timestamp=1 + 60_000 * minute)
-            store.add(archive.rows([message], scope=MINE))
-        store.add(archive.rows([Message(role="user", parts=(Text(text=f"{question} {CANARY}"),))], scope=OTHER))
-        store.add([FactRow(scope=MINE, id=f"{n}", type="issue", content=text, time=1) for n, text in enumerate(facts)])
+            store.add_messages(archive.rows([message], scope=MINE))
+        store.add_messages(
+            archive.rows([Message(role="user", parts=(Text(text=f"{question} {CANARY}"),))], scope=OTHER)
+        )
+        store.add_facts(
+            [FactRow(scope=MINE, id=f"{n}", type="issue", content=text, time=1) for n, text in enumerate(facts)]
+        )
         found = recall(store, RecallQuery(texts=(question,), scope=MINE, across=True, cap=cap), marks=MARKS)
         assert count_text(found.block) == found.tokens <= cap
         assert found.block.count(CLOSE) == found.block.count(OPEN) == bool(found.block)

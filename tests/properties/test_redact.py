@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.redaction import Sample
-from benchmarks.redaction_corpus import HARMLESS, NAMED, SHAPED, fill
+from benchmarks.redaction import HARMLESS, NAMED, SHAPED, Sample, fill
 from holdfast.redact import find, redact, redact_value
 
 MISSED = ("unnamed", "words")  # kinds of secrets that nothing in the text gives away

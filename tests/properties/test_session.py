@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import TranscriptError
-from holdfast.transcripts.entry import Entry
+from holdfast.transcripts import Entry, stream
 from holdfast.transcripts.records import read_entry
-from holdfast.transcripts.session import Session, stream_entries
-from holdfast.transcripts.tree import Tree, compaction_region, rebuild
-from sessions import begin, calls, compaction, reopen, says, user
+from holdfast.transcripts.session import Session, Tree, compaction_region
+from sessions import begin, branch, calls, compaction, rebuild, reopen, says, user
 
 Step = Callable[[Session, int, str], object]
 
@@ -33,24 +32,29 @@ def compact(session: Session, choice: int, text: str) -> object:
     return session.append_compaction(text, first_kept=path[choice % len(path)], tokens_before=choice, durable=False)
 
 
-def label(session: Session, choice: int, text: str) -> object:
-    """Name one of the entries, if there are any."""
+def add(session: Session, kind: str, **fields: object) -> object:
+    """Append an entry of any kind."""
+    return session.append(kind, fields, durable=False)
+
+
+def come_back(session: Session, choice: int, text: str) -> object:
+    """Go back to one of the entries with a summary of what is left behind."""
     target = pick(session, choice)
-    return target and session.append_label(target, text)
+    return add(session, "branch_summary", parentId=target, fromId=target or "root", summary=text)
 
 
 STEPS: dict[str, Step] = {
     "say": lambda session, _, text: session.append_message(says(text), durable=False),
     "reply": lambda session, _, text: session.append_message(says(text, "assistant"), durable=False),
     "call": lambda session, _, text: session.append_message(calls("a", text), durable=False),
-    "custom": lambda session, choice, text: session.append_custom(text, [choice]),
-    "side": lambda session, _, text: session.append_other("custom", {"customType": text}, side=True),
-    "unknown": lambda session, _, text: session.append_other("x" + text, {}),
-    "model": lambda session, _, text: session.append_model_change("p", text),
-    "branch": lambda session, choice, _: session.branch(pick(session, choice)),
-    "return": lambda session, choice, text: session.branch_with_summary(pick(session, choice), text, durable=False),
+    "custom": lambda session, choice, text: add(session, "custom", customType=text, data=[choice]),
+    "side": lambda session, _, text: add(session, "custom", customType=text, appendMode="side"),
+    "unknown": lambda session, _, text: add(session, "x" + text),
+    "model": lambda session, _, text: add(session, "model_change", provider="p", modelId=text),
+    "branch": lambda session, choice, _: branch(session, pick(session, choice)),
+    "return": come_back,
     "compact": compact,
-    "label": label,
+    "label": lambda session, choice, text: add(session, "label", targetId=pick(session, choice), label=text),
 }
 
 TEXT = st.text(st.characters(codec=None), max_size=12) | st.sampled_from(
@@ -75,28 +79,29 @@ def play(session: Session, steps: list[tuple[str, int, str]]) -> None:
 
 
 def check(session: Session) -> None:
-    """Every path leads to a root, the leaf is an entry, and the context can be built."""
+    """Every path ends, the leaf is an entry, and the context can be built."""
+    tree = Tree(session.entries)
     for entry in session.entries:
-        path = session.path(entry.id)
+        path = tree.path(entry.id)
         assert all(step.type != "leaf" for step in path)
-        assert path == () or path[0] in session.children(None)
-    assert session.leaf is None or session.get(session.leaf) is not None
+        assert len({step.id for step in path}) == len(path)
+    assert session.leaf is None or session.leaf in tree
     assert session.context().problems == ()
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEP, max_size=12))
 def test_reopened_session_is_the_same(steps: list[tuple[str, int, str]]) -> None:
-    """Whatever was done, the file read anew holds the same entries, leaf, labels and context."""
+    """Whatever was done, the file read anew holds the same entries, leaf and context."""
     with a_session() as session:
         play(session, steps)
         check(session)
         again = reopen(session.file)
         assert again.problems == ()
         assert again.entries == session.entries
-        assert (again.leaf, again.labels, again.name) == (session.leaf, session.labels, session.name)
+        assert again.leaf == session.leaf
         assert again.context() == session.context()
-        streamed = [item for item in stream_entries(session.file) if isinstance(item, Entry)]
+        streamed = [item for item in stream(session.file, format="pi") if isinstance(item, Entry)]
         assert rebuild(streamed).messages == session.context().messages
 
 
@@ -185,7 +190,6 @@ def test_any_lines_are_read_or_refused(headed: bool, lines: list[bytes]) -> None
         file = Path(folder) / "s.jsonl"
         file.write_bytes(content)
         try:
-            list(stream_entries(file))
             session = reopen(file)
         except TranscriptError:
             assert file.read_bytes() == content
@@ -193,8 +197,7 @@ def test_any_lines_are_read_or_refused(headed: bool, lines: list[bytes]) -> None
         assert any(kept.read_bytes().startswith(content) for kept in Path(folder).iterdir())
         session.context()
         for entry in session.entries:
-            if entry.id is not None and session.get(entry.id) is not None:
-                session.context(entry.id)
+            rebuild(session.entries, entry.id)
         session.append_message(says("on"), durable=False)
         assert session.context().messages[-1].text == "on"
         if headed:
@@ -204,7 +207,7 @@ def test_any_lines_are_read_or_refused(headed: bool, lines: list[bytes]) -> None
 @given(st.lists(RECORDS, max_size=12))
 def test_rebuild_never_fails(raw: list[dict[str, Any]]) -> None:
     """The context and the region of any records are built, and the region lies on the path."""
-    entries = [read_entry(record, line=number) for number, record in enumerate(raw, start=1)]
+    entries = [read_entry(record, number) for number, record in enumerate(raw, start=1)]
     rebuild(entries)
     tree = Tree(entries)
     path = tree.path(tree.leaf)

@@ -58,7 +58,7 @@ class StoreMachine(RuleBasedStateMachine):
         """I6, I13: what is known keeps its number, what is forgotten stays out, everything else gets a new one."""
         filler = [(SCOPES[0], f"{word('bulk', len(self.given) * 1000 + n)}", "") for n in range(bulk)]
         rows = [says(text, scope=scope, nonce=nonce) for scope, text, nonce in [*batch, *filler]]
-        numbers = self.stores[which].add(rows)
+        numbers = self.stores[which].add_messages(rows)
         known = {key: number for number, key in self.kept.items()}
         for key, number in zip([*batch, *filler], numbers, strict=True):
             if key in self.forgotten:
@@ -77,7 +77,7 @@ class StoreMachine(RuleBasedStateMachine):
         if not mine:
             return
         gone = data.draw(st.lists(st.sampled_from(mine), min_size=1, max_size=3, unique=True))
-        assert self.stores[which].remove(Select(kind="message", scope=scope, ids=tuple(gone))) == len(gone)
+        assert self.stores[which].remove_messages(Select(scope=scope, ids=tuple(gone))) == len(gone)
         for number in gone:
             _, text, _ = key = self.kept.pop(number)
             self.forgotten.add(key)
@@ -98,7 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
             for number, (owner, text, _) in sorted(self.kept.items())
             if (owner == scope or (across and owner.tenant == scope.tenant)) and asked in text.split()
         ]
-        assert find_messages(self.stores[which].match(asks(asked, scope=scope, across=across))) == expected
+        assert find_messages(self.stores[which].search(asks(asked, scope=scope, across=across))) == expected
 
     @invariant()
     def the_archive_is_what_was_kept(self) -> None:
@@ -106,7 +106,7 @@ class StoreMachine(RuleBasedStateMachine):
         if not hasattr(self, "stores"):
             return
         for scope in SCOPES:
-            rows = self.stores[0].fetch(Select(kind="message", scope=scope))
+            rows = self.stores[0].read_messages(Select(scope=scope))
             expected = [(number, key[1]) for number, key in sorted(self.kept.items()) if key[0] == scope]
             assert [(row.id, row.message.text) for row in rows] == expected
 
@@ -184,10 +184,10 @@ def test_any_messages_survive_a_store(said: list[Message], tmp_path_factory: pyt
     path = tmp_path_factory.mktemp("store") / "store.db"
     rows = [MessageRow(scope=SCOPES[0], message=message, nonce=f"{n}") for n, message in enumerate(said)]
     with SqliteStore(path) as store:
-        numbers = store.add(rows)
-        assert store.add(rows) == numbers
+        numbers = store.add_messages(rows)
+        assert store.add_messages(rows) == numbers
     with SqliteStore(path) as store:
-        kept = store.fetch(Select(kind="message", scope=SCOPES[0]))
+        kept = store.read_messages(Select(scope=SCOPES[0]))
         assert [(row.id, row.message) for row in kept] == list(zip(numbers, said, strict=True))
 
 
@@ -198,14 +198,14 @@ def test_spaces_never_meet(placed: list[tuple[int, bool, int]]) -> None:
     spaces = (MODEL, OTHER)
     model: dict[tuple[int, int], int] = {}
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
-        store.add([says(f"passage {n}", scope=SCOPES[0]) for n in range(10)])
+        store.add_messages([says(f"passage {n}", scope=SCOPES[0]) for n in range(10)])
         for passage, which, seed in placed:
-            store.add([_basis(passage, spaces[which], seed)])
+            store.add_vectors([_basis(passage, spaces[which], seed)])
             model[int(which), passage] = seed
         for owner, space in enumerate(spaces):
             for seed in range(6):
                 question = replace(asks(scope=SCOPES[0], space=space), vector=np.eye(8, dtype=np.float32)[seed])
-                cosine = store.match(question).cosine
+                cosine = store.search(question).cosine
                 alike = [] if cosine is None else np.flatnonzero(cosine > 0.5).tolist()
                 assert alike == sorted(passage for (of, passage), at in model.items() if (of, at) == (owner, seed))
 

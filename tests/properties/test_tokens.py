@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.messages import Message
-from holdfast.tokens import MAX_SCALE, MESSAGE_TOKENS, context_tokens, count_messages, count_text
+from holdfast.tokens import MESSAGE_TOKENS, count_messages, count_text
 from strategies import conversations, texts
 
 
@@ -41,28 +39,6 @@ class TestContext:
         """An estimate grows with every message."""
         assert count_messages([*listed, *more]) == count_messages(listed) + count_messages(more)
         assert count_messages(listed) >= MESSAGE_TOKENS * len(listed)
-
-    @given(listed=conversations(), since=st.none() | st.integers(0, 2**41))
-    def test_the_figure_is_the_last_report_and_what_follows(self, listed: list[Message], since: int | None) -> None:
-        """Nothing that is silent or stale is taken for a report, and no later report is passed over."""
-        counted = context_tokens(listed, since=since)
-        start = 0 if counted.index is None else counted.index + 1
-
-        assert counted.tokens == counted.reported + counted.trailing
-        assert 1 <= counted.scale <= MAX_SCALE
-        assert counted.trailing == math.ceil(count_messages(listed[start:]) * counted.scale)
-        assert not any(_reports(message, since) for message in listed[start:])
-        if counted.index is not None:
-            message = listed[counted.index]
-            assert _reports(message, since)
-            assert message.usage is not None
-            assert counted.reported == message.usage.context > 0
-
-
-def _reports(message: Message, since: int | None) -> bool:
-    fresh = since is None or (message.timestamp is not None and message.timestamp > since)
-    spoken = message.role == "assistant" and message.stop not in {"error", "aborted"}
-    return fresh and spoken and message.usage is not None and message.usage.context > 0
 
 
 @given(text=texts(), family=st.sampled_from(["any", "gpt"]))

@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from holdfast.context.edits import apply, tokens
-from holdfast.context.pairing import added_tokens
-from holdfast.context.trim import protected_items, trim
+from holdfast.context.plan import added_tokens, protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, units
 from holdfast.settings import Trim
@@ -50,14 +49,14 @@ def test_a_trimmed_window_fits_and_stays_as_it_is(
     window = items(talk, pinned=pinned)
     budget = limits(data.draw(st.integers(50, max(51, tokens(window)))), recall=20)
     try:
-        edits = trim(window, budget=budget, settings=settings_, query=query, scores=scores)
+        edits = trim(window, budget=budget, settings=settings_, query=query, scores=lambda: scores)
     except WindowTooSmallError:
         must = protected_items(window, settings=settings_)
         assert tokens(must) + added_tokens(units([item.message for item in must])) > budget.prompt
         return
     after = apply(window, edits)
     assert tokens(after) + added_tokens(units([item.message for item in after])) <= budget.prompt
-    assert trim(after, budget=budget, settings=settings_, query=query, scores=scores) == ()
+    assert trim(after, budget=budget, settings=settings_, query=query, scores=lambda: scores) == ()
 
 
 @slow
@@ -69,7 +68,7 @@ def test_what_is_protected_stays_and_units_go_whole(
     window = items(talk, pinned=data.draw(st.lists(st.integers(1, 40), max_size=2)))
     budget = limits(data.draw(st.integers(50, max(51, tokens(window)))))
     try:
-        edits = trim(window, budget=budget, settings=settings_, query=query, scores=scores)
+        edits = trim(window, budget=budget, settings=settings_, query=query, scores=lambda: scores)
     except WindowTooSmallError:
         reject()
     left = [item.id for item in apply(window, edits)]
@@ -87,7 +86,7 @@ def test_no_more_goes_than_has_to(talk: list[Message], scores: dict[int, float])
     window = items(talk)
     budget = limits(max(200, tokens(window) // 2))
     try:
-        edits = trim(window, budget=budget, settings=Trim(hysteresis=0.0), query="why", scores=scores)
+        edits = trim(window, budget=budget, settings=Trim(hysteresis=0.0), query="why", scores=lambda: scores)
     except WindowTooSmallError:
         return
     gone = {number for edit in edits for number in edit.ids}

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from benchmarks.fuzz import Conversation
 from holdfast.context import validate as validation
 from holdfast.context.edits import Item
-from holdfast.context.edits import messages_of as said
 from holdfast.context.validate import ValidationCache, ValidWindow, validate
 from holdfast.errors import InvalidWindowError
 from holdfast.providers import FORMATS
@@ -18,7 +17,7 @@ from holdfast.tokens import count_message
 def as_a_whole(items: list[Item], provider: str) -> ValidWindow | None:
     """What `validate` makes of it; None where it refuses."""
     try:
-        return validate(said(items), provider)
+        return validate([item.sent for item in items], provider)
     except InvalidWindowError:
         return None
 

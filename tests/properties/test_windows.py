@@ -22,7 +22,6 @@ from holdfast.context.edits import (
     Trimmed,
     apply,
     from_json,
-    messages_of,
     to_json,
     tokens,
 )
@@ -36,7 +35,7 @@ from holdfast.settings import Embedding, Pruning, Recall, Settings
 from holdfast.tokens import count_messages
 from holdfast.window import Window
 from strategies import WIRE, conversations
-from talk import answer, call, items, reply, results, system, user
+from talk import answer, call, items, messages_of, reply, results, system, user
 
 slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))

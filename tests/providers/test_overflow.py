@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.messages import Usage
-from holdfast.providers.overflow import Numbers, is_compaction_failure, is_overflow, is_silent_overflow, numbers
+from holdfast.providers.overflow import Numbers, is_overflow, is_silent_overflow, numbers
 
 OVERFLOWS = [
     # Anthropic
@@ -207,11 +207,3 @@ def test_a_silent_overflow_is_seen_in_the_usage() -> None:
     assert is_silent_overflow(Usage(input=150, cache_read=60, output=1), context_tokens=200)
     assert not is_silent_overflow(Usage(input=150, output=100), context_tokens=200)
     assert not is_silent_overflow(None, context_tokens=200)
-
-
-def test_a_failed_compaction_is_told_apart() -> None:
-    """An overflow while compacting is known as such: compacting again would end the same way."""
-    assert is_compaction_failure("Auto-compaction failed: prompt is too long")
-    assert is_compaction_failure("Summarization failed: context length exceeded")
-    assert not is_compaction_failure("prompt is too long")
-    assert not is_compaction_failure("compaction failed: no key")

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from holdfast.search.centering import Centering, center_cosines
-from holdfast.search.vectors import Matrix, quantise
+from holdfast.search.vectors import Centering, Matrix, center_cosines, quantise
 
 
 def test_it_is_the_cosine_of_vectors_taken_from_their_mean() -> None:

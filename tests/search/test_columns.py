@@ -85,13 +85,6 @@ def test_the_next_passage_of_a_session_is_known() -> None:
     assert before.beside(np.arange(5), "following").tolist() == [3, 4, -1, -1, -1]
 
 
-def test_a_buried_passage_is_not_alive() -> None:
-    """Burying takes one passage out and no other."""
-    columns = filled(3)
-    columns.hide(1)
-    assert columns["alive"].tolist() == [True, False, True]
-
-
 def test_no_columns_are_fine() -> None:
     """Empty columns encode, decode and answer like any others."""
     columns = Columns()

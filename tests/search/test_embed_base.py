@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from holdfast.search.embed import CachedEmbedder, HashEmbedder, Purpose, Space
-from holdfast.search.embed.base import Floats, batches, clean, text_digest, unit
+from holdfast.search.embed.base import Floats, batches, clean, make_digest, unit
 
 
 class Counting:
@@ -175,4 +175,4 @@ class TestBatches:
 
 def test_a_digest_keeps_its_parts_apart() -> None:
     """Moving a character from one part to the next is another identity."""
-    assert text_digest("ab", "c") != text_digest("a", "bc")
+    assert make_digest("ab", "c") != make_digest("a", "bc")

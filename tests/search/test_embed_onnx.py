@@ -15,7 +15,7 @@ from embed_models import VECTORS, WORDS, save_tokenizer, static_folder
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.search.embed import CachedEmbedder, OnnxEmbedder, choose
 from holdfast.search.embed.base import Floats
-from holdfast.search.embed.onnx import has_onnx_model
+from holdfast.search.embed.onnx import find_onnx_model
 from holdfast.settings import Embedding
 from onnx_models import save_model
 
@@ -158,7 +158,7 @@ class TestBroken:
 
 def test_an_empty_folder(tmp_path: Path) -> None:
     """A folder without a model says what is missing."""
-    assert not has_onnx_model(tmp_path)
+    assert not find_onnx_model(tmp_path)
     with pytest.raises(EmbeddingError, match=r"holds no model\.onnx and tokenizer\.json"):
         OnnxEmbedder(tmp_path)
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from holdfast.search import fuse
-from holdfast.search.centering import Centering
 from holdfast.search.fuse import Fusion, Order, Recipe, Weighted, rank
+from holdfast.search.vectors import Centering
 from signals import DAY, Said, signals
 
 PLAIN = Order(recipe=Recipe(human=1, near=0, far=0, session=0, date=0))
@@ -134,23 +133,22 @@ def test_every_hit_says_why() -> None:
     assert 0 < parts.share <= 1
 
 
-def test_in_a_large_archive_only_what_may_be_best_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_large_archive_only_what_may_be_best_is_weighed() -> None:
     """The best passages, and those beside them, are the same in the same order as if all were weighed."""
     talk = [Said(f"filler {n}", session=n % 7, human=n % 2 == 0) for n in range(5000)]
     for n in range(0, 5000, 50):
         talk[n] = Said("cat " * (1 + n % 4) + "word " * (n % 11), session=n % 7, human=n % 3 == 0)
     cosine = [((n * 7919) % 1000) / 2000 for n in range(5000)]
     centre = Centering(0.3, 0.1, np.arange(0, 5000, 3), np.full(1667, 0.2, np.float32))
-    known = signals(talk, "the cat", cosine=cosine, centre=centre, dates=[(0, 1)])
-    whole = rank(known)
-    monkeypatch.setattr(fuse, "SHORTLIST", 500)
-    short = rank(known)
-    assert len(short.passages) < len(whole.passages) == 5000
-    assert short.order[:200].tolist() == whole.order[:200].tolist()
-    assert short.score(short.order[:200]).tolist() == pytest.approx(whole.score(whole.order[:200]).tolist())
-    assert all(short.parts(n) == whole.parts(n) for n in short.order[:20].tolist())
-    other = next(n for n in range(5000) if n not in short.passages)
-    assert short.score(other) == short.parts(other).keyword == 0
+    known, few = (
+        signals(talk, "the cat", cosine=cosine, centre=centre, dates=[(0, 1)], limit=limit) for limit in (5000, 500)
+    )
+    whole, short = rank(known), rank(few)
+    assert len(few.candidates) < len(known.candidates) == 5000
+    best = few.candidates.passages[short.order[:200]].tolist()
+    assert best == whole.order[:200].tolist()
+    assert short.scores[short.order[:200]].tolist() == pytest.approx(whole.scores[whole.order[:200]].tolist())
+    assert all(short.parts(place) == whole.parts(n) for place, n in zip(short.order[:20].tolist(), best, strict=False))
 
 
 def test_short_quotes_come_first_where_room_is_scarce() -> None:
@@ -158,7 +156,7 @@ def test_short_quotes_come_first_where_room_is_scarce() -> None:
     said = [Said("port 1"), Said("port port " + "word " * 80, session=1), Said("port two", session=2)]
     known = signals(said, "port", cosine=[0.9, 0.50, 0.49])
     found = rank(known, order=PLAIN)
-    assert found.for_quoting(known.columns, brevity=0.5, best=1).tolist() == [0, 2, 1]
+    assert found.for_quoting(known.candidates.sizes, brevity=0.5, best=1).tolist() == [0, 2, 1]
 
 
 def test_an_empty_archive_has_no_order() -> None:

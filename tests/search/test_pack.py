@@ -3,7 +3,7 @@
 import numpy as np
 
 import line_archives
-from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Candidate, Quote, excerpt, pack
+from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Quotable, Quote, excerpt, pack
 from holdfast.search.passages import windows
 from holdfast.tokens import count_text
 from line_archives import ENGLISH
@@ -14,18 +14,18 @@ ANSWER = "The production database listens on port 5433 since the move. "
 
 def candidate(
     text: str, *, room: int = MIN_EXCERPT_CHARS, number: int = 0, good: int | None = None, **more: object
-) -> Candidate:
+) -> Quotable:
     """A passage whose window `good` is the best; unset, all are equal."""
     spans = windows(text)
     scores = np.full(len(spans), 0.1, np.float32)
     scores[slice(None) if good is None else good] = 1
-    known = Candidate(
+    known = Quotable(
         passage=number, text=text, windows=spans, window_scores=scores, header="[2026-02-10 14:31 user] ", room=room
     )
-    return known if not more else Candidate(**{**{name: getattr(known, name) for name in known.__slots__}, **more})
+    return known if not more else Quotable(**{**{name: getattr(known, name) for name in known.__slots__}, **more})
 
 
-def packed(candidates: list[Candidate], *, room: float) -> list[Quote]:
+def packed(candidates: list[Quotable], *, room: float) -> list[Quote]:
     """The quotes of candidates in this order."""
     known = {each.passage: each for each in candidates}
     sizes = [(each.passage, len(each.text)) for each in candidates]

@@ -39,8 +39,8 @@ def openai(url: str, session: str = "s1") -> OpenAI:
 
 def texts(engine: Engine, session: str = "s1") -> list[str]:
     """The archived messages of a session, as text."""
-    select = Select(kind="message", scope=engine.session(session).scope)
-    return [row.message.text for row in engine.memory.store.fetch(select)]
+    select = Select(scope=engine.session(session).scope)
+    return [row.message.text for row in engine.memory.store.read_messages(select)]
 
 
 class TestAnthropic:

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from holdfast.store.base import Select, Store
+from holdfast.store.base import MessageRow, Select, Store
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.store import CHECKS, Check, check_store
 from stores import open_files, open_sqlite
@@ -27,8 +26,8 @@ def test_the_files_store_keeps_every_contract(check: Check, tmp_path: Path) -> N
 class _Leaky(SqliteStore):
     """A store that shows everybody's messages to everybody."""
 
-    def fetch(self, select: Select, /) -> list[Any]:
-        return super().fetch(replace(select, scope=replace(select.scope, session="a"), across=True))
+    def read_messages(self, select: Select, /) -> list[MessageRow]:
+        return super().read_messages(replace(select, scope=replace(select.scope, session="a"), across=True))
 
 
 def _open_leaky(folder: Path) -> Store:

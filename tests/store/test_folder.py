@@ -65,11 +65,11 @@ def change_state(folder: Path, change: Callable[[Any], dict[str, Any]], *, offse
     """Change what the database knows of the files, as a crash would leave it."""
     with SqliteStore(folder / DATABASE) as inner:
         owner = Scope(tenant="", project="", agent="folder")
-        (record,) = inner.fetch(Select(kind="record", scope=owner, name="state"))
+        (record,) = inner.read_records(Select(scope=owner), kind="state")
         state = change(record.data)
         if offset is not None:
             state["read"]["segments.jsonl"][2] = offset
-        inner.add([replace(record, data=state)])
+        inner.add_records([replace(record, data=state)])
 
 
 class TestAFolderOfThePlugin:
@@ -84,10 +84,10 @@ class TestAFolderOfThePlugin:
         before = (tmp_path / "segments.jsonl").read_bytes()
         with open_all(tmp_path) as store:
             assert texts(store, scope=S1) == ["Use Stripe for payment processing", "改用蓝色按钮"]
-            assert find_messages(store.match(asks("蓝色", scope=S1))) == [2]
-            assert find_messages(store.match(asks("session", scope=S1))) == []
-            assert find_messages(store.match(asks("session", scope=S1, across=True))) == [3]
-            (row,) = store.fetch(Select(kind="message", scope=S1, ids=(2,)))
+            assert find_messages(store.search(asks("蓝色", scope=S1))) == [2]
+            assert find_messages(store.search(asks("session", scope=S1))) == []
+            assert find_messages(store.search(asks("session", scope=S1, across=True))) == [3]
+            (row,) = store.read_messages(Select(scope=S1, ids=(2,)))
             assert (row.message.role, row.message.timestamp) == ("assistant", NOW)
             assert store.problems == ()
         assert (tmp_path / "segments.jsonl").read_bytes() == before
@@ -96,12 +96,12 @@ class TestAFolderOfThePlugin:
         """A segment keeps the number it was given, whatever the plugin adds later and whoever opens the folder."""
         write(tmp_path / "segments.jsonl", segment("a", "first of all"), segment("b", "second of all"))
         with open_all(tmp_path) as store:
-            assert store.add([says("our own words", scope=S1)]) == [3]
+            assert store.add_messages([says("our own words", scope=S1)]) == [3]
             with (tmp_path / "segments.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(segment("c", "added by the plugin")) + "\n")
             assert texts(store, scope=S1)[-1] == "added by the plugin"
         with open_all(tmp_path) as store:
-            rows = store.fetch(Select(kind="message", scope=S1))
+            rows = store.read_messages(Select(scope=S1))
             assert [(row.id, row.message.text.split()[0]) for row in rows] == [
                 (1, "first"), (2, "second"), (3, "our"), (4, "added"),
             ]  # fmt: skip
@@ -119,7 +119,7 @@ class TestAFolderOfThePlugin:
             assert [(problem.file, problem.line) for problem in store.problems] == [
                 ("segments.jsonl", line) for line in range(3, 3 + len(bad))
             ]
-            store.add([says("ours", scope=S1)])
+            store.add_messages([says("ours", scope=S1)])
         assert (tmp_path / "segments.jsonl").read_text("utf-8").count("\n") == len(bad) + 4
 
     def test_duplicates_count_once(self, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ class TestAFolderOfThePlugin:
         with open_all(tmp_path) as store:
             assert len(texts(store, scope=S1)) == 2
             message = Message(role="user", parts=(Text(text="the same"),), timestamp=NOW)
-            assert store.add(archive.rows([message], scope=S1)) == [1]
+            assert store.add_messages(archive.rows([message], scope=S1)) == [1]
 
     def test_knowledge_is_read_last_line_first(self, tmp_path: Path) -> None:
         """The last line of an id holds; what is superseded or deleted says so; every session sees it."""
@@ -143,12 +143,12 @@ class TestAFolderOfThePlugin:
             {"id": "k4", "_deleted": True},
         )
         with open_all(tmp_path) as store:
-            rows = {row.id: row for row in store.fetch(Select(kind="fact", scope=S1))}
+            rows = {row.id: row for row in store.read_facts(Select(scope=S1))}
             assert (rows["k1"].content, rows["k1"].context, rows["k1"].time) == ("Use PostgreSQL", "db", 2)
             assert rows["k2"].superseded_by == "k3"
             assert (rows["k4"].deleted, rows["k4"].content) == (True, "SSL")
             assert [(problem.file, problem.line) for problem in store.problems] == [("knowledge.jsonl", 4)]
-            assert store.fetch(Select(kind="fact", scope=replace(S1, tenant="else"))) == []
+            assert store.read_facts(Select(scope=replace(S1, tenant="else"))) == []
 
     def test_its_vectors_are_left_alone(self, tmp_path: Path) -> None:
         """A vector file says nothing about its model: it is neither searched nor overwritten."""
@@ -156,9 +156,9 @@ class TestAFolderOfThePlugin:
         write_vectors(tmp_path / "vectors.bin", {"a": [1.0] * 8}, dimension=8)
         before = (tmp_path / "vectors.bin").read_bytes()
         with open_all(tmp_path) as store:
-            assert store.match(asks("words", scope=S1, seed=1)).cosine is None
-            store.add([vectors(0, [1])])
-            assert store.match(asks("words", scope=S1, seed=1)).cosine is not None
+            assert store.search(asks("words", scope=S1, seed=1)).cosine is None
+            store.add_vectors([vectors(0, [1])])
+            assert store.search(asks("words", scope=S1, seed=1)).cosine is not None
         assert (tmp_path / "vectors.bin").read_bytes() == before
 
     def test_messages_that_version_0_1_kept_beside_them_are_taken_over(self, tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ class TestAFolderOfThePlugin:
         assert (tmp_path / "holdfast.jsonl").exists()
         write(tmp_path / "holdfast.jsonl", line | {"text": "the output"}, {"kind": "job"})
         with open_all(tmp_path) as store:
-            rows = store.fetch(Select(kind="message", scope=S1))
+            rows = store.read_messages(Select(scope=S1))
             assert {row.message.role for row in rows} == {"user", "tool"}
-            assert len(find_messages(store.match(asks("output", scope=S1)))) == 1
+            assert len(find_messages(store.search(asks("output", scope=S1)))) == 1
         assert not (tmp_path / "holdfast.jsonl").exists()
 
 
@@ -183,7 +183,7 @@ class TestWhatWeWrite:
     def test_a_segment_has_the_plugins_fields(self, tmp_path: Path) -> None:
         """Words of users and assistants become lines that the plugin reads, tagged as it tags them."""
         with FolderStore(tmp_path, clock=lambda: NOW, new_id=lambda: "id-1") as store:
-            store.add([says("The bug is in src/app.py, ask me@example.org", scope=S1, time=NOW - 5)])
+            store.add_messages([says("The bug is in src/app.py, ask me@example.org", scope=S1, time=NOW - 5)])
         (line,) = as_the_plugin_loads(tmp_path)
         own = line.pop("holdfast")
         assert line == {
@@ -214,18 +214,18 @@ class TestWhatWeWrite:
             Message(role="user", parts=(Text(text="ok"),)),
         ]
         with open_all(tmp_path) as store:
-            store.add(archive.rows(messages, scope=S1))
+            store.add_messages(archive.rows(messages, scope=S1))
         assert [line["content"] for line in as_the_plugin_loads(tmp_path)] == ["where is the webhook?", "Let me look."]
         with open_all(tmp_path) as store:
-            assert [row.message for row in store.fetch(Select(kind="message", scope=S1))] == messages
-            assert find_messages(store.match(asks("webhook", scope=S1))) == [2, 3, 4]
+            assert [row.message for row in store.read_messages(Select(scope=S1))] == messages
+            assert find_messages(store.search(asks("webhook", scope=S1))) == [2, 3, 4]
 
     def test_the_same_words_are_one_segment(self, tmp_path: Path) -> None:
         """The plugin's rule: session, role and text tell segments apart; another role or text is another."""
         with open_all(tmp_path) as store:
             row = says("said before", scope=S1)
-            store.add([row, replace(row, nonce="again"), says("said before", scope=S1, role="assistant")])
-            store.add([says("said later", scope=S1)])
+            store.add_messages([row, replace(row, nonce="again"), says("said before", scope=S1, role="assistant")])
+            store.add_messages([says("said later", scope=S1)])
             assert len(texts(store, scope=S1)) == 4
         keys = {
             f"{line['sessionId']}:{line['role']}:{hashlib.sha256(line['content'].encode()).hexdigest()[:16]}"
@@ -237,8 +237,10 @@ class TestWhatWeWrite:
         """Facts have the plugin's fields; what it does not know stands apart; history stays in the file."""
         with open_all(tmp_path) as store:
             first = replace(fact("k1", "Use MySQL", scope=S1), time=5, context="db", slot="engine", evidence=(1, 2))
-            store.add([first, replace(first, superseded_by="k2"), replace(fact("k3", "x", scope=S1), deleted=True)])
-            assert store.fetch(Select(kind="fact", scope=S1))[0] == first
+            store.add_facts(
+                [first, replace(first, superseded_by="k2"), replace(fact("k3", "x", scope=S1), deleted=True)]
+            )
+            assert store.read_facts(Select(scope=S1))[0] == first
         lines = [json.loads(line) for line in (tmp_path / "knowledge.jsonl").read_text().splitlines()]
         for line in lines:
             line.pop("holdfast")
@@ -251,8 +253,9 @@ class TestWhatWeWrite:
         before = os.umask(0)
         try:
             with FolderStore(tmp_path / "memory" / "context") as store:
-                store.add([says("words", scope=S1), fact("f", "x", scope=S1)])
-                store.add([vectors(0, [1])])
+                store.add_messages([says("words", scope=S1)])
+                store.add_facts([fact("f", "x", scope=S1)])
+                store.add_vectors([vectors(0, [1])])
         finally:
             os.umask(before)
         folder = tmp_path / "memory" / "context"
@@ -271,7 +274,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.getrlimit(resource.
 count, noise = 0, random.Random(7)
 try:
     while True:
-        store.add([says(noise.randbytes(900).hex(), scope=Scope(session="s1")) for _ in range(3)])
+        store.add_messages([says(noise.randbytes(900).hex(), scope=Scope(session="s1")) for _ in range(3)])
         count += 3
 except StorageError as error:
     assert "Nothing" in str(error), error
@@ -285,7 +288,7 @@ class TestTrouble:
         write(tmp_path / "segments.jsonl", segment("a", "whole words"), '{"id": "b", "sess', end="")
         with open_all(tmp_path) as store:
             assert "no end" in store.problems[0].reason
-            store.add([says("added later", scope=S1)])
+            store.add_messages([says("added later", scope=S1)])
             assert texts(store, scope=S1) == ["whole words", "added later"]
         assert '{"id": "b", "sess\n' in (tmp_path / "segments.jsonl").read_text()
         with open_all(tmp_path) as store:
@@ -295,9 +298,9 @@ class TestTrouble:
     def test_lines_that_a_crash_left_unwritten_are_written(self, tmp_path: Path) -> None:
         """What is in the database and did not reach the plugin's files is appended by the next who opens them, once."""
         with open_all(tmp_path) as store:
-            store.add([says("kept", scope=S1)])
+            store.add_messages([says("kept", scope=S1)])
             before = (tmp_path / "segments.jsonl").stat().st_size
-            store.add([says("first words", scope=S1), says("second words", scope=S1)])
+            store.add_messages([says("first words", scope=S1), says("second words", scope=S1)])
         whole = (tmp_path / "segments.jsonl").read_bytes()
         lines = whole[before:].decode().splitlines(keepends=True)
         for size in (before, before + len(lines[0].encode()), len(whole)):
@@ -311,9 +314,9 @@ class TestTrouble:
     def test_forgetting_that_was_cut_short_is_finished(self, tmp_path: Path) -> None:
         """A crash between the database and the files is made good by the next who opens the folder."""
         with open_all(tmp_path) as store:
-            numbers = store.add([says("zanzibar", scope=S1), says("kept", scope=S1)])
+            numbers = store.add_messages([says("zanzibar", scope=S1), says("kept", scope=S1)])
         with SqliteStore(tmp_path / DATABASE) as inner:
-            inner.remove(Select(kind="message", scope=S1, ids=(numbers[0],)))
+            inner.remove_messages(Select(scope=S1, ids=(numbers[0],)))
         change_state(tmp_path, lambda state: {**state, "is_forgetting": True})
         with open_all(tmp_path) as store:
             assert texts(store, scope=S1) == ["kept"]
@@ -322,9 +325,9 @@ class TestTrouble:
     def test_a_restored_file_does_not_bring_forgotten_words_back(self, tmp_path: Path) -> None:
         """A copy of the file from before is cleaned of what was forgotten since."""
         with open_all(tmp_path) as store:
-            (number, _) = store.add([says("zanzibar", scope=S1), says("kept", scope=S1)])
+            (number, _) = store.add_messages([says("zanzibar", scope=S1), says("kept", scope=S1)])
             (tmp_path / "copy").write_bytes((tmp_path / "segments.jsonl").read_bytes())
-            store.remove(Select(kind="message", scope=S1, ids=(number,)))
+            store.remove_messages(Select(scope=S1, ids=(number,)))
         (tmp_path / "copy").replace(tmp_path / "segments.jsonl")
         with open_all(tmp_path) as store:
             assert texts(store, scope=S1) == ["kept"]
@@ -337,10 +340,10 @@ class TestTrouble:
         rows = embedder.embed(["zanzibar", "kept"], kind="passage")
         write_vectors(tmp_path / "vectors.bin", {"a": rows[0], "c": rows[1]}, dimension=384)
         with open_all(tmp_path) as store:
-            assert store.remove(Select(kind="message", scope=S1, ids=(1,))) == 1
+            assert store.remove_messages(Select(scope=S1, ids=(1,))) == 1
             assert texts(store, scope=S1) == ["kept"]
             message = Message(role="user", parts=(Text(text="zanzibar"),), timestamp=NOW)
-            assert store.add(archive.rows([message], scope=S1)) == [0]
+            assert store.add_messages(archive.rows([message], scope=S1)) == [0]
         assert not any(b"zanzibar" in path.read_bytes() for path in tmp_path.iterdir())
         saved = read_vectors(tmp_path / "vectors.bin")
         assert saved is not None
@@ -354,13 +357,13 @@ class TestTrouble:
         """The same words with a later moment are another message, whoever writes them."""
         write(tmp_path / "segments.jsonl", segment("a", "zanzibar"))
         with open_all(tmp_path) as store:
-            store.remove(Select(kind="message", scope=S1, ids=(1,)))
+            store.remove_messages(Select(scope=S1, ids=(1,)))
             before, after = (says("zanzibar", scope=S1, time=NOW + n, nonce=f"at:{n}") for n in (0, 1))
-            assert store.add([before]) == [0]
-            (number,) = store.add([after])
+            assert store.add_messages([before]) == [0]
+            (number,) = store.add_messages([after])
             assert number
-            store.remove(Select(kind="message", scope=S1, ids=(number,)))
-            assert store.add([after]) == [0]
+            store.remove_messages(Select(scope=S1, ids=(number,)))
+            assert store.add_messages([after]) == [0]
         with (tmp_path / "segments.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(segment("b", "zanzibar", timestamp=NOW + 2)) + "\n")
         with open_all(tmp_path) as store:
@@ -370,15 +373,15 @@ class TestTrouble:
         """A read-only folder is searched, with what is in the database and what came later; adding is a typed error."""
         write(tmp_path / "segments.jsonl", segment("a", "written in stone"))
         with open_all(tmp_path) as store:
-            store.add([says("ok", scope=S1)])
+            store.add_messages([says("ok", scope=S1)])
         with (tmp_path / "segments.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(segment("b", "another stone")) + "\n")
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         with FolderStore(tmp_path, readonly=True) as store:
             assert texts(store, scope=S1) == ["written in stone", "ok", "another stone"]
-            assert len(find_messages(store.match(asks("stone", scope=S1)))) == 2
+            assert len(find_messages(store.search(asks("stone", scope=S1)))) == 2
             with pytest.raises(StorageError):
-                store.add([says("more", scope=S1)])
+                store.add_messages([says("more", scope=S1)])
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
     def test_a_full_disk_is_a_typed_error_and_nothing_is_lost(self, tmp_path: Path) -> None:
@@ -387,7 +390,7 @@ class TestTrouble:
         ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         with open_all(tmp_path) as store:
             assert len(texts(store, scope=S1)) == int(ended.stdout)
-            store.add([says("room again", scope=S1)])
+            store.add_messages([says("room again", scope=S1)])
             assert texts(store, scope=S1)[-1] == "room again"
 
     def test_a_path_that_is_no_folder_is_a_typed_error(self, tmp_path: Path) -> None:
@@ -401,10 +404,10 @@ class TestTrouble:
         write(tmp_path / "segments.jsonl", segment("a", "one thing"), segment("b", "another thing"))
         write(tmp_path / "knowledge.jsonl", {"id": "k1", "type": "decision", "content": "Use MySQL", "timestamp": 1})
         with open_all(tmp_path) as store:
-            assert find_messages(store.match(asks("thing", scope=S1))) == [1, 2]
+            assert find_messages(store.search(asks("thing", scope=S1))) == [1, 2]
             write(tmp_path / "fresh", segment("b", "another thing"), segment("c", "a third thing"))
             (tmp_path / "fresh").replace(tmp_path / "segments.jsonl")
             (tmp_path / "copy").write_bytes((tmp_path / "knowledge.jsonl").read_bytes())
             (tmp_path / "copy").replace(tmp_path / "knowledge.jsonl")
-            assert find_messages(store.match(asks("thing", scope=S1))) == [1, 2, 3]
-            assert len(store.fetch(Select(kind="fact", scope=S1))) == 1
+            assert find_messages(store.search(asks("thing", scope=S1))) == [1, 2, 3]
+            assert len(store.read_facts(Select(scope=S1))) == 1

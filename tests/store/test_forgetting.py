@@ -16,6 +16,7 @@ from holdfast.store.check import check
 from holdfast.store.codec import encode_message
 from holdfast.store.connection import connect, write_transaction
 from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite_rows import where
 from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, says, texts, vectors, word
 
 
@@ -44,10 +45,10 @@ def test_no_piece_of_a_forgotten_message_is_left_in_any_file(tmp_path: Path) -> 
             sizes = [chance.choice((8, 10, 12, 40, 300)) for _ in range(15)]
             rows = [says(" ".join(chance.randbytes(6).hex() for _ in range(size))) for size in sizes]
             bodies = [encode_message(row.message) for row in rows]
-            kept |= dict(zip(store.add(rows), bodies, strict=True))
+            kept |= dict(zip(store.add_messages(rows), bodies, strict=True))
             chosen = chance.sample(sorted(kept), 10)
             gone += [kept.pop(number) for number in chosen]
-            store.remove(Select(kind="message", scope=HERE, ids=tuple(chosen)))
+            store.remove_messages(Select(scope=HERE, ids=tuple(chosen)))
         assert traces(tmp_path, gone) == 0
         assert traces(tmp_path, list(kept.values())) == len(kept)
 
@@ -57,13 +58,13 @@ def test_terms_and_vectors_of_a_forgotten_message_are_gone(tmp_path: Path) -> No
     secret = np.random.default_rng(1).integers(-127, 127, (1, 8), np.int8)
     with SqliteStore(tmp_path / "store.db") as store:
         for place in (3, 600):
-            store.add([says(f"filler {word('f', place * 1000 + n)}") for n in range(place)])
-            (number,) = store.add([says(word("secret", place))])
-            passage = store.fetch(Select(kind="passage", scope=HERE))[-1].number
-            store.add([VectorRow(space=MODEL, passage=passage, vectors=secret)])
+            store.add_messages([says(f"filler {word('f', place * 1000 + n)}") for n in range(place)])
+            (number,) = store.add_messages([says(word("secret", place))])
+            passage = store.read_passages(Select(scope=HERE))[-1].number
+            store.add_vectors([VectorRow(space=MODEL, passage=passage, vectors=secret)])
             term = term_id(word("secret", place))
             assert any(term.to_bytes(8, order, signed=True) in raw(tmp_path) for order in ("little", "big"))
-            store.remove(Select(kind="message", scope=HERE, ids=(number,)))
+            store.remove_messages(Select(scope=HERE, ids=(number,)))
             for data in (
                 term.to_bytes(8, "little", signed=True),
                 term.to_bytes(8, "big", signed=True),
@@ -75,17 +76,17 @@ def test_terms_and_vectors_of_a_forgotten_message_are_gone(tmp_path: Path) -> No
 def test_a_forgotten_message_in_a_sealed_block_leaves_the_others_in_place(tmp_path: Path) -> None:
     """Posting lists, columns and vectors of its neighbours stay exactly as they were."""
     with SqliteStore(tmp_path / "store.db") as store:
-        numbers = store.add([says(f"common {word('item', n)}") for n in range(1500)])
-        store.add([vectors(n, [n]) for n in range(1500)])
+        numbers = store.add_messages([says(f"common {word('item', n)}") for n in range(1500)])
+        store.add_vectors([vectors(n, [n]) for n in range(1500)])
         gone = [0, 511, 512, 700, 1499]
-        assert store.remove(Select(kind="message", scope=HERE, ids=tuple(numbers[n] for n in gone))) == 5
+        assert store.remove_messages(Select(scope=HERE, ids=tuple(numbers[n] for n in gone))) == 5
         kept = [n for n in range(1500) if n not in gone]
-        assert find_messages(store.match(asks("common"))) == [numbers[n] for n in kept]
+        assert find_messages(store.search(asks("common"))) == [numbers[n] for n in kept]
         for n in (1, 510, 513, 701, 1498):
-            evidence = store.match(asks(word("item", n), seed=n))
+            evidence = store.search(asks(word("item", n), seed=n))
             assert find_messages(evidence) == [numbers[n]]
             assert evidence.cosine is not None
-            assert int(evidence.cosine.argmax()) == n
+            assert evidence.passages[evidence.cosine.argmax()] == n
         assert check(store.path).sound
 
 
@@ -96,33 +97,33 @@ def test_forgetting_many_keeps_the_index_whole(tmp_path: Path) -> None:
         kept: dict[int, str] = {}
         for turn in range(8):
             words = [word("item", turn * 1000 + n) for n in range(chance.randint(1, 300))]
-            kept |= dict(zip(store.add([says(text) for text in words]), words, strict=True))
+            kept |= dict(zip(store.add_messages([says(text) for text in words]), words, strict=True))
             gone = chance.sample(sorted(kept), min(20, len(kept)))
             kept = {number: text for number, text in kept.items() if number not in gone}
-            assert store.remove(Select(kind="message", scope=HERE, ids=tuple(gone))) == len(gone)
+            assert store.remove_messages(Select(scope=HERE, ids=tuple(gone))) == len(gone)
             assert check(store.path).index == ()
             for number in chance.sample(sorted(kept), min(5, len(kept))):
-                assert find_messages(store.match(asks(kept[number]))) == [number]
+                assert find_messages(store.search(asks(kept[number]))) == [number]
 
 
 def test_forgotten_facts_are_gone_from_the_file(tmp_path: Path) -> None:
     """Every version of a forgotten fact is gone from the files; other facts stay."""
     with SqliteStore(tmp_path / "store.db") as store:
-        store.add([fact("f1", "zanzibar one"), fact("f2", "kept"), fact("f1", "zanzibar two")])
-        assert store.remove(Select(kind="fact", scope=HERE, keys=("f1",))) == 2
+        store.add_facts([fact("f1", "zanzibar one"), fact("f2", "kept"), fact("f1", "zanzibar two")])
+        assert store.remove_facts(Select(scope=HERE), keys=("f1",)) == 2
         assert b"zanzibar" not in raw(tmp_path)
-        assert [row.content for row in store.fetch(Select(kind="fact", scope=HERE))] == ["kept"]
+        assert [row.content for row in store.read_facts(Select(scope=HERE))] == ["kept"]
 
 
 def test_a_reader_who_holds_the_log_is_reported(tmp_path: Path) -> None:
     """While another process still reads the old state, forgetting says that the log could not be emptied yet."""
     path = tmp_path / "store.db"
     with SqliteStore(path, wait=0.05) as store, closing(sqlite3.connect(path, isolation_level=None)) as reader:
-        (number,) = store.add([says("zanzibar")])
+        (number,) = store.add_messages([says("zanzibar")])
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM messages").fetchone()
         with pytest.raises(StorageError, match="forgotten, but another process"):
-            store.remove(Select(kind="message", scope=HERE, ids=(number,)))
+            store.remove_messages(Select(scope=HERE, ids=(number,)))
         assert texts(store) == []
         reader.execute("COMMIT")
         upkeep.vacuum(path)
@@ -133,9 +134,9 @@ def test_a_crash_before_the_file_is_rewritten_is_noticed(tmp_path: Path) -> None
     """Where forgetting was cut short, a check says that text may be left, until the file is written anew."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
-        store.add([says("zanzibar")])
+        store.add_messages([says("zanzibar")])
     with closing(connect(path, wait=1)) as connection, write_transaction(connection):
-        assert forgetting.remove(connection, Select(kind="message", scope=HERE)) == 1
+        assert forgetting.remove(connection, "message", *where("message", Select(scope=HERE))) == 1
     assert "forgotten text may still be" in check(path).notes[0]
     upkeep.vacuum(path)
     assert check(path).notes == ()

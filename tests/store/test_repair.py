@@ -24,13 +24,13 @@ ELSEWHERE = Scope(tenant="other", session="s9")
 def fill(path: Path, count: int = 700) -> list[int]:
     """A store with rows of every kind, in two scopes; one message is forgotten."""
     with SqliteStore(path) as store:
-        numbers = store.add([says(f"{word('item', n)} {'padding ' * (n % 60)}") for n in range(count)])
-        store.add([says("theirs", scope=ELSEWHERE)])
-        store.add([fact(f"f{n}", f"fact {n}") for n in range(20)])
-        store.add([Record(scope=HERE, kind="edit", key=f"e{n}", data={"n": n}) for n in range(20)])
-        store.add([Job(scope=HERE, kind="embed", data={"n": n}) for n in range(5)])
-        store.add([vectors(n, [n]) for n in range(10)])
-        store.remove(Select(kind="message", scope=HERE, ids=(numbers[3],)))
+        numbers = store.add_messages([says(f"{word('item', n)} {'padding ' * (n % 60)}") for n in range(count)])
+        store.add_messages([says("theirs", scope=ELSEWHERE)])
+        store.add_facts([fact(f"f{n}", f"fact {n}") for n in range(20)])
+        store.add_records([Record(scope=HERE, kind="edit", key=f"e{n}", data={"n": n}) for n in range(20)])
+        store.add_jobs([Job(scope=HERE, kind="embed", data={"n": n}) for n in range(5)])
+        store.add_vectors([vectors(n, [n]) for n in range(10)])
+        store.remove_messages(Select(scope=HERE, ids=(numbers[3],)))
     return numbers
 
 
@@ -123,14 +123,14 @@ class TestRepair:
         assert report.kept == {"messages": 700, "facts": 20, "records": 20, "jobs": 5}
         assert (report.lost, report.unscoped) == ((), 0)
         with SqliteStore(path) as store:
-            kept = store.fetch(Select(kind="message", scope=HERE))
+            kept = store.read_messages(Select(scope=HERE))
             assert [row.id for row in kept] == [number for number in numbers if number != numbers[3]]
             assert texts(store, scope=ELSEWHERE) == ["theirs"]
-            assert find_messages(store.match(asks(word("item", 600)))) == [numbers[600]]
-            assert store.add([says(f"{word('item', 3)} {'padding ' * 3}")]) == [0]
-            assert store.add([says("something new")])[0] > max(numbers)
-            assert [row.content for row in store.fetch(Select(kind="fact", scope=HERE))][-1] == "fact 19"
-            assert store.fetch(Select(kind="record", scope=HERE, keys=("e7",)))[0].data == {"n": 7}
+            assert find_messages(store.search(asks(word("item", 600)))) == [numbers[600]]
+            assert store.add_messages([says(f"{word('item', 3)} {'padding ' * 3}")]) == [0]
+            assert store.add_messages([says("something new")])[0] > max(numbers)
+            assert [row.content for row in store.read_facts(Select(scope=HERE))][-1] == "fact 19"
+            assert store.read_records(Select(scope=HERE), keys=("e7",))[0].data == {"n": 7}
         assert check(path).sound
 
     def test_every_row_on_an_intact_page_is_saved(self, tmp_path: Path) -> None:
@@ -146,18 +146,18 @@ class TestRepair:
             report = repair(path, stamp=f"t{turn}")
             assert report.kept["messages"] >= 700 - 4 * 45
             with SqliteStore(path) as store:
-                for row in store.fetch(Select(kind="message", scope=HERE, across=True)):
+                for row in store.read_messages(Select(scope=HERE, across=True)):
                     assert row.message.text.split()[0] == word("item", numbers.index(row.id))
-                assert store.add([says("goes on")])
+                assert store.add_messages([says("goes on")])
             assert check(path).sound
 
     def test_the_log_is_read_too(self, tmp_path: Path) -> None:
         """What was acknowledged and is only in the write-ahead log is saved with the rest."""
         path = tmp_path / "store.db"
         store = SqliteStore(path)
-        store.add([says("in the file")])
+        store.add_messages([says("in the file")])
         store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        store.add([says("in the log")])
+        store.add_messages([says("in the log")])
         copy = tmp_path / "copy.db"
         for end in ("", "-wal"):
             copy.with_name(f"copy.db{end}").write_bytes(path.with_name(f"store.db{end}").read_bytes())
@@ -199,13 +199,13 @@ class TestRepair:
         """The index is built with the caller's own cut of a message."""
         path = tmp_path / "store.db"
         with SqliteStore(path) as store:
-            store.add(
+            store.add_messages(
                 archive.rows([row.message for row in (says("thanks"), says("the gateway listens on 8443"))], scope=HERE)
             )
         repair(path, cutter=lambda _: archive.passages_of, stamp="t")
         with SqliteStore(path) as store:
             assert len(texts(store)) == 2
-            assert len(store.fetch(Select(kind="passage", scope=HERE))) == 1
+            assert len(store.read_passages(Select(scope=HERE))) == 1
 
     @pytest.mark.parametrize(
         "spoiled",

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StorageError
-from holdfast.store.connection import APPLICATION, connect
-from holdfast.store.schema import MIGRATIONS, migrate
+from holdfast.store.connection import APPLICATION, MIGRATIONS, connect, migrate
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import says, texts
 
@@ -34,7 +33,7 @@ def test_an_older_file_is_brought_up_to_date(tmp_path: Path) -> None:
     """Steps that are missing are taken in order, and what was there stays."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
-        store.add([says("from before")])
+        store.add_messages([says("from before")])
     with closing(connect(path, wait=1)) as connection:
         migrate(connection, path=path, migrations=LATER)
         migrate(connection, path=path, migrations=LATER)
@@ -47,7 +46,7 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     """A file that a newer Holdfast wrote is refused, untouched, with the advice to upgrade."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
-        store.add([says("from the future")])
+        store.add_messages([says("from the future")])
     with closing(connect(path, wait=1)) as connection:
         migrate(connection, path=path, migrations=LATER)
     with pytest.raises(StorageError, match="upgrade holdfast"):
@@ -59,7 +58,7 @@ def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:
     """A migration that breaks off leaves the file as it was, and usable."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
-        store.add([says("still here")])
+        store.add_messages([says("still here")])
     broken = (*MIGRATIONS, "CREATE TABLE news(id);\nCREATE TABLE jobs(id)")
     with closing(connect(path, wait=1)) as connection, pytest.raises(sqlite3.OperationalError):
         migrate(connection, path=path, migrations=broken)

@@ -20,9 +20,9 @@ from holdfast.testing.rows import HERE, asks, find_messages, says, texts, vector
 def filled(path: Path, count: int) -> SqliteStore:
     """A store with numbered words, of which one is forgotten."""
     store = SqliteStore(path)
-    numbers = store.add([says(f"common {word('item', n)}") for n in range(count)])
-    store.add([vectors(n, [n]) for n in range(count)])
-    store.remove(Select(kind="message", scope=HERE, ids=(numbers[1],)))
+    numbers = store.add_messages([says(f"common {word('item', n)}") for n in range(count)])
+    store.add_vectors([vectors(n, [n]) for n in range(count)])
+    store.remove_messages(Select(scope=HERE, ids=(numbers[1],)))
     return store
 
 
@@ -31,10 +31,10 @@ class TestReindex:
         """A rebuilt index finds the same messages with the same scores; vectors stay; a reader notices."""
         told: list[tuple[int, int]] = []
         with filled(tmp_path / "store.db", 1300) as store:
-            before = store.match(asks(f"common {word('item', 700)}", seed=3))
+            before = store.search(asks(f"common {word('item', 700)}", seed=3))
             assert reindex(store.path, progress=lambda done, total: told.append((done, total))) == 1300
-            after = store.match(asks(f"common {word('item', 700)}", seed=3))
-            assert after.keywords.passages.tolist() == before.keywords.passages.tolist()
+            after = store.search(asks(f"common {word('item', 700)}", seed=3))
+            assert after.keyword.tolist() == before.keyword.tolist()
             assert after.cosine is not None
             assert before.cosine is not None
             assert after.cosine.tolist() == before.cosine.tolist()
@@ -45,20 +45,20 @@ class TestReindex:
         """Another way to make terms takes effect on everything that is archived."""
         with filled(tmp_path / "store.db", 600) as store:
             reindex(store.path, terms_of=lambda passage: tuple(("zebra",) for _ in passage.windows))
-            assert find_messages(store.match(asks("common"))) == []
-            assert len(find_messages(store.match(asks("zebra")))) == 599
-            store.add([says("common again")])
-            assert len(find_messages(store.match(asks("common")))) == 1
+            assert find_messages(store.search(asks("common"))) == []
+            assert len(find_messages(store.search(asks("zebra")))) == 599
+            store.add_messages([says("common again")])
+            assert len(find_messages(store.search(asks("common")))) == 1
             assert check(store.path).sound
 
     def test_a_speakers_name_stays_a_word(self, tmp_path: Path) -> None:
         """Who spoke is found by name after a rebuild as before."""
         with SqliteStore(tmp_path / "store.db") as store:
             message = Message(role="user", parts=(Text(text="I moved to Lisbon"),), name="Caroline")
-            (number,) = store.add(archive.rows([message], scope=HERE))
+            (number,) = store.add_messages(archive.rows([message], scope=HERE))
             reindex(store.path)
-            assert find_messages(store.match(asks("Caroline"))) == [number]
-            assert find_messages(store.match(asks("user"))) == []
+            assert find_messages(store.search(asks("Caroline"))) == [number]
+            assert find_messages(store.search(asks("user"))) == []
 
     def test_a_rebuild_that_fails_changes_nothing(self, tmp_path: Path) -> None:
         """Where terms cannot be made, the old index stays."""
@@ -69,7 +69,7 @@ class TestReindex:
         with filled(tmp_path / "store.db", 30) as store:
             with pytest.raises(RuntimeError, match="no terms today"):
                 reindex(store.path, terms_of=broken)
-            assert len(find_messages(store.match(asks("common")))) == 29
+            assert len(find_messages(store.search(asks("common")))) == 29
 
     def test_a_store_that_is_not_there_is_not_made(self, tmp_path: Path) -> None:
         """Upkeep of a wrong path is a typed error, and makes no file."""
@@ -87,13 +87,13 @@ class TestBackup:
         try:
             with filled(tmp_path / "store.db", 40) as store:
                 backup(store.path, target)
-                store.add([says("after the copy")])
+                store.add_messages([says("after the copy")])
         finally:
             os.umask(before)
         assert stat.S_IMODE(target.stat().st_mode) == 0o600
         with SqliteStore(target) as copy:
             assert len(texts(copy)) == 39
-            assert len(find_messages(copy.match(asks("common")))) == 39
+            assert len(find_messages(copy.search(asks("common")))) == 39
         assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "store.db"]
 
     def test_nothing_is_overwritten(self, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_vacuum_gives_space_back(tmp_path: Path) -> None:
     """A file with holes becomes smaller, and says what it was."""
     with SqliteStore(tmp_path / "store.db") as store:
         noise = random.Random(7)  # noqa: S311 - text that does not compress, the same in every run
-        store.add([says(noise.randbytes(500).hex()) for _ in range(300)])
+        store.add_messages([says(noise.randbytes(500).hex()) for _ in range(300)])
         store._writer.execute("DELETE FROM messages WHERE id > 100")
         before, after = vacuum(store.path)
         assert after < before

@@ -5,8 +5,8 @@ from typing import Any
 from holdfast.messages import Message
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.records import read_entry
-from holdfast.transcripts.tree import ModelRef, compaction_region, rebuild
-from sessions import compaction, entry, reply, user
+from holdfast.transcripts.session import compaction_region
+from sessions import compaction, entry, rebuild, reply, user
 
 SUMMARY = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n"
 BRANCH = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n"
@@ -26,9 +26,9 @@ def summary(entry_id: str) -> str:
 
 
 def test_no_entries() -> None:
-    """Nothing in, nothing out: no messages, no model, thinking off."""
+    """Nothing in, nothing out."""
     context = rebuild([])
-    assert (context.messages, context.model, context.thinking_level, context.compaction) == ((), None, "off", None)
+    assert (context.messages, context.compaction) == ((), None)
 
 
 def test_single_message() -> None:
@@ -42,31 +42,6 @@ def test_conversation_in_order() -> None:
     context = rebuild([user("1", None), reply("2", "1"), user("3", "2"), reply("4", "3")])
     assert [message.text for message in context.messages] == ["1", "2", "3", "4"]
     assert context.messages[1].timestamp == 7
-
-
-def test_thinking_level() -> None:
-    """The last change on the path counts."""
-    changes = [
-        entry("thinking_level_change", str(n), str(n - 1), thinkingLevel=level)
-        for n, level in [(1, "low"), (2, "high")]
-    ]
-    assert rebuild(changes).thinking_level == "high"
-    assert rebuild(changes, "1").thinking_level == "low"
-
-
-def test_model_by_change_or_reply() -> None:
-    """The model is what the last change or the last reply names."""
-    change = entry("model_change", "3", "2", provider="openai", modelId="gpt")
-    entries = [user("1", None), reply("2", "1", model="claude", provider="anthropic"), change]
-    assert rebuild(entries, "2").model == ModelRef("anthropic", "claude")
-    assert rebuild(entries).model == ModelRef("openai", "gpt")
-    assert rebuild([*entries, reply("4", "3", model="claude")]).model == ModelRef("p", "claude")
-
-
-def test_reply_without_a_model_changes_nothing() -> None:
-    """A reply that names no model leaves the one in use."""
-    bare = entry("message", "2", "1", message={"role": "assistant", "content": []})
-    assert rebuild([entry("model_change", "1", None, provider="p", modelId="m"), bare]).model == ModelRef("p", "m")
 
 
 def test_kinds_that_speak() -> None:
@@ -157,17 +132,6 @@ def test_hardened_boundary() -> None:
     assert texts([user("1", None), compaction("2", "1", "2"), user("3", "2")]) == [summary("2"), "3"]
 
 
-def test_model_and_thinking_reach_back_beyond_a_compaction() -> None:
-    """What the conversation runs with is read from the whole path."""
-    entries = [
-        entry("thinking_level_change", "1", None, thinkingLevel="high"),
-        reply("2", "1", model="claude"),
-        compaction("3", "2", "3"),
-    ]
-    context = rebuild(entries)
-    assert (context.thinking_level, context.model) == ("high", ModelRef("p", "claude"))
-
-
 def test_region_without_a_compaction() -> None:
     """Before the first compaction the whole path is up for the next one."""
     entries = [user("1", None), reply("2", "1")]
@@ -248,7 +212,7 @@ def test_cycle() -> None:
 
 def test_records_of_a_stream_can_be_rebuilt() -> None:
     """The header among the entries does no harm, and messages that were read already are used."""
-    header = read_entry({"type": "session", "id": "s", "timestamp": ""}, line=1)
+    header = read_entry({"type": "session", "id": "s", "timestamp": ""}, 1)
     read = Message(role="user", parts=())
     said = Entry(type="message", id="2", data={"parentId": None}, line=2, messages=(read,))
     assert rebuild([header, said]).messages == (read,)

@@ -7,6 +7,7 @@ from pathlib import Path
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
 from holdfast.transcripts.records import FORGOTTEN
 from holdfast.transcripts.session import Session
+from sessions import rebuild
 from talk import reply, user
 
 
@@ -41,7 +42,7 @@ def test_the_words_go_and_the_session_stays_whole(tmp_path: Path) -> None:
     other.append_message(user("And I am here."))
     again = Session.open(file)
     assert again.problems == ()
-    first, asked, answered = [again.context(leaf).messages[-1] for leaf in ids]
+    first, asked, answered = [rebuild(again.entries, leaf).messages[-1] for leaf in ids]
     assert first.text == FORGOTTEN
     assert [call.id for call in asked.calls] == [result.call_id for result in answered.results] == ["c1"]
     assert [message.text for message in again.context().messages][-3:] == ["Go on.", "Here.", "And I am here."]

@@ -47,8 +47,7 @@ def test_files_are_for_our_eyes_only(tmp_path: Path, mask: int) -> None:
     """A session file is 0600 whatever the umask."""
     with umask(mask):
         session = begin(tmp_path)
-        fork = session.fork(tmp_path / "fork.jsonl")
-    assert [path.stat().st_mode & 0o777 for path in (session.file, fork.file)] == [0o600, 0o600]
+    assert session.file.stat().st_mode & 0o777 == 0o600
 
 
 def test_folders_that_we_make_are_private_too(tmp_path: Path) -> None:
@@ -73,8 +72,6 @@ def test_existing_file_is_never_overwritten(tmp_path: Path) -> None:
     before = session.file.read_bytes()
     with pytest.raises(StorageError, match="exists already"):
         begin(tmp_path)
-    with pytest.raises(StorageError, match="exists already"):
-        session.fork(session.file)
     assert session.file.read_bytes() == before
 
 
@@ -137,27 +134,23 @@ def test_sync_that_fails_takes_the_entry_back(tmp_path: Path, monkeypatch: pytes
         patch.setattr(os, "fsync", fail)
         with pytest.raises(StorageError):
             session.append_message(says("hi"))
-        session.append_name("needs no sync")
+        session.append("session_info", {"name": "needs no sync"}, durable=False)
     assert session.file.read_bytes().startswith(before)
     assert [entry.type for entry in reopen(session.file).entries] == ["session_info"]
 
 
 def test_entries_that_matter_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages, compactions and branch summaries are on the disk when the call returns; the rest where asked for."""
+    """Entries are on the disk when the call returns, unless the caller says otherwise."""
     session = begin(tmp_path)
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     session.append_message(says("1"))
-    session.append_custom_message("x", "2")
-    session.append_compaction("3", first_kept=None, tokens_before=1)
-    session.branch_with_summary(None, "4")
-    assert len(synced) == 4
-    session.append_custom("x")
-    session.append_message(says("5"), durable=False)
-    session.branch(None)
-    assert len(synced) == 4
-    session.append_custom("x", durable=True)
-    assert len(synced) == 5
+    session.append_compaction("2", first_kept=None, tokens_before=1)
+    session.append("custom", {"customType": "x"})
+    assert len(synced) == 3
+    session.append_message(says("3"), durable=False)
+    session.append("custom", {"customType": "x"}, durable=False)
+    assert len(synced) == 3
 
 
 def test_what_others_wrote_behind_ours_is_not_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StorageError, TranscriptError
-from holdfast.transcripts.entry import Entry, Problem
-from holdfast.transcripts.session import Session, newest_session, stream_entries
-from sessions import Ids, Ticks, begin, records, reopen, says, texts, write_lines
+from holdfast.transcripts import Entry, Problem, stream
+from holdfast.transcripts.session import Session, newest_session
+from sessions import Ids, Ticks, begin, branch, records, reopen, says, texts, write_lines
 
 HEADER = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-02-10T14:00:00.000Z", "cwd": "/w"}
 
@@ -91,24 +91,24 @@ def test_stream_reports_in_place(tmp_path: Path) -> None:
         {"type": "message", "id": "a", "parentId": None, "message": {"role": "martian"}},
         {"type": "custom", "id": "b", "parentId": "a"},
     )
-    items = list(stream_entries(file))
+    items = list(stream(file, format="pi"))
     assert [(type(item), item.line) for item in items] == [
         (Entry, 1),
         (Problem, 2),
-        (Problem, 3),
         (Entry, 3),
+        (Problem, 3),
         (Entry, 4),
     ]
 
 
 def test_stream_needs_little_memory(tmp_path: Path) -> None:
     """Memory does not grow with the file: 8 MB of entries pass in far less than one."""
-    line = {"type": "message", "id": "x", "parentId": None, "message": {"role": "user", "content": "字" * 2000}}
-    file = write_lines(tmp_path / "s.jsonl", HEADER, *[line] * 1300)
+    line = {"type": "message", "parentId": None, "message": {"role": "user", "content": "字" * 2000}}
+    file = write_lines(tmp_path / "s.jsonl", HEADER, *({**line, "id": str(number)} for number in range(1300)))
     assert file.stat().st_size > 7_500_000
     tracemalloc.start()
     try:
-        assert sum(1 for _ in stream_entries(file)) == 1301
+        assert sum(1 for _ in stream(file, format="pi")) == 1301
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -125,7 +125,7 @@ def test_missing_file_folder_and_archive(tmp_path: Path) -> None:
         with pytest.raises(TranscriptError, match=why):
             Session.open(tmp_path / name)
     with pytest.raises(TranscriptError, match="no such file"):
-        list(stream_entries(tmp_path / "none.jsonl"))
+        list(stream(tmp_path / "none.jsonl", format="pi"))
 
 
 def test_newest_session(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_branch_of_another_writer_does_not_move_us(tmp_path: Path) -> None:
     (root,) = ours.append_message(says("root"))
     ours.append_message(says("ours"))
     theirs = reopen(ours.file)
-    theirs.branch(root.id)
+    branch(theirs, root.id)
     theirs.append_message(says("theirs"))
     ours.append_message(says("more of ours"))
     assert texts(ours) == texts(reopen(ours.file)) == ["root", "ours", "more of ours"]

@@ -2,8 +2,8 @@
 
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.records import read_entry
-from holdfast.transcripts.tree import Tree, rebuild
-from sessions import entry, user
+from holdfast.transcripts.session import Tree
+from sessions import entry, rebuild, user
 
 
 def texts(entries: list[Entry]) -> list[str]:
@@ -80,8 +80,8 @@ def test_unknown_types() -> None:
 def test_entries_without_a_parent_field() -> None:
     """A known entry that states no parent follows the leaf; an unknown one stands alone."""
     loose = [
-        read_entry({"type": "message", "id": "2", "message": {"role": "user", "content": "2"}}, line=2),
-        read_entry({"type": "telemetry", "id": "3"}, line=3),
+        read_entry({"type": "message", "id": "2", "message": {"role": "user", "content": "2"}}, 2),
+        read_entry({"type": "telemetry", "id": "3"}, 3),
     ]
     tree = Tree([user("1", None), *loose])
     assert (tree.leaf, tree.cursor) == ("2", "2")
@@ -91,14 +91,6 @@ def test_entries_without_a_parent_field() -> None:
 def test_entries_that_cannot_be_linked() -> None:
     """An entry without an id, or with one that is taken, is reported and is no part of the tree."""
     tree = Tree([user("1", None)])
-    assert "without an id" in (tree.add(read_entry({"type": "message"}, line=2)) or "")
+    assert "without an id" in (tree.add(read_entry({"type": "message"}, 2)) or "")
     assert "taken by line 1" in (tree.add(user("1", None)) or "")
     assert tree.leaf == "1"
-
-
-def test_label_without_a_target() -> None:
-    """A label that names no entry changes no label."""
-    tree = Tree(
-        [user("1", None), entry("label", "2", "1", targetId="1", label="x"), entry("label", "3", "2", label="y")]
-    )
-    assert tree.labels == {"1": "x"}

@@ -6,19 +6,21 @@ any point can be continued.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from holdfast.agent import session_notes, workspace
 from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Notes
-from holdfast.agent.sessions import Opened, SessionEntry, Sessions, id_of
-from holdfast.agent.tally import CountedModel, Tally, add_usage
-from holdfast.agent.tools import Confirm, agent_tools, flush_tools, tool_tokens
+from holdfast.agent.sessions import Opened, Purpose, SessionEntry, Sessions, Spent, id_of
+from holdfast.agent.tools import Confirm, agent_tools, flush_tools
 from holdfast.agent.view import Quiet, ReplyStream, View
 from holdfast.compact import Compaction
 from holdfast.compaction import flush
@@ -37,19 +39,17 @@ from holdfast.errors import (
 )
 from holdfast.memory.block import strip_message
 from holdfast.messages import Message, Text, Usage
-from holdfast.models.base import Model
+from holdfast.models.base import Model, Prompt, Reply
 from holdfast.providers.models import cost
 from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
 from holdfast.redact import redact_value
 from holdfast.session import Session
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, MessageRow, Scope, Select
-from holdfast.tokens import count_text
+from holdfast.store.base import FactRow, Scope, Select
+from holdfast.tokens import count_json, count_text
 from holdfast.transcripts.records import is_forgotten, messages_of
-from holdfast.transcripts.tree import Context
+from holdfast.transcripts.session import Context
 from holdfast.window import Window
-
-__all__ = ["Agent", "Turn"]
 
 MIN_MESSAGES: Final = 2
 """A conversation of at most this many messages is neither flushed nor compacted automatically."""
@@ -57,52 +57,55 @@ MAX_STEPS: Final = 100
 """Model calls in one turn before the user must say something."""
 MAX_REPLY_TOKENS: Final = 8_192
 REPLY_SECONDS: Final = 600.0
+_COUNTED: Final = ("input", "output", "cache_read", "cache_write")
+
+Tally: TypeAlias = SimpleQueue[tuple[Purpose, Spent]]
+"""Model calls outside of the conversation that are not counted yet, from any thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """The result of one user message.
-
-    Attributes:
-        text: The answer, without silent markers.
-        steps: How many times the model was called.
-        usage: The tokens that the provider counted, all steps together.
-        window: The window of the last call.
-        compactions: How many compactions overflows made necessary.
-        interrupted: Whether the user interrupted it.
-    """
+    """The result of one user message: the answer without silent markers, and the tokens of all model calls."""
 
     text: str = ""
     steps: int = 0
     usage: Usage = field(default_factory=Usage)
-    window: Window | None = None
-    compactions: int = 0
     interrupted: bool = False
+
+
+class CountedModel:
+    """A model whose calls are added to a tally."""
+
+    def __init__(self, model: Model, purpose: Purpose, tally: Tally) -> None:
+        self.name, self.provider, self.context_tokens = model.name, model.provider, model.context_tokens
+        self._model, self._purpose, self._tally = model, purpose, tally
+
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: float | None = None,
+        cancel: Event | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Call the model, and count the call; see `Model.ask`."""
+        reply = self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
+        self._tally.put((self._purpose, Spent.of(reply.usage, cost=cost(self.name, reply.usage))))
+        return reply
 
 
 class Agent:
     """A conversation with a model: it is continued, or begun, when the agent is made.
 
-    Args:
-        engine: The agent's memory. Without a model of its own it uses `model` for summaries.
-        model: The model that answers.
-        sessions: The store of conversations.
-        key: The key of the conversation.
-        root: The workspace.
-        notes: The searchable notes of the workspace.
-        project: The project of every conversation; None for the folder in which each one began.
-        confirm: Asks the user before a command runs or a file is written; without it neither is possible.
-        view: Shows what happens.
-        flush_model: The model that writes notes before a compaction; by default `model`.
+    Without a model of its own the engine uses `model` for summaries; `flush_model` writes notes before a compaction, by
+    default `model`. Without a `project` each conversation belongs to that of the folder in which it began. `confirm`
+    asks the user before a command runs or a file is written; without it neither is possible.
 
-    Attributes:
-        opened: The conversation that is open, with its transcript.
-        session: The same conversation in the engine.
-        history: All messages as the transcript has them, but with secrets unmasked while the conversation is open.
-        window: The window of the last model call.
-        cancel: Interrupts whatever is going on when set.
-        tally: Tokens of model calls outside of the conversation that are not in `sessions.json` yet.
-        hook_failures: Failures of hooks that were not shown yet; threads append to it.
+    The conversation that is open is `opened`, with its transcript, and `session` in the engine. `history` is all of it,
+    with secrets unmasked while it is open. Setting `cancel` interrupts whatever is going on.
+
+    Raises:
+        InputError: The platform is Windows.
     """
 
     def __init__(
@@ -119,6 +122,11 @@ class Agent:
         view: View | None = None,
         flush_model: Model | None = None,
     ) -> None:
+        if os.open not in os.supports_dir_fd:
+            raise InputError(
+                "the agent does not run on Windows, where its file tools and shell lack the system calls they need: "
+                "use it in WSL. The library and the other commands work here"
+            )
         self.engine, self.model, self.sessions, self.root = engine, model, sessions, root
         self.notes, self.project, self.confirm, self.flush_model = notes, project, confirm, flush_model
         self.view: View = view or Quiet()
@@ -185,11 +193,7 @@ class Agent:
         return Message(role="system", parts=(Text(text=prompt),))
 
     def last_window(self) -> Window:
-        """Return the window of the last model call, or the one that would be sent now.
-
-        Raises:
-            InputError: The conversation is empty.
-        """
+        """Return the window of the last model call, or the one that would be sent now."""
         if not self.history:
             raise InputError("The conversation is empty. Say something first.")
         return self.window or self._assemble()
@@ -201,26 +205,23 @@ class Agent:
     # --- a turn ----------------------------------------------------------------------
 
     def say(self, text: str, *, heartbeat: bool = False) -> Turn:
-        """Send a user message and wait for the answer.
-
-        Raises:
-            ModelError: The model gave no answer. The user message is kept; the next call continues from it.
-        """
+        """Send a user message and wait for the answer. If the model fails, the next call continues from it."""
+        before = self.session
+        if is_due := bool(self.sessions.due(self.opened.key, self.settings)):
+            self._switch_to(self.sessions.open(self.opened.key, self.settings, cwd=str(self.root)))
         try:
-            return self._handle_input(text, heartbeat=heartbeat)
-        finally:
-            self.cancel.clear()  # not at the start: that would lose a Ctrl-C that comes just before it
-
-    def _handle_input(self, text: str, *, heartbeat: bool) -> Turn:
-        before = self._renew_if_due()
-        self._record_input(text, heartbeat=heartbeat)  # before anything that calls a model or takes time
-        try:
-            if before is not None:
+            # Before anything that calls a model or takes time. Its time is saved with the reply, in one write.
+            self.record(Message(role="user", parts=(Text(text=text),)))
+            self._input_time = 0 if heartbeat else self.sessions.clock()
+            with self.guard_memory():
+                self.session.append(self.history[-1:])
+            if is_due:
                 self._finish(before)
             self._system = self.build_system_prompt()
             self._make_room(coming=count_text(text), heartbeat=heartbeat)
             turn = self._run_model_loop()
         finally:
+            self.cancel.clear()  # not at the start: that would lose a Ctrl-C that comes just before it
             self._show_hook_failures()
             self._system = None
             if self._input_time:  # no reply has saved it
@@ -231,13 +232,6 @@ class Agent:
         if self.notes is not None:
             self.notes.poll()
         return replace(turn, text=flush.strip_silence(turn.text))
-
-    def _record_input(self, text: str, *, heartbeat: bool) -> None:
-        """Write the user message to the transcript and the archive. Its time is saved with the reply, in one write."""
-        self.record(Message(role="user", parts=(Text(text=text),)))
-        self._input_time = 0 if heartbeat else self.sessions.clock()
-        with self.guard_memory():
-            self.session.append(self.history[-1:])
 
     def _save_input_time(self, entry: SessionEntry) -> SessionEntry:
         time, self._input_time = self._input_time, 0
@@ -250,8 +244,13 @@ class Agent:
             completion = self._call_model_or_reset()
             if completion is None:
                 return replace(turn, interrupted=True)
-            turn = self._apply_reply(turn, completion)
-            calls = completion.reply.message.calls
+            reply, self.window = completion.reply, completion.window
+            name = reply.message.model or self.model.name
+            self.record(replace(reply.message, usage=reply.usage, model=name), reply=True)
+            self.update_entry(partial(self._save_reply, reply.usage))
+            usage = {each: getattr(turn.usage, each) + getattr(reply.usage, each, 0) for each in _COUNTED}
+            turn = replace(turn, text=reply.text, steps=turn.steps + 1, usage=Usage(**usage))
+            calls = reply.message.calls
             if not calls:
                 break
             for call in calls:
@@ -267,57 +266,34 @@ class Agent:
             self.session.append(self.history[-1:])
         return turn
 
-    def _apply_reply(self, turn: Turn, completion: Completion) -> Turn:
-        """Record a reply and its usage."""
-        reply, self.window = completion.reply, completion.window
-        self.record(replace(reply.message, usage=reply.usage, model=reply.message.model or self.model.name), reply=True)
-        spent = cost(self.model.name, reply.usage)
-        self.update_entry(
-            lambda entry: self._save_input_time(entry).with_reply(
-                reply.usage, now=self.sessions.clock(), model=self.model.name, window=self.limit, cost=spent
-            )
-        )
-        return replace(
-            turn,
-            text=reply.text,
-            steps=turn.steps + 1,
-            usage=add_usage(turn.usage, reply.usage),
-            window=completion.window,
-            compactions=turn.compactions + len(completion.compactions),
-        )
+    def _save_reply(self, usage: Usage | None, entry: SessionEntry) -> SessionEntry:
+        now, name = self.sessions.clock(), self.model.name
+        entry = self._save_input_time(entry)
+        return entry.with_reply(usage, now=now, model=name, window=self.limit, cost=cost(name, usage))
 
     def _call_model_or_reset(self) -> Completion | None:
-        """Call the model. If no request fits, begin a new conversation with a digest and call it once more.
-
-        Raises:
-            ModelOverflowError: The new conversation does not fit either.
-        """
+        """Call the model. If no request fits, begin a new conversation with a digest and call it once more."""
         try:
             return self._call_model()
         except ModelOverflowError as error:
             if not error.tries:
                 raise
-            self._begin_with_digest(error)
+            opened = self.reset(session_notes.digest_history(self.history, window=self.limit))
+            self.view.notice(
+                f"The request did not fit after {error.tries} tries. A new conversation begins with a digest of the "
+                f"old one, which is kept in {opened.archived.name if opened.archived else 'the archive'}."
+            )
         return self._call_model()
-
-    def _begin_with_digest(self, error: ModelOverflowError) -> None:
-        """Archive the conversation and begin another one with a digest of it and the user's last request."""
-        messages, before = session_notes.digest_history(self.history, window=self.limit), self.session
-        opened = self.sessions.reset(self.opened.key, cwd=str(self.root))
-        self._switch_to(opened)
-        for message in messages:
-            self.record(message)
-        with self.guard_memory():
-            self.session.append(self.history)
-        where = opened.archived.name if opened.archived else before.id
-        self.view.notice(
-            f"The request did not fit after {error.tries} tries. A new conversation begins with a digest of the old "
-            f"one, which is kept in {where}."
-        )
-        self._finish(before)
 
     def _call_model(self) -> Completion | None:
         """Call the model for its next reply; None if the user interrupted it."""
+        query = next((message.text for message in reversed(self.history) if message.role == "user"), "")
+        facts: list[FactRow] = []
+        with self.guard_memory():
+            facts += self.memories.recall_facts(query)
+        if self.memories.trouble not in {"", self._memory_warning}:
+            self.view.notice(f"Long-term memories are found by their words alone: {self.memories.trouble}")
+        self._memory_warning = self.memories.trouble
         stream = ReplyStream(self.view, in_blocks=self.settings.agent.block_streaming == "on")
         request = ModelRequest(
             tools=self.tools.tools(),
@@ -328,7 +304,7 @@ class Agent:
             on_text=stream.feed,
             before_compact=self.flush,
             on_compact=self._record_compaction,
-            facts=self._recall_memories(),
+            facts=facts,
         )
         try:
             completion = complete_with_recovery(self.session, self.build_messages(), request, model=self.model)
@@ -339,17 +315,6 @@ class Agent:
             return None
         stream.end()
         return completion
-
-    def _recall_memories(self) -> list[FactRow]:
-        """Return the long-term memories that match the user's last message."""
-        query = next((message.text for message in reversed(self.history) if message.role == "user"), "")
-        rows: list[FactRow] = []
-        with self.guard_memory():
-            rows += self.memories.recall_facts(query)
-        if self.memories.trouble not in {"", self._memory_warning}:
-            self.view.notice(f"Long-term memories are found by their words alone: {self.memories.trouble}")
-        self._memory_warning = self.memories.trouble
-        return rows
 
     # --- the conversation ------------------------------------------------------------
 
@@ -366,21 +331,17 @@ class Agent:
         provider = self.model.name.partition("/")[0] if reply else ""
         self.history += self.opened.append(message, provider=provider, redact=self.settings.archive.redaction)
 
-    def reset(self) -> Opened:
-        """Archive the conversation and begin another; what was learned from it is kept."""
+    def reset(self, messages: Sequence[Message] = ()) -> Opened:
+        """Archive the conversation and begin another with some messages; what was learned from it is kept."""
         before = self.session
-        opened = self.sessions.reset(self.opened.key, cwd=str(self.root))
-        self._switch_to(opened)
+        self._switch_to(self.sessions.reset(self.opened.key, cwd=str(self.root)))
+        for message in messages:
+            self.record(message)
+        if messages:
+            with self.guard_memory():
+                self.session.append(self.history)
         self._finish(before)
-        return opened
-
-    def _renew_if_due(self) -> Session | None:
-        """Begin a new conversation if a daily or idle reset is due; return the old one, for `_finish`."""
-        if not self.sessions.due(self.opened.key, self.settings):
-            return None
-        before = self.session
-        self._switch_to(self.sessions.open(self.opened.key, self.settings, cwd=str(self.root)))
-        return before
+        return self.opened
 
     def _switch_to(self, opened: Opened) -> None:
         """Continue with another conversation."""
@@ -393,7 +354,7 @@ class Agent:
             confirm=self.confirm,
             memories=self.memories,
         )
-        self._tool_tokens = sum(map(tool_tokens, self.tools.tools()))
+        self._tool_tokens = sum(count_json(definition(tool)) for tool in self.tools.tools())
         context = opened.transcript.context()
         self.history = self._load_history(context)
         for problem in (*opened.problems, *(problem.what for problem in context.problems)):
@@ -401,13 +362,13 @@ class Agent:
 
     def _find_session(self, session_id: str, cwd: str) -> Session:
         """Get a conversation from the engine, in the project of its folder; one stored without a project stays so."""
-        project = self.project
-        if project is None:
+        project = cwd if self.project is None else self.project
+        if self.project is None:
             plain = Scope(agent=self.sessions.agent, session=session_id)
             with self.guard_memory():
-                stored = self.engine.memory.store.fetch(Select(kind="message", scope=plain, limit=1))
-                project = "" if stored else None
-        return self.engine.session(session_id, project=cwd if project is None else project, agent=self.sessions.agent)
+                if self.engine.memory.store.read_messages(Select(scope=plain, limit=1)):
+                    project = ""
+        return self.engine.session(session_id, project=project, agent=self.sessions.agent)
 
     def _load_history(self, context: Context) -> list[Message]:
         """Load the messages, without forgotten ones; if memory has lost their summary, the transcript has another."""
@@ -426,37 +387,33 @@ class Agent:
             self.view.notice(
                 f"A new conversation begins ({self.opened.why} reset). The old one is in {self.opened.archived}."
             )
-        ended = session_notes.EndedSession.of(self.opened, time=self.sessions.clock())
-        if ended is None or not self.settings.session.memory_file:
+        if self.opened.archived is None or not self.settings.session.memory_file:
             return
-        self.view.working("naming the conversation")
         try:
-            session_notes.write_session_note(
-                ended,
-                bounds=workspace.bounds_of(self.root, self.settings),
-                model=self._writer(),
-                mask=self.settings.archive.redaction,
-                cancel=self.cancel,
-            )
+            with self._working("naming the conversation"):
+                session_notes.write_session_note(
+                    self.opened,
+                    time=self.sessions.clock(),
+                    bounds=workspace.bounds_of(self.root, self.settings),
+                    model=self._writer(),
+                    mask=self.settings.archive.redaction,
+                    cancel=self.cancel,
+                )
         except (InputError, StorageError) as error:
-            self.view.notice(f"No note of the last conversation was written: {error}. All of it is in {ended.file}.")
-        finally:
-            self.view.working("")
+            where = self.opened.archived
+            self.view.notice(f"No note of the last conversation was written: {error}. All of it is in {where}.")
 
     def forget(self, ids: Sequence[int]) -> int:
         """Forget messages of any conversation for good: in transcripts, in later requests, in memory."""
-        by_session: dict[Scope, list[MessageRow]] = {}
-        for row in self.session.get(ids):
-            by_session.setdefault(row.scope, []).append(row)
-        self.sessions.forget(row for rows in by_session.values() for row in rows)
+        rows = self.session.get(ids)
+        self.sessions.forget(rows)
         self.opened.transcript.refresh()
         self.history, self.window = self._load_history(self.opened.transcript.context()), None
-        return sum(
-            self.engine.session(scope.session, project=scope.project, agent=scope.agent).forget(
-                ids=[row.id for row in rows]
-            )
-            for scope, rows in by_session.items()
-        )
+        count = 0
+        for scope in {row.scope for row in rows}:
+            session = self.engine.session(scope.session, project=scope.project, agent=scope.agent)
+            count += session.forget(ids=[row.id for row in rows if row.scope == scope])
+        return count
 
     @contextmanager
     def guard_memory(self) -> Iterator[None]:
@@ -468,10 +425,10 @@ class Agent:
 
     def update_entry(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
         """Change the entry of the conversation in `sessions.json`, and add the tally to it."""
-        calls = self.tally.take()
+        calls = [self.tally.get() for _ in range(self.tally.qsize())]
 
         def apply(entry: SessionEntry) -> SessionEntry:
-            for purpose, spent in calls.items():
+            for purpose, spent in calls:
                 entry = entry.with_calls(purpose, spent)
             return change(entry)
 
@@ -479,12 +436,21 @@ class Agent:
 
     def save_tally(self) -> None:
         """Save the tokens of model calls outside of the conversation since the last change."""
-        if not self.tally.is_empty:
+        if not self.tally.empty():
             self.update_entry(lambda entry: entry)
 
     def _show_hook_failures(self) -> None:
         while self.hook_failures:
             self.view.notice(self.hook_failures.pop(0))
+
+    @contextmanager
+    def _working(self, what: str) -> Iterator[None]:
+        """Show what takes time."""
+        self.view.working(what)
+        try:
+            yield
+        finally:
+            self.view.working("")
 
     def _writer(self) -> Model:
         return CountedModel(self.flush_model or self.model, "flush", self.tally)
@@ -497,7 +463,7 @@ class Agent:
             return
         with self.guard_memory():
             used = self.session.size(self.build_messages(), limit=self.limit) + self._tool_tokens
-            self._flush_if_due(used - coming, coming=coming, heartbeat=heartbeat)
+            self.flush(used=used - coming, coming=coming, heartbeat=heartbeat)
             if self.settings.compaction.enabled and used > self.limits.compact_at:
                 try:
                     self.compact()
@@ -507,28 +473,17 @@ class Agent:
                     self.view.notice("The compaction was cancelled. Nothing has changed.")
 
     def compact(self, instructions: str | None = None) -> Compaction:
-        """Flush, then replace the older history by a summary.
-
-        Raises:
-            CompactionError: There is nothing to compact, or nothing shorter could be made.
-            ModelCancelledError: It was cancelled.
-        """
+        """Flush, then replace the older history by a summary."""
 
         def show(step: Progress) -> None:
             self.view.working(f"compacting: {step.stage} {step.step}/{step.steps}")
 
         self.flush()
-        self.view.working("compacting")
-        try:
+        with self._working("compacting"):
+            messages = self.build_messages()
             done = self.session.compact(
-                self.build_messages(),
-                limit=self.limit,
-                instructions=instructions,
-                cancel=self.cancel,
-                on_progress=show,
+                messages, limit=self.limit, instructions=instructions, cancel=self.cancel, on_progress=show
             )
-        finally:
-            self.view.working("")
         self._record_compaction(done)
         return done
 
@@ -537,7 +492,7 @@ class Agent:
         summary, first = done.summary, done.plan.first_kept
         if summary is None:
             return
-        made: Any = (redact_value if self.settings.archive.redaction else dict)(summary.details.to_json())
+        made: Any = (redact_value if self.settings.archive.redaction else dict)(dict(summary.details))
         known = {entry.id for entry in self.opened.transcript.path()}
         self.opened.transcript.append_compaction(
             summary.text,
@@ -551,47 +506,38 @@ class Agent:
         for warning in done.warnings:
             self.view.notice(warning)
 
-    def flush(self) -> None:
-        """Let the agent write its notes before a compaction, unless it has."""
-        self._flush_if_due(0, forced=True)
-
-    def _flush_if_due(self, used: int, *, coming: int = 0, forced: bool = False, heartbeat: bool = False) -> None:
+    def flush(self, *, used: int | None = None, coming: int = 0, heartbeat: bool = False) -> None:
+        """Let the agent write its notes in a silent turn, unless it has: before a compaction, or if `used` is much."""
+        entry, settings, now = self.opened.entry, self.settings, self.sessions.clock()
         verdict = flush.due(
-            self.opened.entry.flush_cycle,
-            used=max(self.opened.entry.total_tokens, used),
+            entry.flush_cycle,
+            used=max(entry.total_tokens, used or 0),
             coming=coming,
             budget=self.limits,
-            settings=self.settings,
+            settings=settings,
             transcript_bytes=self.opened.transcript.file.stat().st_size,
             heartbeat=heartbeat,
-            forced=forced,
+            forced=used is None,
         )
-        if verdict == "read-only" and forced and not self._warned_read_only:
+        if verdict == "read-only" and used is None and not self._warned_read_only:
             self._warned_read_only = True
             self.view.notice("No notes are written before compactions: the workspace is read-only.")
-        if verdict == "due":
-            self._write_notes()
-
-    def _write_notes(self) -> None:
-        """Run the silent turn in which the agent writes its notes."""
-        now, compactions = self.sessions.clock(), self.opened.entry.compaction_count
-        prompt = flush.prompt(self.settings, now=workspace.local_time(now, timezone=self.settings.agent.timezone))
-        bounds, redact = workspace.bounds_of(self.root, self.settings), self.settings.archive.redaction
-        tools = flush_tools(bounds, note=prompt.path, mask=redact)
-        self.view.working("writing notes")
+        if verdict != "due":
+            return
+        prompt = flush.prompt(settings, now=workspace.local_time(now, timezone=settings.agent.timezone))
+        bounds = workspace.bounds_of(self.root, settings)
+        tools = flush_tools(bounds, note=prompt.path, mask=settings.archive.redaction)
         try:
-            window = self._assemble()
-            session_notes.run_flush(window.messages, prompt, model=self._writer(), tools=tools, cancel=self.cancel)
+            with self._working("writing notes"):
+                window = self._assemble()
+                session_notes.run_flush(window.messages, prompt, model=self._writer(), tools=tools, cancel=self.cancel)
+            self.update_entry(lambda known: known.with_flush(now=now, cycle=entry.compaction_count))
         except ModelCancelledError:
             pass  # the user cancelled it: this is not a failure
         except (ModelError, StorageError, WindowError) as error:
-            failure, most = str(error), self.settings.compaction.memory_flush.max_failures
-            self.update_entry(lambda entry: entry.with_failed_flush(failure, now=now, most=most))
+            failure, most = str(error), settings.compaction.memory_flush.max_failures
+            self.update_entry(lambda known: known.with_failed_flush(failure, now=now, most=most))
             if self.opened.entry.is_flushed:
                 self.view.notice(f"Writing notes failed {most} times; the compaction goes on without them. ({error})")
             else:
                 self.view.notice(f"Notes could not be written before the compaction: {error}")
-        else:
-            self.update_entry(lambda entry: entry.with_flush(now=now, cycle=compactions))
-        finally:
-            self.view.working("")

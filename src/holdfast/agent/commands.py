@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
 from holdfast.agent import workspace
 from holdfast.agent.agent import Agent
-from holdfast.agent.sessions import SessionEntry
-from holdfast.agent.tally import Purpose, Spent
+from holdfast.agent.sessions import Purpose, Spent
 from holdfast.agent.tools.memory import cite
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
@@ -18,8 +17,6 @@ from holdfast.report import ContextReport
 from holdfast.settings import LongTermEmbedding
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_json, count_text
-
-__all__ = ["COMMANDS", "Command", "CommandResult", "complete", "is_command", "run", "short"]
 
 _THOUSAND: Final = 1_000
 _MILLION: Final = 1_000_000
@@ -31,13 +28,7 @@ MAX_LINE_CHARS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command shows.
-
-    Attributes:
-        text: The text.
-        report: A report to draw, in a terminal.
-        is_exit: Whether the user leaves.
-    """
+    """What a command shows: a text, or in a terminal a report to draw; and whether the user leaves."""
 
     text: str = ""
     report: ContextReport | None = None
@@ -50,7 +41,7 @@ class Command:
 
     usage: str
     help: str
-    run: Callable[[Agent, str], CommandResult]
+    run: Callable[[Agent, str], CommandResult | str | Iterable[str]]
 
 
 def is_command(line: str, *, triggers: Sequence[str] = ()) -> bool:
@@ -71,7 +62,10 @@ def run(agent: Agent, line: str) -> CommandResult:
         near = ", ".join(f"/{known}" for known in complete(f"/{name[:1]}")) or "/help"
         return CommandResult(f"There is no /{name}. Did you mean {near}? /help lists all.")
     try:
-        return command.run(agent, f"{colon} {rest}".strip())
+        shown = command.run(agent, f"{colon} {rest}".strip())
+        if isinstance(shown, CommandResult | str):
+            return CommandResult(shown) if isinstance(shown, str) else shown
+        return CommandResult("\n".join(shown))
     except HoldfastError as error:
         return CommandResult(str(error))
 
@@ -95,19 +89,14 @@ def short(tokens: int) -> str:
     return f"{tokens / _THOUSAND:.1f}k" if tokens >= _THOUSAND else str(tokens)
 
 
-# --- the conversation ----------------------------------------------------------
-
-
-def _compact(agent: Agent, instructions: str) -> CommandResult:
+def _compact(agent: Agent, instructions: str) -> str:
     try:
         done = agent.compact(instructions or None)
     except CompactionError as error:
-        return CommandResult(f"Compaction skipped: {error} · {_format_fullness(agent)}")
+        return f"Compaction skipped: {error} · {_format_fullness(agent)}"
     except ModelCancelledError:
-        return CommandResult("Compaction cancelled. Nothing has changed.")
-    return CommandResult(
-        f"Compacted ({short(done.tokens_before)} → {short(done.tokens_after)}) · {_format_fullness(agent)}"
-    )
+        return "Compaction cancelled. Nothing has changed."
+    return f"Compacted ({short(done.tokens_before)} → {short(done.tokens_after)}) · {_format_fullness(agent)}"
 
 
 def _format_fullness(agent: Agent) -> str:
@@ -117,29 +106,22 @@ def _format_fullness(agent: Agent) -> str:
     return f"Context {known}/{short(window)} ({share}%)"
 
 
-def _status(agent: Agent, _: str) -> CommandResult:
+def _status(agent: Agent, _: str) -> Iterator[str]:
+    """Yield the model, the usage of all calls together and for each purpose, the session and the memory."""
     agent.save_tally()
     entry, stats = agent.opened.entry, agent.engine.stats()
     cached = f" · cache {short(entry.cache_read)} read / {short(entry.cache_write)} written" if entry.cache_read else ""
     cost = f" · ${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else ""
-    age = _format_duration(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
-    lines = [
-        f"Model: {agent.model.name} · window {short(agent.limit)}",
-        f"{_format_fullness(agent)} · compactions {entry.compaction_count}",
-        *_list_usage(entry, f"{cached}{cost}"),
-        f"Session: {agent.opened.key} · {age} · {len(agent.history):,} messages · {agent.opened.transcript.file.name}",
-        f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}",
-        *_list_long_term(agent),
-    ]
-    return CommandResult("\n".join(lines))
-
-
-def _list_usage(entry: SessionEntry, more: str) -> Iterator[str]:
-    """Yield the usage of all model calls of the session together, and for each purpose."""
+    yield f"Model: {agent.model.name} · window {short(agent.limit)}"
+    yield f"{_format_fullness(agent)} · compactions {entry.compaction_count}"
     spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
-    whole = sum(spent.values(), start=Spent())
-    yield f"Tokens: {_format_usage(whole)}{more}"
+    yield f"Tokens: {_format_usage(sum(spent.values(), start=Spent()))}{cached}{cost}"
     yield from (f"- {purpose}: {_format_usage(part)}" for purpose, part in spent.items() if part != Spent())
+    age = _format_duration(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
+    file = agent.opened.transcript.file.name
+    yield f"Session: {agent.opened.key} · {age} · {len(agent.history):,} messages · {file}"
+    yield f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}"
+    yield from _list_long_term(agent)
 
 
 def _format_usage(spent: Spent) -> str:
@@ -147,15 +129,14 @@ def _format_usage(spent: Spent) -> str:
     return f"{short(spent.input)} in / {short(spent.output)} out in {calls}"
 
 
-def _list_long_term(agent: Agent) -> list[str]:
-    """Return where long-term memories are stored and what embeds them, if that is set."""
-    settings, lines = agent.settings.long_term, list[str]()
+def _list_long_term(agent: Agent) -> Iterator[str]:
+    """Yield where long-term memories are stored and what embeds them, if that is set."""
+    settings = agent.settings.long_term
     if settings.enabled and (settings.db_path is not None or settings.embedding != LongTermEmbedding()):
         with agent.guard_memory():
             memories, embedder = agent.memories, agent.memories.choice.embedder
             name = embedder.space.name if embedder is not None else "by words alone"
-            lines.append(f"Long-term: {len(memories.rows()):,} memories · {name} · {memories.memory.store.path}")
-    return lines
+            yield f"Long-term: {len(memories.rows()):,} memories · {name} · {memories.memory.store.path}"
 
 
 def _format_duration(milliseconds: int) -> str:
@@ -166,13 +147,13 @@ def _format_duration(milliseconds: int) -> str:
     return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
-def _new(agent: Agent, _: str) -> CommandResult:
+def _new(agent: Agent, _: str) -> str:
     opened = agent.reset()
     kept = f" The old one is kept in {opened.archived.name}." if opened.archived else ""
-    return CommandResult(f"A new conversation.{kept} What was learned in it stays.")
+    return f"A new conversation.{kept} What was learned in it stays."
 
 
-def _pin(agent: Agent, numbers: str) -> CommandResult:
+def _pin(agent: Agent, numbers: str) -> str:
     """Pin messages by number, or the last one of the user."""
     words = numbers.replace(",", " ").split()
     if not all(word.isdecimal() for word in words):
@@ -181,106 +162,81 @@ def _pin(agent: Agent, numbers: str) -> CommandResult:
     if not words:
         ids = [item.id for item in agent.last_window().items if item.message.role == "user" and item.id][-1:]
     count = agent.session.pin(ids)
-    text = f"Pinned {count} message(s): they stay in every window." if count else "There is no such message."
-    return CommandResult(text)
+    return f"Pinned {count} message(s): they stay in every window." if count else "There is no such message."
 
 
-def _undo_trim(agent: Agent, _: str) -> CommandResult:
+def _undo_trim(agent: Agent, _: str) -> str:
     count = agent.session.undo_trim()
-    return CommandResult(
-        f"The last trim removed {count} message(s). They come back as far as they fit."
-        if count
-        else "Nothing was trimmed."
-    )
+    removed = f"The last trim removed {count} message(s). They come back as far as they fit."
+    return removed if count else "Nothing was trimmed."
 
 
-def _exit(_agent: Agent, _: str) -> CommandResult:
-    return CommandResult(is_exit=True)
-
-
-def _help(_agent: Agent, _: str) -> CommandResult:
+def _help(_agent: Agent, _: str) -> Iterator[str]:
     width = max(len(command.usage) for command in COMMANDS.values())
-    return CommandResult("\n".join(f"{command.usage:<{width}}  {command.help}" for command in COMMANDS.values()))
+    return (f"{command.usage:<{width}}  {command.help}" for command in COMMANDS.values())
 
 
-# --- the window ----------------------------------------------------------------
-
-_MODES: Final = "Use: /context list, /context detail, /context json, or /context map."
-
-
-def _context(agent: Agent, mode: str) -> CommandResult:
+def _context(agent: Agent, mode: str) -> CommandResult | str | Iterable[str]:
     match mode:
         case "" | "map":
             return CommandResult(report=agent.last_window().report)
-        case "list" | "show":
-            return CommandResult("\n".join(_list_context(agent)))
-        case "detail" | "deep":
-            return CommandResult("\n".join([*_list_context(agent), *_list_details(agent)]))
+        case "list" | "show" | "detail" | "deep":
+            return _list_context(agent, with_details=mode in {"detail", "deep"})
         case "json":
             entry = agent.opened.entry.to_json()
             names = ("totalTokens", "inputTokens", "outputTokens", "contextTokens")
             session = {name: entry.get(name, 0) for name in names}
             data = {"report": agent.last_window().report.to_json(), "session": session}
-            return CommandResult(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+            return json.dumps(data, ensure_ascii=False, indent=2, default=str)
         case _:
-            return CommandResult(f"There is no /context {mode}. {_MODES}")
+            return f"There is no /context {mode}. Use: /context list, /context detail, /context json, or /context map."
 
 
-def _list_context(agent: Agent) -> Iterator[str]:
-    settings, tools = agent.settings.workspace, agent.tools.tools()
-    prompt = agent.build_messages()[0].text
+def _list_context(agent: Agent, *, with_details: bool) -> Iterator[str]:
+    settings = agent.settings.workspace
+    sizes = {tool.name: count_json(dict(tool.parameters)) for tool in agent.tools.tools()}
     yield f"Workspace: {agent.root}"
     yield f"Bootstrap max/file: {settings.bootstrap_max_chars:,} chars"
     yield f"Bootstrap max/total: {settings.bootstrap_total_max_chars:,} chars"
-    yield f"System prompt: {_size(prompt)}"
+    yield f"System prompt: {_size(agent.build_messages()[0].text)}"
     yield "Injected workspace files:"
     for file in workspace.context_files(agent.root, agent.settings, first_run=agent.is_first_run):
         yield f"- {file.name}: {file.status.upper()} | raw {file.raw_chars:,} chars | injected {_size(file.text)}"
-    schemas = sum(count_json(dict(tool.parameters)) for tool in tools)
-    yield f"Tools: {len(tools)} (schemas ~{schemas:,} tok): {', '.join(tool.name for tool in tools)}"
+    yield f"Tools: {len(sizes)} (schemas ~{sum(sizes.values()):,} tok): {', '.join(sizes)}"
     yield _format_fullness(agent)
+    if with_details:
+        yield "Tools by schema size:"
+        yield from (f"- {name}: ~{sizes[name]:,} tok" for name in sorted(sizes, key=lambda name: -sizes[name]))
+        yield "The window:"
+        yield from (f"- {part.name}: {part.tokens:,} tok" for part in agent.last_window().report.categories)
 
 
 def _size(text: str) -> str:
     return f"{len(text):,} chars (~{count_text(text):,} tok)"
 
 
-def _list_details(agent: Agent) -> Iterator[str]:
-    yield "Tools by schema size:"
-    sizes = {tool.name: count_json(dict(tool.parameters)) for tool in agent.tools.tools()}
-    for name, size in sorted(sizes.items(), key=lambda item: -item[1]):
-        yield f"- {name}: ~{size:,} tok"
-    yield "The window:"
-    for part in agent.last_window().report.categories:
-        yield f"- {part.name}: {part.tokens:,} tok"
-
-
-# --- memory --------------------------------------------------------------------
-
-
-def _memory(agent: Agent, what: str) -> CommandResult:
+def _memory(agent: Agent, what: str) -> str | Iterable[str]:
     verb, _, rest = what.partition(" ")
     match verb:
         case "" | "show":
-            return CommandResult("\n".join(_list_memory(agent)))
+            return _list_memory(agent)
         case "add" if rest:
             fact = agent.session.remember(rest)
-            return CommandResult(f"Remembered: {fact.content}  ({fact.id})")
+            return f"Remembered: {fact.content}  ({fact.id})"
         case "forget" if rest:
-            return CommandResult(_forget(agent, rest))
+            return _forget(agent, rest)
         case "search" if rest:
-            return CommandResult("\n".join(_search(agent, rest)) or "Nothing found.")
+            return "\n".join(_search(agent, rest)) or "Nothing found."
         case _:
-            return CommandResult("Use: /memory show, /memory add TEXT, /memory forget ID, or /memory search WORDS.")
+            return "Use: /memory show, /memory add TEXT, /memory forget ID, or /memory search WORDS."
 
 
 def _list_memory(agent: Agent) -> Iterator[str]:
     """Yield the memory files of the workspace, newest note first, and the facts."""
     notes = sorted((agent.root / "memory").glob("**/*.md"), reverse=True)
-    files = [path for path in (*(agent.root / name for name in workspace.MEMORY[:1]), *notes) if path.is_file()]
+    files = [path for path in (agent.root / workspace.MEMORY[0], *notes) if path.is_file()]
     yield "Files:" if files else "No memory files yet."
-    for path in files:
-        yield f"- {path.relative_to(agent.root)}: {path.stat().st_size:,} bytes"
+    yield from (f"- {path.relative_to(agent.root)}: {path.stat().st_size:,} bytes" for path in files)
     facts = _list_facts(agent)
     yield "Facts:" if facts else "No facts yet."
     yield from map(_fact_line, facts)
@@ -340,6 +296,6 @@ COMMANDS: Final[dict[str, Command]] = {
     "undo-trim": Command("/undo-trim", "Bring back what the last trim removed from the window.", _undo_trim),
     "new": Command("/new", "Begin a new conversation; the old one is kept.", _new),
     "reset": Command("/reset", "The same as /new.", _new),
-    "exit": Command("/exit", "Leave.", _exit),
+    "exit": Command("/exit", "Leave.", lambda *_: CommandResult(is_exit=True)),
 }
 """The commands by name."""

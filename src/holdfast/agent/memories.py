@@ -7,10 +7,11 @@ are. They are in the same store as everything else, or in one of their own if `l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import RLock
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -19,24 +20,14 @@ from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
 from holdfast.memory.archive import unwrap
 from holdfast.memory.block import strip_text
-from holdfast.memory.home import open_home, store_file
+from holdfast.memory.facts import FactHit
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
 from holdfast.settings import Embedding, LongTermEmbedding, Settings
 from holdfast.signals import has_signal
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
+from holdfast.store.opening import open_store, store_file
 from holdfast.text import is_unsegmented
-
-__all__ = [
-    "CATEGORIES",
-    "Category",
-    "LongTermMemory",
-    "Memories",
-    "capture",
-    "category_of",
-    "embedding_settings",
-    "refuse",
-]
 
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 
@@ -49,16 +40,14 @@ _TYPES: Final[Mapping[Category, FactType]] = {"decision": "decision"}
 _WORD: Final = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongTermMemory:
-    """A memory; `score` says how well it matches a question, 0 to 1."""
+def derive_embedding(archive: Embedding, provider: str, **own: object) -> Embedding:
+    """Return the settings of an embedder; what `own` does not set is as for the archive.
 
-    id: str
-    text: str
-    category: Category
-    importance: float
-    time: int
-    score: float = 0.0
+    Another provider than that of the archive does not get its model, key or address.
+    """
+    unset = {} if provider == archive.provider else dict.fromkeys(("model", "dimension", "base_url", "api_key"))
+    given = {name: value for name, value in own.items() if value is not None}
+    return msgspec.structs.replace(archive, **{**unset, **given, "provider": provider})
 
 
 def embedding_settings(settings: Settings) -> Embedding:
@@ -68,21 +57,21 @@ def embedding_settings(settings: Settings) -> Embedding:
     """
     given, archive = settings.long_term.embedding, settings.embedding
     is_openai = given.api_key is not None and archive.provider == "auto" and not (given.base_url or archive.base_url)
-    provider = given.provider or ("openai" if is_openai else archive.provider)
-    unset = {} if provider == archive.provider else dict.fromkeys(("model", "dimension", "base_url", "api_key"))
-    own = {"model": given.model, "dimension": given.dimensions, "base_url": given.base_url, "api_key": given.api_key}
-    changes = {**unset, **{name: value for name, value in own.items() if value is not None}, "provider": provider}
-    return msgspec.structs.replace(archive, **changes)
+    return derive_embedding(
+        archive,
+        given.provider or ("openai" if is_openai else archive.provider),
+        model=given.model,
+        dimension=given.dimensions,
+        base_url=given.base_url,
+        api_key=given.api_key,
+    )
 
 
 @dataclass(slots=True)
 class Memories:
     """The memories of an agent. Threads may share it. A store of their own is opened when it is first needed.
 
-    Attributes:
-        engine: The agent's memory, with the settings in force.
-        agent: The agent.
-        trouble: Why only words are compared, if the settings say otherwise.
+    `trouble` says why only words are compared, if the settings say otherwise.
     """
 
     engine: Engine
@@ -99,40 +88,31 @@ class Memories:
 
     @property
     def memory(self) -> Memory:
-        """The store: the agent's memory, or the one that `long_term.db_path` names.
-
-        Raises:
-            StorageError: That one cannot be opened.
-        """
-        settings = self.engine.settings.long_term
-        path = settings.db_path if settings.enabled else None
-        if path is None:
-            return self.engine.memory
+        """The store: the agent's memory, or the one that `long_term.db_path` names."""
+        settings, shared = self.engine.settings.long_term, self.engine.memory
+        if settings.db_path is None or not settings.enabled:
+            return shared
         with self._lock:
             if self._own is None:
-                self._own = self._open(path)
+                if "://" in settings.db_path:
+                    raise StorageError(
+                        "long_term.db_path must be a folder or a .db file on this machine", path=settings.db_path
+                    )
+                file = store_file(settings.db_path, settings=shared.settings)
+                is_shared = file.resolve() == shared.store.path.resolve()
+                self._own = shared if is_shared else self._open(file)
             return self._own
 
-    def _open(self, path: str) -> Memory:
+    def _open(self, file: Path) -> Memory:
         shared = self.engine.memory
-        if "://" in path:
-            raise StorageError("long_term.db_path must be a folder or a .db file on this machine", path=path)
-        file = store_file(path, settings=shared.settings)
-        if file.resolve() == shared.store.path.resolve():
-            return shared
         return Memory(
-            store=open_home(file),
+            store=open_store(file),
             settings=shared.settings,
             choice=shared.choice,
             clock=shared.clock,
             new_id=shared.new_id,
             timer=shared.timer,
         )
-
-    @property
-    def is_separate(self) -> bool:
-        """Whether they are in a store of their own."""
-        return self.memory is not self.engine.memory
 
     @property
     def choice(self) -> Choice:
@@ -155,68 +135,54 @@ class Memories:
             if own is not None and own is not self.engine.memory:
                 own.close()
 
-    def all(self) -> list[LongTermMemory]:
-        """List every memory, oldest first."""
-        select = Select(kind="record", scope=self.scope, name=facts.LONG_TERM)
-        details = {record.key: record.data for record in self.memory.store.fetch(select)}
-        return [_make_memory(row, details.get(row.id, {})) for row in self.rows()]
-
     def rows(self) -> list[FactRow]:
-        """List every memory as a fact."""
+        """List every memory, oldest first. The subject of the fact is its category."""
         return self.memory.facts(scope=self.scope)
 
     def store(
         self, text: str, *, category: Category = "other", importance: float = DEFAULT_IMPORTANCE
-    ) -> tuple[LongTermMemory, bool]:
+    ) -> tuple[FactRow, bool]:
         """Store a memory; return it and whether it is new. The same words again are not a new memory."""
-        memory, words = self.memory, _words(text)
-        twin = next((known for known in self.all() if _words(known.text) == words), None)
-        if twin is not None:
-            return twin, False
-        row = memory.remember(text, scope=self.scope, type=_TYPES.get(category, "config"), subject=category)
+        words = _WORD.findall(text.casefold())
+        for known in self.rows():
+            if _WORD.findall(known.content.casefold()) == words:
+                return known, False
+        row = self.memory.remember(text, scope=self.scope, type=_TYPES.get(category, "config"), subject=category)
         details = {"category": category, "importance": importance}
-        memory.store.add([Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)])
-        return _make_memory(row, details), True
+        record = Record(scope=self.scope, kind=facts.LONG_TERM, key=row.id, data=details, time=row.time)
+        self.memory.store.add_records([record])
+        return row, True
 
-    def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[LongTermMemory]:
-        """Find the memories that match a question, best first."""
-        known = self.all()
-        scored = (replace(each, score=score) for each, score in zip(known, self._score(query, known), strict=True))
-        matches = (each for each in scored if each.score >= min_score)
-        return sorted(matches, key=lambda each: (-each.score, -each.time))[:limit]
-
-    def _score(self, query: str, known: Sequence[LongTermMemory]) -> list[float]:
-        """Score by words and by vectors; the higher of both counts."""
-        rows = self.rows()
-        words = {hit.fact.id: hit.score for hit in facts.find(rows, query, limit=len(rows))}
-        by_words = [words.get(each.id, 0.0) for each in known]
-        embedder = self.choice.embedder
-        if embedder is None or not known:
-            return by_words
-        try:  # embedded as questions: those are cached, so that a memory is embedded once
-            vectors = embedder.embed([query, *(each.text for each in known)], kind="query")
-        except EmbeddingError as error:
-            self.trouble = str(error)
-            return by_words
-        self.trouble = ""
-        cosines = (vectors[1:] @ vectors[0]).tolist()
-        return [max(0.0, min(1.0, max(pair))) for pair in zip(by_words, cosines, strict=True)]
+    def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[FactHit]:
+        """Find the memories that match a question by words or by vectors, best first; the higher of both counts."""
+        rows, embedder = self.rows(), self.choice.embedder
+        scores = {hit.fact.id: hit.score for hit in facts.find(rows, query, limit=len(rows))}
+        if embedder is not None and rows:
+            try:  # embedded as questions: those are cached, so that a memory is embedded once
+                vectors = embedder.embed([query, *(row.content for row in rows)], kind="query")
+                cosines = zip(rows, (vectors[1:] @ vectors[0]).tolist(), strict=True)
+                scores = {row.id: max(cosine, scores.get(row.id, 0.0)) for row, cosine in cosines}
+                self.trouble = ""
+            except EmbeddingError as error:
+                self.trouble = str(error)
+        hits = [FactHit(fact=row, score=max(0.0, min(1.0, scores.get(row.id, 0.0)))) for row in rows]
+        matches = [hit for hit in hits if hit.score >= min_score]
+        return sorted(matches, key=lambda hit: (-hit.score, -hit.fact.time))[:limit]
 
     def recall_facts(self, prompt: str) -> list[FactRow]:
         """Return the memories for the recall block of a prompt, within `long_term.recall_max_chars`; best first."""
         settings = self.engine.settings.long_term
         if not (settings.enabled and settings.auto_recall) or len(prompt.strip()) < MIN_PROMPT_CHARS:
             return []
-        rows = {row.id: row for row in self.rows()}
         recalled: list[FactRow] = []
         room = settings.recall_max_chars
-        for each in self.recall(prompt, limit=MAX_RECALLED, min_score=MIN_RECALL_SCORE):
-            room -= len(each.text)
+        for hit in self.recall(prompt, limit=MAX_RECALLED, min_score=MIN_RECALL_SCORE):
+            room -= len(hit.fact.content)
             if room >= 0:
-                recalled.append(rows[each.id])
+                recalled.append(hit.fact)
         return recalled
 
-    def capture(self, texts: Iterable[str]) -> list[LongTermMemory]:
+    def capture(self, texts: Iterable[str]) -> list[FactRow]:
         """Store what user messages say to remember, if the settings allow it; return what is new."""
         settings = self.engine.settings.long_term
         if not (settings.enabled and settings.auto_capture):
@@ -227,42 +193,18 @@ class Memories:
 
     def forget(self, memory_id: str) -> bool:
         """Forget a memory for good, with every recall block that quotes it."""
-        for row in self.rows():
-            if row.id == memory_id:
-                self._forget_quotes(row)
+        shared, is_separate = self.engine.memory, self.memory is not self.engine.memory
+        projects = {Scope(project=scope.project, agent=self.agent) for scope in shared.store.sessions()}
+        for row in (row for row in self.rows() if row.id == memory_id):
+            # Quotes of a fact are found in its own project only, so each project gets a copy to forget.
+            for scope in projects if is_separate else projects - {self.scope}:
+                copy = replace(row, id=shared.new_id(), scope=scope)
+                shared.store.add_facts([copy])
+                shared.forget(scope=scope, fact_ids=[copy.id], across=True)
         count = self.memory.forget(scope=self.scope, fact_ids=[memory_id], across=True)
-        self.memory.store.remove(Select(kind="record", scope=self.scope, name=facts.LONG_TERM, keys=(memory_id,)))
+        self.memory.store.remove_records(Select(scope=self.scope), kind=facts.LONG_TERM, keys=(memory_id,))
         return count > 0
 
-    def _forget_quotes(self, row: FactRow) -> None:
-        """Remove blocks that quote a memory from the sessions of all projects.
-
-        `Memory.forget` finds the quotes of a fact in its own project only, so each project gets a copy to forget.
-        """
-        shared = self.engine.memory
-        scopes = {Scope(project=scope.project, agent=self.agent) for scope in shared.store.sessions()}
-        for scope in scopes if self.is_separate else scopes - {self.scope}:
-            copy = replace(row, id=shared.new_id(), scope=scope)
-            shared.store.add([copy])
-            shared.forget(scope=scope, fact_ids=[copy.id], across=True)
-
-
-def _make_memory(row: FactRow, details: Mapping[str, Any]) -> LongTermMemory:
-    category = details.get("category", row.subject)
-    return LongTermMemory(
-        id=row.id,
-        text=row.content,
-        category=cast("Category", category) if category in CATEGORIES else "other",
-        importance=float(details.get("importance", DEFAULT_IMPORTANCE)),
-        time=row.time,
-    )
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-# --- what is captured without being asked ------------------------------------------------
 
 MAX_CAPTURED: Final = 3
 """The most memories of one turn."""
@@ -314,7 +256,7 @@ def capture(texts: Iterable[str], max_chars: int = 500) -> list[str]:
 
 def refuse(text: str, *, max_chars: int = 500) -> str:
     """Return why a message is not worth remembering; empty if it is."""
-    if sum(CHARS_PER_IDEOGRAPH if is_unsegmented(letter) else 1 for letter in text.strip()[:MIN_CHARS]) < MIN_CHARS:
+    if sum(1 + (CHARS_PER_IDEOGRAPH - 1) * is_unsegmented(letter) for letter in text.strip()[:MIN_CHARS]) < MIN_CHARS:
         return "too short"
     if len(text) > max_chars:  # before the patterns: their time grows with the text
         return f"longer than {max_chars} characters"

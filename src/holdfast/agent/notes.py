@@ -1,17 +1,32 @@
-"""Search over the notes of a workspace: `MEMORY.md`, `memory/**/*.md`, extra paths, and past sessions."""
+"""Search over the notes of a workspace: `MEMORY.md`, `memory/**/*.md`, extra paths, and past sessions.
+
+Notes are documents in a store as the archive is: a file is a session, and its chunks are messages. The store is a file
+of its own, so that it can be deleted at any time, has its own embedder, and is part of no export. A record for each
+file says which messages its chunks are, and their lines. Chunks that are no longer in a file stay in the store as a
+cache of their vectors, but are not found.
+"""
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
+import msgspec
+import numpy as np
+
+from holdfast.agent.memories import derive_embedding
 from holdfast.agent.note_files import (
     Fallback,
+    Kind,
     Line,
     NoteHit,
     NoteResults,
@@ -24,63 +39,133 @@ from holdfast.agent.note_files import (
     read_messages,
     split_chunks,
 )
-from holdfast.agent.note_index import Embedders, Index, Match, Table
 from holdfast.agent.paths import Bounds, locate, read_bytes
-from holdfast.agent.qmd import Collection, CommandError, Qmd, custom_collections
-from holdfast.errors import InputError
+from holdfast.agent.qmd import Qmd, custom_collections
+from holdfast.agent.shell import CommandError
+from holdfast.errors import EmbeddingError, InputError, StorageError
+from holdfast.memory import archive
+from holdfast.memory.memory import Memory
+from holdfast.messages import Message, Text, ToolResult
+from holdfast.search.columns import Floats
+from holdfast.search.embed import Choice, Embedder, RemoteEmbedder, choose
+from holdfast.search.embed.base import behind_cache
+from holdfast.search.embed.static import vector_weight
+from holdfast.search.mmr import Item, mmr
 from holdfast.search.passages import windows
-from holdfast.search.vectors import quantise
-from holdfast.settings import Settings
-from holdfast.store.connection import translate_errors
+from holdfast.settings import Embedding, Settings
+from holdfast.store.base import MessageRow, Record, Scope, SearchQuery, Select
+from holdfast.store.sqlite import SqliteStore
+from holdfast.text import digest, head, terms
 
-__all__ = ["Excerpt", "NoteHit", "NoteResults", "Notes", "SyncResult"]
+T = TypeVar("T")
 
-INDEX_VERSION: Final = "1"
+INDEX_VERSION: Final = "2"
 MIN_GROWN_BYTES: Final = 100_000
 MIN_GROWN_LINES: Final = 50
 """A session in use is read again when it has grown by this much."""
 EMBED_BATCH: Final = 16
-"""Chunks that are embedded together."""
+"""Chunks that a search embeds together; more at the start of a session."""
 EMBED_SECONDS: Final = 0.05
 """How long a search embeds new chunks; the others are found by words until there is time."""
 MIN_WORD_SHARE: Final = 0.75
 """A chunk that contains this share of the question's words is a hit, whatever the vectors say."""
+MAX_CANDIDATES: Final = 200
+MAX_SNIPPET_CHARS: Final = 700
 MAX_EXCERPT_LINES: Final = 120
 MAX_EXCERPT_CHARS: Final = 12_000
+_RECORD: Final = "note"
 _SESSIONS: Final = "sessions/"
+_DATED: Final = re.compile(r"(?:^|/)memory/(?:.*/)?(\d{4}-\d{2}-\d{2})[^/]*\.md$")
+_DAY: Final = 86_400_000
 _MILLISECOND: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncResult:
-    """What an update has changed in the index."""
+class Indexed(msgspec.Struct, frozen=True):
+    """What the record of a file says: its state when it was read, and the numbers of its chunks.
 
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
+    `lines` has the first and the last line of each chunk by its digest; what it does not name is cached.
+    """
+
+    kind: Kind
+    mtime: int
+    size: int
+    signature: str
+    numbers: dict[str, int]
+    lines: dict[str, list[tuple[int, int]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excerpt:
-    """Lines of a note; empty if there is no such note. `following` is the next line, if there are more."""
+@dataclass(slots=True)
+class Embedders:
+    """The embedder of notes: the configured one, the fallback if it fails, else none. Opened when first needed."""
 
-    path: str
-    text: str
-    following: int | None = None
+    settings: Settings
+    choose: Callable[[Embedding], Choice] = field(default=lambda given: choose(given, allow_remote=given.allow_remote))
+    fallback: Fallback | None = None
+    _choices: list[Embedding] | None = None
+    _embedder: Embedder | None = None
+    _provider: str = ""
+
+    def reset(self) -> None:
+        """Try the configured provider again."""
+        self._choices, self.fallback = None, None
+
+    @property
+    def provider(self) -> str:
+        """The provider in use; `none` if only words are compared."""
+        inner = behind_cache(self.current)
+        if inner is None:
+            return "none"
+        automatic = inner.space.name.partition("/")[0] if isinstance(inner, RemoteEmbedder) else "local"
+        return automatic if self._provider == "auto" else self._provider
+
+    @property
+    def current(self) -> Embedder | None:
+        """The embedder in use; None if only words are compared."""
+        if self._choices is None:
+            notes, archive = self.settings.memory_search, self.settings.embedding
+            wanted = derive_embedding(
+                archive,
+                archive.provider if notes.provider == "auto" else notes.provider,
+                model=notes.local.model_path or notes.model,
+                dimension=notes.output_dimensionality,
+                base_url=notes.remote.base_url,
+                api_key=notes.remote.api_key,
+            )
+            spare = derive_embedding(msgspec.structs.replace(archive, provider=""), notes.fallback)
+            self._choices = [wanted, spare]
+            self._open_next(wanted.provider)
+        return self._embedder
+
+    def _open_next(self, wanted: str, failure: str = "") -> None:
+        """Open the next provider that is available."""
+        self._embedder = None
+        while self._embedder is None and self._choices:
+            given = self._choices.pop(0)
+            if given.provider == "none":
+                continue
+            choice = self.choose(given)
+            self._embedder, self._provider = choice.embedder, given.provider
+            if choice.embedder is None:
+                failure = failure or "; ".join(choice.reasons)
+        if failure and self.fallback is None:
+            self.fallback = Fallback(wanted=wanted, reason=failure)
+
+    def call(self, use: Callable[[Embedder], T]) -> T | None:
+        """Use the embedder; one that fails is replaced by the next. None if there is none."""
+        while (embedder := self.current) is not None:
+            try:
+                return use(embedder)
+            except EmbeddingError as error:
+                self._open_next(self._provider, str(error))
+        return None
 
 
 @dataclass(slots=True)
 class Notes:
-    """The notes of a workspace, open for search. Threads may share it.
+    """The notes of a workspace, and the sessions in a folder, open for search. Threads may share it.
 
-    Attributes:
-        root: The workspace.
-        settings: The settings in force.
-        file: The file of the index.
-        sessions: The folder of past sessions, if they are searched.
-        clock: Returns the time in Unix milliseconds.
-        embedders: What embeds the notes.
-        qmd: QMD, if it is the backend; our own index is searched when it fails.
+    The index is in `file`; `clock` returns the time in Unix milliseconds. With QMD as the backend, our own index is
+    searched when it fails.
     """
 
     root: Path
@@ -91,9 +176,11 @@ class Notes:
     embedders: Embedders = field(init=False)
     qmd: Qmd | None = field(init=False, default=None)
     _lock: RLock = field(default_factory=RLock)
-    _table: Table | None = None
-    _index: Index | None = None
-    _index_key: object = None
+    _memory: Memory | None = None
+    _closing: ExitStack = field(default_factory=ExitStack)
+    _problems: tuple[str, ...] = ()
+    _unreadable: list[str] = field(default_factory=list)
+    _files: dict[str, Indexed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.embedders = Embedders(self.settings)
@@ -112,121 +199,163 @@ class Notes:
         if self.qmd is not None:
             self.qmd.close()
         with self._lock:
-            if self._table is not None:
-                self._table.close()
-            self._table = self._index = None
+            self._closing.close()
+            self._memory = None
 
     @property
-    def table(self) -> Table:
-        """The index on disk, opened when it is first needed."""
-        if self._table is None:
-            chunking = self.settings.memory_search.chunking
-            signature = f"{INDEX_VERSION}:{chunking.tokens}:{chunking.overlap}:{self.settings.archive.redaction}"
-            self._table = Table(self.file, signature=signature)
-        return self._table
+    def memory(self) -> Memory:
+        """The store of the notes, opened when it is first needed."""
+        with self._lock:
+            if self._memory is None:
+                memory = Memory(store=self._open(), settings=Settings(), clock=self.clock)
+                self._memory = self._closing.enter_context(memory)
+            return self._memory
 
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """Hold the lock; errors of SQLite become `StorageError`."""
-        with self._lock, translate_errors(self.file):
-            yield
+    def _open(self) -> SqliteStore:
+        """Open the file. A damaged one is built again; if it cannot be used, a temporary one replaces it."""
+        try:
+            store, self._problems = _open_store(self.file)
+            if not store.readonly:
+                return store
+            store.close()
+            reason = "read-only"
+        except (StorageError, OSError) as error:
+            reason = str(error)
+        folder = TemporaryDirectory(prefix="holdfast-notes-", ignore_cleanup_errors=True)
+        self._problems = (f"{self.file} cannot be used ({reason}): the index of notes is temporary",)
+        return SqliteStore(Path(self._closing.enter_context(folder), "notes.db"))
+
+    def _scope(self, path: str = "") -> Scope:
+        return Scope(project=str(self.root), session=path)
+
+    def _indexed(self) -> dict[str, Indexed]:
+        """Load what is indexed, by the name of the file."""
+        records = self.memory.store.read_records(Select(scope=self._scope(), across=True), kind=_RECORD)
+        return {record.key: msgspec.convert(record.data, Indexed) for record in records}
 
     # --- updating ----------------------------------------------------------------
 
-    def start(self) -> SyncResult:
-        """Read every file at the start of a session, if the settings say so."""
+    def start(self) -> list[str]:
+        """Read every file at the start of a session, if the settings say so; return what has changed."""
         if self.qmd is not None:
             self.qmd.start()
-            return SyncResult()
-        if not self.settings.memory_search.sync.on_session_start:
-            return SyncResult()
-        self.embedders.reset()
-        return self.sync(whole=True)
+        elif self.settings.memory_search.sync.on_session_start:
+            self.embedders.reset()
+            return self.sync(whole=True)
+        return []
 
-    def poll(self) -> SyncResult:
-        """Read files that have changed and are not being edited any more, if the settings say so."""
+    def poll(self) -> list[str]:
+        """Read files that have changed and are not being edited any more, if the settings say so; return them."""
+        sync = self.settings.memory_search.sync
         if self.qmd is not None:
             self.qmd.poll()
-            return SyncResult()
-        sync = self.settings.memory_search.sync
-        return self.sync(quiet=sync.watch_debounce_ms) if sync.watch else SyncResult()
+        elif sync.watch:
+            return self.sync(quiet=sync.watch_debounce_ms)
+        return []
 
-    def sync(self, *, quiet: int = 0, whole: bool = False) -> SyncResult:
-        """Update the index: read changed files again, and remove deleted ones.
+    def sync(self, *, quiet: int = 0, whole: bool = False) -> list[str]:
+        """Update the index: read changed files again, whose names are returned, and remove deleted ones.
 
-        Args:
-            quiet: Milliseconds for which a file must not have been changed.
-            whole: Read also sessions that have grown only a little, and embed everything new.
+        A file must not have been changed for `quiet` milliseconds. With `whole`, read also sessions that have grown
+        only a little, and embed everything new.
         """
-        with self._exclusive():
-            known, present = self.table.files(), self._find_sources()
-            gone = tuple(path for path in known if path not in present)
-            if gone:
-                self.table.delete(gone)
-            problems = list(self.table.problems)
-        changed: list[str] = []
-        for source in present.values():
-            if self._is_stale(source, known.get(source.name), quiet=quiet, whole=whole):
-                try:
-                    changed += [source.name] if self._index_file(source) else []
-                except OSError as error:
-                    problems.append(f"{source.name}: {error.strerror}")
+        with self._lock:
+            known, sources, self._unreadable = self._indexed(), self._find_sources(), []
+            for name in known.keys() - {source.name for source in sources}:
+                self.memory.forget(scope=self._scope(name))
+                del known[name]
+            fresh: dict[str, Indexed] = {}
+            rows: dict[tuple[str, str], MessageRow] = {}
+            for source in sources:
+                if self._is_stale(source, known.get(source.name), quiet=quiet, whole=whole):
+                    try:
+                        fresh[source.name] = self._read(source, known.get(source.name), rows)
+                    except OSError as error:
+                        self._unreadable.append(f"{source.name}: {error.strerror}")
+            before, self._files = known, known | fresh
+            self._store(fresh, rows)
         if whole:
             self.embed()
-        return SyncResult(changed=tuple(changed), removed=gone, problems=tuple(problems))
+        return [name for name, file in fresh.items() if name not in before or before[name].lines != file.lines]
 
-    def _is_stale(self, source: Source, known: tuple[int, int] | None, *, quiet: int, whole: bool) -> bool:
-        """Whether a file must be read again now."""
-        if known == (source.mtime, source.size):
-            return False
-        if quiet and source.mtime > (self.clock() - quiet) * _MILLISECOND:
-            return False
-        return whole or known is None or _has_grown(source, known[1])
-
-    def _find_sources(self) -> dict[str, Source]:
+    def _find_sources(self) -> list[Source]:
         search = self.settings.memory_search
-        sources: list[Source] = []
-        if "memory" in search.sources:
-            sources += find_notes(self.root, search.extra_paths)
+        sources = find_notes(self.root, search.extra_paths) if "memory" in search.sources else []
         if "sessions" in search.sources and search.experimental.session_memory and self.sessions is not None:
             sources += find_sessions(self.sessions)
-        return {source.name: source for source in sources}
+        return sources
 
-    def _index_file(self, source: Source) -> bool:
-        """Read a file and replace its chunks; return whether they have changed."""
+    def _is_stale(self, source: Source, before: Indexed | None, *, quiet: int, whole: bool) -> bool:
+        """Whether a file must be read again: a changed note always, a session when it has grown enough."""
+        if quiet and source.mtime > (self.clock() - quiet) * _MILLISECOND:
+            return False
+        if before is None or before.signature != self._signature:
+            return True
+        if (before.mtime, before.size) == (source.mtime, source.size):
+            return False
+        if whole or source.kind == "memory" or not before.size <= source.size < before.size + MIN_GROWN_BYTES:
+            return True
+        with suppress(OSError), source.path.open("rb") as file:
+            file.seek(before.size)
+            return file.read(MIN_GROWN_BYTES).count(b"\n") >= MIN_GROWN_LINES
+        return False
+
+    @property
+    def _signature(self) -> str:
         chunking = self.settings.memory_search.chunking
+        return f"{INDEX_VERSION}:{chunking.tokens}:{chunking.overlap}:{self.settings.archive.redaction}"
+
+    def _read(self, source: Source, before: Indexed | None, rows: dict[tuple[str, str], MessageRow]) -> Indexed:
+        """Read a file, and add rows for those chunks that are not stored yet."""
+        chunking, numbers = self.settings.memory_search.chunking, {} if before is None else before.numbers
         lines = read_lines(source, mask=self.settings.archive.redaction)
-        chunks = split_chunks(lines, tokens=chunking.tokens, overlap=chunking.overlap)
-        with self._exclusive():
-            return self.table.replace_chunks(source, chunks)
+        places: dict[str, list[tuple[int, int]]] = {}
+        for chunk in split_chunks(lines, tokens=chunking.tokens, overlap=chunking.overlap):
+            key = digest(chunk.text)
+            places.setdefault(key, []).append((chunk.start, chunk.end))
+            if key not in numbers:
+                rows[source.name, key] = self._make_row(chunk.text, self._scope(source.name))
+        return Indexed(source.kind, source.mtime, source.size, self._signature, dict(numbers), places)
+
+    def _make_row(self, text: str, scope: Scope) -> MessageRow:
+        name = self.memory.new_id()
+        result = ToolResult(call_id=name, content=(Text(text=text),))  # no text is too short to be a note
+        message = Message(role="tool", parts=(result,), id=name, timestamp=self.clock())
+        return MessageRow(scope=scope, message=message, nonce=name, passages=tuple(archive.passages_of(message)))
+
+    def _store(self, fresh: dict[str, Indexed], rows: dict[tuple[str, str], MessageRow]) -> None:
+        """Store new chunks and what the files have now; of chunks that no file has, keep as many as may be cached."""
+        store, cache = self.memory.store, self.settings.memory_search.cache
+        for (name, key), number in zip(rows, store.add_messages(list(rows.values())), strict=True):
+            fresh[name].numbers[key] = number
+        room = cache.max_entries * cache.enabled
+        for name, file in self._files.items():
+            unused = [key for key in file.numbers if key not in file.lines]
+            if len(unused) > room:
+                dropped = unused[: len(unused) - room]
+                self.memory.forget(scope=self._scope(name), ids=[file.numbers.pop(key) for key in dropped])
+                fresh[name] = file
+            room -= min(room, len(unused))
+        time, scopes = self.clock(), {name: self._scope(name) for name in fresh}
+        data = {name: msgspec.to_builtins(file) for name, file in fresh.items()}
+        store.add_records(
+            [Record(scope=scopes[name], kind=_RECORD, key=name, data=data[name], time=time) for name in fresh]
+        )
 
     def embed(self, *, seconds: float | None = None) -> int:
-        """Embed chunks that have no vectors yet, and return how many.
+        """Embed chunks that have no vectors yet, and return how many. `seconds` limits the time after a first batch."""
 
-        `seconds` limits the time after a first batch; a search in another thread waits for one batch at most.
-        """
+        def embed_batch(embedder: Embedder) -> int:
+            with self._lock:
+                self.memory.choice = Choice(embedder=embedder, reasons=())
+                return self.memory.embed(limit=EMBED_BATCH if seconds is not None else 8 * EMBED_BATCH)
+
         until = None if seconds is None else time.monotonic() + seconds
-        total = count = self._embed_batch()
+        total = count = self.embedders.call(embed_batch) or 0
         while count and (until is None or time.monotonic() < until):
-            count = self._embed_batch()
+            count = self.embedders.call(embed_batch) or 0
             total += count
         return total
-
-    def _embed_batch(self) -> int:
-        cache = self.settings.memory_search.cache
-        with self._exclusive():
-            embedder = self.embedders.current
-            missing = {} if embedder is None else self.table.without_vectors(embedder.space, limit=EMBED_BATCH)
-            # A few sentences each: a vector of many things is similar to none of them.
-            parts = {digest: [text[start:end] for start, end in windows(text)] for digest, text in missing.items()}
-            texts = [part for each in parts.values() for part in each]
-            made = self.embedders.embed(texts, kind="passage") if texts else None
-            if made is None:
-                return 0
-            rows = iter(quantise(made[1]))
-            vectors = {digest: b"".join(next(rows).tobytes() for _ in each) for digest, each in parts.items()}
-            self.table.store_vectors(made[0].space, vectors, max_unused=cache.max_entries if cache.enabled else 0)
-            return len(vectors)
 
     # --- searching ---------------------------------------------------------------
 
@@ -245,117 +374,176 @@ class Notes:
             found = self._search_index(query, max_results=max_results, min_score=min_score)
             other = () if found.fallback is None else (f"{found.fallback.wanted}: {found.fallback.reason}",)
             warning = f'memory.backend = "qmd" is not available, our own index was searched: {error}'
-            return replace(
-                found,
-                fallback=Fallback(wanted="qmd", reason=str(error)),
-                warnings=(warning, *other, *found.warnings),
-            )
+            fallback = Fallback(wanted="qmd", reason=str(error))
+            return replace(found, fallback=fallback, warnings=(warning, *other, *found.warnings))
 
     def _search_index(self, query: str, *, max_results: int | None, min_score: float | None) -> NoteResults:
         settings = self.settings.memory_search
-        limit = max_results or settings.query.max_results
-        synced = self.sync() if settings.sync.on_search or self.qmd is not None else SyncResult()
+        if settings.sync.on_search or self.qmd is not None:
+            self.sync()
+        else:
+            self._files = self._indexed()
         self.embed(seconds=EMBED_SECONDS)
-        with self._exclusive():
-            made = self.embedders.embed([query], kind="query") if query.strip() else None
-            matches = self._load_index().search(
-                query,
-                vector=None if made is None else made[1][0],
-                hybrid=settings.query.hybrid,
-                vector_weight=self.embedders.weigh(query),
-                now=self.clock(),
-                limit=limit,
-            )
-            best = _apply_min_score(matches, min_score, settings.query.min_score)[:limit]
-            with_words = "hybrid" if settings.query.hybrid.enabled else "vectors"
-            return NoteResults(
-                hits=tuple(match.to_hit(query) for match in best),
-                provider=self.embedders.provider,
-                model="" if made is None else made[0].space.name,
-                fallback=self.embedders.fallback,
-                mode="words" if made is None else with_words,
-                warnings=synced.problems,
-            )
+        made = None
+        if query.strip():
+            made = self.embedders.call(lambda embedder: (embedder, embedder.embed([query], kind="query")[0]))
+        limit = max_results or settings.query.max_results
+        hits = _apply_min_score(self._rank(query, made, limit=limit), min_score, settings.query.min_score)
+        with_words = "hybrid" if settings.query.hybrid.enabled else "vectors"
+        return NoteResults(
+            hits=tuple(replace(hit, snippet=make_snippet(hit.snippet, query)) for hit in hits[:limit]),
+            provider=self.embedders.provider,
+            model="" if made is None else made[0].space.name,
+            fallback=self.embedders.fallback,
+            mode="words" if made is None else with_words,
+            warnings=(*self._problems, *self._unreadable),
+        )
 
-    def _load_index(self) -> Index:
-        """Return the index in memory, built again after every write."""
-        embedder = self.embedders.current
-        key = (self.table.revision(), None if embedder is None else embedder.space)
-        if self._index is None or key != self._index_key:
-            vectors = None if embedder is None else self.table.vectors(embedder.space)
-            dimension = 0 if embedder is None else embedder.space.dimension
-            self._index, self._index_key = Index(self.table.rows(), vectors, dimension=dimension), key
-        return self._index
+    def _rank(self, query: str, made: tuple[Embedder, Floats] | None, *, limit: int) -> list[tuple[float, NoteHit]]:
+        """Return the best chunks with their texts, best first, each with its share of the question's words."""
+        settings = self.settings.memory_search.query
+        places = sorted(self._match(query, made), key=lambda place: (-round(place[2].score, 6), -place[1]))
+        places = places[: min(MAX_CANDIDATES, limit * settings.hybrid.candidate_multiplier)]
+        ids = [number for number, _, _ in places]
+        rows = self.memory.get(ids, scope=self._scope(), across=True) if ids else []
+        texts = {row.id: row.message.results[0].text for row in rows}
+        found = [(share, replace(hit, snippet=texts[number])) for number, share, hit in places if number in texts]
+        if settings.hybrid.mmr.enabled:
+            items = {Item(score=pair[1].score, text=pair[1].snippet): pair for pair in found}
+            found = [items[item] for item in mmr(list(items), relevance_weight=settings.hybrid.mmr.relevance_weight)]
+        return found
+
+    def _match(self, query: str, made: tuple[Embedder, Floats] | None) -> Iterator[tuple[int, float, NoteHit]]:
+        """Yield the chunks of files that match: number, share of the question's words, and place."""
+        decay, now, scores = (
+            self.settings.memory_search.query.hybrid.temporal_decay,
+            self.clock(),
+            self._score(query, made),
+        )
+        for path, file in self._files.items():
+            age = max(0.0, now - _note_time(path, file, now)) / _DAY if decay.enabled else 0.0
+            for key, places in file.lines.items():
+                number = file.numbers[key]
+                score, share = scores.get(number, (0.0, 0.0))
+                aged = round(min(1.0, score * 2 ** (-age / decay.half_life_days)), 6)
+                for start, end in places if score else ():
+                    yield (
+                        number,
+                        share,
+                        NoteHit(path=path, start=start, end=end, score=aged, snippet="", kind=file.kind),
+                    )
+
+    def _score(self, query: str, made: tuple[Embedder, Floats] | None) -> dict[int, tuple[float, float]]:
+        """Score chunks by words and vectors; both are absolute, so that a minimum score has a meaning."""
+        hybrid = self.settings.memory_search.query.hybrid
+        embedder, vector = made or (None, None)
+        weights = {term: float(count) for term, count in Counter(terms(query)).items()}
+        space = None if embedder is None else embedder.space
+        question = SearchQuery(scope=self._scope(), across=True, terms=weights, vector=vector, space=space)
+        found = self.memory.store.search(question)
+        scores = share = found.share
+        by_words = hybrid.text_weight * hybrid.enabled
+        by_vectors = (hybrid.vector_weight if hybrid.enabled else 1.0) * vector_weight(embedder, query)
+        _, cosine = found.score_windows(np.arange(len(found)))
+        if cosine is not None and len(share) and by_words + by_vectors:
+            cosines = np.maximum(np.maximum.reduceat(cosine, found.windows.cumsum() - found.windows), 0)
+            scores = ((by_vectors * cosines + by_words * share) / (by_words + by_vectors)).astype(np.float32)
+        best: dict[int, tuple[float, float]] = {}
+        for number, score, part in zip(found.messages.tolist(), scores.tolist(), share.tolist(), strict=True):
+            if score > 0:
+                best[number] = max(best.get(number, (0.0, 0.0)), (score, part))
+        return best
 
     # --- reading -----------------------------------------------------------------
 
-    def read(self, path: str, *, start: int = 1, count: int | None = None) -> Excerpt:
-        """Read some lines of a note, of a file in an extra path, or of a past session.
+    def read(self, path: str, *, start: int = 1, count: int | None = None) -> tuple[str, int | None]:
+        """Read some lines of a note, of a file in an extra path, or of a past session; no other files.
 
-        Raises:
-            InputError: The path is not one that `search` covers.
+        Returns the text, empty if there is no such note, and the number of the next line, if there are more.
         """
-        lines = [line for line in self._read_lines(path) if line[0] >= start]
-        if count is not None:
-            lines = [line for line in lines if line[0] < start + count]
-        kept = _fit_lines(lines[:MAX_EXCERPT_LINES] if count is None else lines)
-        following = lines[len(kept)][0] if len(kept) < len(lines) else None
-        return Excerpt(path=path, text="\n".join(text for _, text in kept), following=following)
+        stop = float("inf") if count is None else start + count
+        lines = [line for line in self._read_lines(path) if start <= line[0] < stop]
+        kept: list[str] = []
+        room = MAX_EXCERPT_CHARS
+        for _, text in lines[: MAX_EXCERPT_LINES if count is None else None]:
+            if len(text) >= room:
+                kept += [] if kept else [text[:MAX_EXCERPT_CHARS]]  # of a first line that does not fit, its beginning
+                break
+            kept.append(text)
+            room -= len(text) + 1
+        return "\n".join(kept), lines[len(kept)][0] if len(kept) < len(lines) else None
 
     def _read_lines(self, path: str) -> list[Line]:
-        if path.startswith(_SESSIONS) and self.sessions is not None and self._has_sessions():
-            file = locate(Bounds(root=self.sessions), path.removeprefix(_SESSIONS)).path
-            return read_messages(file, mask=self.settings.archive.redaction) if file.is_file() else []
+        sessions = self._session_folder() if path.startswith(_SESSIONS) else None
+        if sessions is not None:
+            file = locate(Bounds(root=sessions), path.removeprefix(_SESSIONS)).path
+            return read_messages(file, mask=self.settings.archive.redaction)
         extra = expand_paths(self.root, self.settings.memory_search.extra_paths)
         collections = custom_collections(self.root, self.settings.memory.qmd) if self.qmd is not None else []
         bounds = Bounds(root=self.root, allowed=(*extra, *(each.path for each in collections)))
-        file = locate(bounds, path).path
-        if not _is_note(file, self.root, extra, collections):
+        file, base = locate(bounds, path).path, self.root.resolve()
+        places = {base / "memory", base / "MEMORY.md", base / "memory.md", *map(Path.resolve, extra)}
+        is_note = file.suffix.lower() == ".md" and not places.isdisjoint((file, *file.parents))
+        if not is_note and not any(each.contains(file) for each in collections):
             raise InputError(
                 f"{path!r} is not a note: use a path that memory_search returned, such as MEMORY.md or "
                 "memory/2026-02-10.md; `read` shows other files"
             )
         return number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
 
-    def _has_sessions(self) -> bool:
-        """Whether past sessions are searched, by our own index or by QMD."""
-        is_in_qmd = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        return is_in_qmd or "sessions" in self.settings.memory_search.sources
+    def _session_folder(self) -> Path | None:
+        """Return the folder of past sessions if they are searched, by our own index or by QMD."""
+        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
+        return self.sessions if is_exported or "sessions" in self.settings.memory_search.sources else None
 
 
-def _has_grown(source: Source, before: int) -> bool:
-    """Whether a changed file is worth reading again: a note always, a session when it has grown enough."""
-    if source.kind == "memory" or not before <= source.size < before + MIN_GROWN_BYTES:
-        return True
-    with suppress(OSError), source.path.open("rb") as file:
-        file.seek(before)
-        return file.read(MIN_GROWN_BYTES).count(b"\n") >= MIN_GROWN_LINES
-    return False
+def forget_notes(file: Path, names: Sequence[str]) -> None:
+    """Remove files from an index on disk for good, whatever workspace they belong to."""
+    if not file.exists():
+        return
+    with Memory(store=_open_store(file)[0], settings=Settings()) as memory:
+        for scope in memory.store.sessions():
+            if scope.session in names:
+                memory.forget(scope=scope)
 
 
-def _is_note(file: Path, root: Path, extra: Sequence[Path], collections: Sequence[Collection]) -> bool:
-    """Whether a resolved file is a note of the workspace, or is in an extra path or a collection."""
-    base = root.resolve()
-    places = (base / "memory", *(place.resolve() for place in extra))
-    is_inside = any(file.is_relative_to(place) for place in places)
-    is_note = file.suffix.lower() == ".md" and (is_inside or file in {base / "MEMORY.md", base / "memory.md"})
-    return is_note or any(each.contains(file) for each in collections)
+def _open_store(file: Path) -> tuple[SqliteStore, tuple[str, ...]]:
+    """Open an index; one that is damaged or of another kind is built again, which is returned as a problem."""
+    try:
+        return SqliteStore(file), ()
+    except StorageError as error:
+        is_damaged = getattr(error.__cause__, "sqlite_errorname", "") in {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
+        if not is_damaged and "another program" not in str(error):
+            raise
+        for name in (file.name, f"{file.name}-wal", f"{file.name}-shm"):
+            file.with_name(name).unlink(missing_ok=True)
+        return SqliteStore(file), (f"{file} was damaged and is built again",)
 
 
-def _fit_lines(lines: Sequence[Line]) -> list[Line]:
-    """Return as many lines as fit; of a first line that does not fit, its beginning."""
-    kept: list[Line] = []
-    room = MAX_EXCERPT_CHARS
-    for number, text in lines:
-        if len(text) >= room:
-            return kept or [(number, text[:MAX_EXCERPT_CHARS])]
-        kept.append((number, text))
-        room -= len(text) + 1
-    return kept
+def make_snippet(text: str, query: str) -> str:
+    """Return the part of a chunk that contains most words of the question."""
+    if len(text) <= MAX_SNIPPET_CHARS:
+        return text
+    words = set(terms(query))
+    parts = windows(text)
+    hits = [len(words & set(terms(text[start:stop]))) for start, stop in parts]
+    best = max(range(len(parts)), key=lambda number: (sum(hits[number : number + 2]), hits[number], -number))
+    return head(text[min(parts[best][0], len(text) - MAX_SNIPPET_CHARS) :], MAX_SNIPPET_CHARS)
 
 
-def _apply_min_score(matches: Sequence[Match], given: float | None, default: float) -> list[Match]:
+def _note_time(path: str, file: Indexed, now: int) -> float:
+    """Return the date in the name of a daily note. Notes without a date do not age."""
+    dated = _DATED.search(f"/{path}")
+    if dated is not None:
+        with suppress(ValueError):
+            return datetime.fromisoformat(dated[1]).replace(tzinfo=UTC).timestamp() * 1000
+        return now
+    is_evergreen = file.kind == "memory" and path.startswith(("MEMORY.md", "memory.md", "memory/"))
+    return now if is_evergreen else file.mtime / _MILLISECOND
+
+
+def _apply_min_score(found: Sequence[tuple[float, NoteHit]], given: float | None, default: float) -> list[NoteHit]:
     if given is not None:
-        return [match for match in matches if match.score >= given]
-    good = [match for match in matches if match.score >= default or match.share >= MIN_WORD_SHARE]
-    return good or [match for match in matches if match.share > 0]
+        return [hit for _, hit in found if hit.score >= given]
+    good = [hit for share, hit in found if hit.score >= default or share >= MIN_WORD_SHARE]
+    return good or [hit for share, hit in found if share > 0]

@@ -11,26 +11,17 @@ import errno
 import os
 import secrets
 import stat
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 from unicodedata import category
 
 from holdfast.errors import InputError
-
-__all__ = [
-    "Bounds",
-    "Place",
-    "append_bytes",
-    "guard_reason",
-    "locate",
-    "locate_to_write",
-    "open_file",
-    "read_bytes",
-    "write_bytes",
-]
 
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
@@ -52,13 +43,9 @@ _FIXES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where the agent may read and write.
+    """Where the agent may read and write: the workspace, where relative names start, and further folders and files.
 
-    Attributes:
-        root: The workspace; relative names start here.
-        allowed: Further folders and files.
-        writable: Whether files may be changed.
-        guarded: Folders in which every change needs a confirmation.
+    Every change in the `guarded` folders needs a confirmation.
     """
 
     root: Path
@@ -81,13 +68,15 @@ class Place:
 
 
 def locate(bounds: Bounds, name: str) -> Place:
-    """Resolve a name.
-
-    Raises:
-        InputError: It is outside of the bounds, or not a valid name.
-    """
+    """Resolve a name; one that is outside of the bounds, or not valid, is an `InputError`."""
     with _explain_errors(name):
-        real = _real(bounds.root / os.path.expanduser(_check_name(name)))  # noqa: PTH111 - the one that never raises
+        if not name.strip() or "\0" in name:
+            raise InputError(f"{name!r} is not the name of a file: give a path such as 'notes/plan.md'")
+        try:
+            os.fsencode(name)
+        except UnicodeEncodeError:
+            raise InputError(f"{name!r} contains half of a character: write the name again") from None
+        real = _real(bounds.root / os.path.expanduser(name))  # noqa: PTH111 - the one that never raises
     for root in (bounds.root, *bounds.allowed):
         base = _real(root)
         if real == base and not base.is_dir():
@@ -99,30 +88,13 @@ def locate(bounds: Bounds, name: str) -> Place:
     )
 
 
-def _check_name(name: str) -> str:
-    if not name.strip() or "\0" in name:
-        raise InputError(f"{name!r} is not the name of a file: give a path such as 'notes/plan.md'")
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        raise InputError(f"{name!r} contains half of a character: write the name again") from None
-    return name
-
-
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-# --- reading -------------------------------------------------------------------
-
-
 @contextmanager
 def open_file(bounds: Bounds, name: str) -> Iterator[BinaryIO]:
-    """Open a regular file for reading.
-
-    Raises:
-        InputError: It is out of bounds, does not exist, or is not a regular file.
-    """
+    """Open a regular file inside of the bounds for reading."""
     place = locate(bounds, name)
     with _explain_errors(name), _open_parent(place) as folder, os.fdopen(_open_regular(place, folder), "rb") as file:
         yield file
@@ -138,11 +110,17 @@ def _open_regular(place: Place, folder: int) -> int:
     if not place.parts:
         raise OSError(errno.EISDIR, "a folder")
     descriptor = os.open(place.parts[-1], _READ, dir_fd=folder)
-    kind = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(kind):
+    try:
+        _check_regular(os.fstat(descriptor).st_mode)
+    except OSError:
         os.close(descriptor)
-        raise OSError(errno.EISDIR if stat.S_ISDIR(kind) else errno.ENXIO, "not a plain file")
+        raise
     return descriptor
+
+
+def _check_regular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO, "not a plain file")
 
 
 @contextmanager
@@ -160,56 +138,25 @@ def _open_parent(place: Place, *, create: bool = False) -> Iterator[int]:
         yield descriptor
 
 
-# --- what needs a confirmation ---------------------------------------------------
-
-_GUARDED_FOLDERS: Final = {
-    **dict.fromkeys((".git", "git~1", ".githooks", ".husky", ".hg", ".svn"), "it can make git run commands"),
-    **dict.fromkeys((".ssh", ".gnupg", ".aws", ".kube", ".docker"), "keys and access rules are kept there"),
-    **dict.fromkeys((".config", ".local", "launchagents", "launchdaemons"), "programs read their settings there"),
-    **dict.fromkeys(("cron.d", "cron.daily", "cron.hourly", "cron.weekly", "crontabs"), "it runs by the clock"),
-    **dict.fromkeys(
-        (".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".cursor", ".openclaw"),
-        "editors and agents run commands that are written there",
-    ),
-}
-_SHELL_FILES: Final = (
-    ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .direnvrc .envrc .inputrc .kshrc .login "
-    ".logout .mkshrc .pam_environment .profile .screenrc .tcshrc .tmux.conf .xinitrc .xprofile .xsession .xsessionrc "
-    ".zlogin .zlogout .zprofile .zshenv .zshrc config.fish"
-)
-_TOOL_FILES: Final = (
-    ".curlrc .emacs .exrc .gdbinit .gitattributes .gitconfig .gitmodules .lldbinit .netrc .npmrc .pypirc .vimrc "
-    ".wgetrc .yarnrc"
-)
-_GIT_HOOKS: Final = (
-    "applypatch-msg commit-msg fsmonitor-watchman post-applypatch post-checkout post-commit post-index-change "
-    "post-merge post-receive post-rewrite post-update pre-applypatch pre-auto-gc pre-commit pre-merge-commit pre-push "
-    "pre-rebase pre-receive prepare-commit-msg push-to-checkout reference-transaction"
-)
-_GUARDED_FILES: Final = {
-    **dict.fromkeys(_SHELL_FILES.split(), "a shell runs it when it starts"),
-    **dict.fromkeys(_TOOL_FILES.split(), "programs read their settings from it"),
-    **dict.fromkeys(_GIT_HOOKS.split(), "git runs it"),
-    **dict.fromkeys(("crontab", "authorized_keys"), "it gives others or the clock a way to run commands"),
-    **dict.fromkeys(("holdfast.toml", "openclaw.json"), "it holds settings of this agent"),
-}
+@cache
+def _guarded(kind: Literal["folders", "files"]) -> dict[str, str]:
+    """Load the guarded names, and why they are."""
+    text = resources.files("holdfast.agent").joinpath("templates", "guarded.toml").read_text("utf-8")
+    return {name: reason for reason, names in tomllib.loads(text)[kind].items() for name in names.split()}
 
 
 def guard_reason(bounds: Bounds, place: Place) -> str:
     """Return why a change in this place always needs a confirmation; empty if it does not."""
-    *folders, name = [_normalise(part) for part in place.path.parts]
-    reason = next((_GUARDED_FOLDERS[folder] for folder in (*folders, name) if folder in _GUARDED_FOLDERS), "")
+    names, known = [_normalise(part) for part in place.path.parts], _guarded("folders")
+    reason = next((known[name] for name in names if name in known), "")
     if not reason and any(place.path.is_relative_to(_real(folder)) for folder in bounds.guarded):
         reason = "settings and memory of this agent are kept there"
-    return reason or _GUARDED_FILES.get(name, "")
+    return reason or _guarded("files").get(names[-1], "")
 
 
 def _normalise(name: str) -> str:
     """Return a name as file systems compare it that ignore case, invisible characters, and final dots and blanks."""
     return "".join(letter for letter in name if category(letter) != "Cf").casefold().rstrip(". ")
-
-
-# --- writing -------------------------------------------------------------------
 
 
 def write_bytes(
@@ -219,9 +166,6 @@ def write_bytes(
 
     `expected` is the content that the file must still have; `place` is the place that the name must still lead to,
     because the user has confirmed it.
-
-    Raises:
-        InputError: It is out of bounds, may not be written, or has changed in between.
     """
     before, place = place, locate_to_write(bounds, name)
     if before not in {None, place}:
@@ -262,11 +206,7 @@ def append_bytes(bounds: Bounds, name: str, data: bytes) -> Path:
 
 
 def locate_to_write(bounds: Bounds, name: str) -> Place:
-    """Resolve the name of a file to write.
-
-    Raises:
-        InputError: It is out of bounds, or may not be written.
-    """
+    """Resolve the name of a file that may be written."""
     place = locate(bounds, name)
     if not bounds.writable:
         raise InputError(f"the workspace is read-only: {name!r} cannot be written (workspace.access)")
@@ -278,12 +218,11 @@ def locate_to_write(bounds: Bounds, name: str) -> Place:
 def _mode(place: Place, folder: int) -> int | None:
     """Return the permissions of an existing file; only a regular file may be overwritten."""
     try:
-        state = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
+        mode = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(state.st_mode):
-        raise OSError(errno.EISDIR if stat.S_ISDIR(state.st_mode) else errno.ENXIO, "not a plain file")
-    return stat.S_IMODE(state.st_mode)
+    _check_regular(mode)
+    return stat.S_IMODE(mode)
 
 
 @contextmanager

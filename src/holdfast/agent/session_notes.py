@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import count, islice
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from threading import Event
-from typing import Final, Self
+from typing import Final
 from unicodedata import category, normalize
 
 from holdfast.agent.paths import Bounds, locate
@@ -29,8 +28,6 @@ from holdfast.redact import redact
 from holdfast.text import head
 from holdfast.transcripts import journal, read
 
-__all__ = ["EndedSession", "last_words", "make_slug", "run_flush", "write_session_note"]
-
 MAX_FLUSH_STEPS: Final = 8
 MAX_FLUSH_TOKENS: Final = 2_048
 FLUSH_SECONDS: Final = 120.0
@@ -48,24 +45,21 @@ MAX_SLUG_WORDS: Final = 6
 _COMMAND: Final = re.compile(r"/[^\W\d_][^\s/]*(?:\s|$)")
 
 
-# --- before a compaction -----------------------------------------------------------
-
-
 def run_flush(
     window: Sequence[Message], prompt: FlushPrompt, *, model: Model, tools: Toolbox, cancel: Event | None = None
 ) -> None:
-    """Run the silent turn in which the model writes its notes. Its messages are stored nowhere else.
-
-    Raises:
-        ModelError: The model failed.
-        StorageError: It called `write`, and nothing could be written.
-    """
-    messages = _add_flush_prompt(window, prompt)
+    """Run the silent turn in which the model writes its notes. Its messages are stored nowhere else."""
+    lead = next((index for index, message in enumerate(window) if message.role != "system"), len(window))
+    system = Message(role="system", parts=(Text(text=prompt.system),))
+    if lead:
+        system = replace(window[0], parts=(*window[0].parts, *system.parts), origin=None)
+    request = Message(role="user", parts=(Text(text=prompt.user),))
+    messages = [system, *window[1:lead], *window[lead:], request]
     results: list[ToolResult] = []
     for _ in range(MAX_FLUSH_STEPS):
         ready = validate(messages, model.provider).messages
-        request = Prompt(messages=ready, tools=tools.tools(), max_tokens=MAX_FLUSH_TOKENS)
-        reply = model.ask(request, timeout=FLUSH_SECONDS, cancel=cancel)
+        question = Prompt(messages=ready, tools=tools.tools(), max_tokens=MAX_FLUSH_TOKENS)
+        reply = model.ask(question, timeout=FLUSH_SECONDS, cancel=cancel)
         if not reply.message.calls:
             writes = [result for result in results if result.name == "write"]
             if writes and all(result.is_error for result in writes):
@@ -77,21 +71,8 @@ def run_flush(
     raise ModelRefusedError(f"the notes were not finished after {MAX_FLUSH_STEPS} steps", model=model.name)
 
 
-def _add_flush_prompt(window: Sequence[Message], prompt: FlushPrompt) -> list[Message]:
-    """Add the flush instructions to the system prompt, and the flush request as the last user message."""
-    lead = next((index for index, message in enumerate(window) if message.role != "system"), len(window))
-    extra = Text(text=prompt.system)
-    systems = [Message(role="system", parts=(extra,))]
-    if lead:
-        systems = [replace(window[0], parts=(*window[0].parts, extra), origin=None), *window[1:lead]]
-    return [*systems, *window[lead:], Message(role="user", parts=(Text(text=prompt.user),))]
-
-
 def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
-    """Return the messages that begin the successor of a conversation that fits no window.
-
-    They are a digest of it, made without a model, and the last user message.
-    """
+    """Return the digest and the last user message that begin the successor of a conversation that fits no window."""
     request = next((message for message in reversed(history) if message.role == "user"), None)
     limit = min(MAX_DIGEST_TOKENS, window // 10)
     last = request.text if request else ""
@@ -100,96 +81,68 @@ def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
     return messages if request is None else [*messages, Message(role="user", parts=request.parts)]
 
 
-# --- at the end of a conversation --------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedSession:
-    """A conversation that has ended.
-
-    Attributes:
-        key: Its key.
-        file: Its transcript, from which the note is made.
-        source: What ended it.
-        time: When, in Unix milliseconds.
-    """
-
-    key: str
-    file: Path
-    source: str
-    time: int
-
-    @classmethod
-    def of(cls, opened: Opened, *, time: int) -> Self | None:
-        """Return the conversation that `opened` has replaced, if any."""
-        if opened.archived is None:
-            return None
-        source = "terminal" if opened.why == "asked" else f"{opened.why} reset"
-        return cls(key=opened.key, file=opened.archived, source=source, time=time)
-
-    @property
-    def moment(self) -> datetime:
-        """When it ended."""
-        return utc(self.time)
-
-
 def write_session_note(
-    ended: EndedSession, *, bounds: Bounds, model: Model | None = None, mask: bool = True, cancel: Event | None = None
+    opened: Opened,
+    *,
+    time: int,
+    bounds: Bounds,
+    model: Model | None = None,
+    mask: bool = True,
+    cancel: Event | None = None,
 ) -> Path | None:
-    """Write the note of a conversation to a new file; None if the conversation is empty.
+    """Write the note of the conversation that `opened` has replaced to a new file; None if there is nothing to write.
 
-    Args:
-        ended: The conversation.
-        bounds: The workspace.
-        model: Names the note; without a name in time, the note is named by hour and minute.
-        mask: Whether secrets are masked.
-        cancel: Stops waiting for a name when set.
-
-    Raises:
-        InputError: The workspace may not be written, or the transcript cannot be read.
-        StorageError: The file could not be written.
+    The model names the note; without a name in time, or if `cancel` is set, it is named by hour and minute.
     """
-    lines = last_words(read(ended.file).messages, mask=mask)
+    if opened.archived is None:
+        return None
+    lines = last_words(read(opened.archived).messages, mask=mask)
     if not lines:
         return None
     if not bounds.writable:
         raise InputError("the workspace is read-only (workspace.access)")
-    name = _ask_for_name(lines, model, cancel) if model is not None else ""
-    stem = f"memory/{ended.moment:%Y-%m-%d}-{name or f'{ended.moment:%H%M}'}"
+    name, moment = _ask_for_name(lines, model, cancel), utc(time)
     document = (
-        f"# Session: {ended.moment:%Y-%m-%d %H:%M:%S} UTC",
+        f"# Session: {moment:%Y-%m-%d %H:%M:%S} UTC",
         "",
-        f"- **Session Key**: {ended.key}",
-        f"- **Session ID**: {id_of(ended.file)}",
-        f"- **Source**: {ended.source}",
+        f"- **Session Key**: {opened.key}",
+        f"- **Session ID**: {id_of(opened.archived)}",
+        f"- **Source**: {'terminal' if opened.why == 'asked' else f'{opened.why} reset'}",
         "",
         "## Conversation Summary",
         "",
         *lines,
         "",
     )
-    data = "\n".join(document).encode("utf-8", "replace")
-    names = (f"{stem}.md" if number == 1 else f"{stem}-{number}.md" for number in count(1))
-    paths = (locate(bounds, each).path for each in names)
-    return next(path for path in paths if _write_new(path, data))
+    stem = f"memory/{moment:%Y-%m-%d}-{name or f'{moment:%H%M}'}"
+    for number in count(1):
+        path = locate(bounds, f"{stem}.md" if number == 1 else f"{stem}-{number}.md").path
+        try:
+            journal.create(path, ["\n".join(document).encode("utf-8", "replace")])
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+        else:
+            return path
+    return None  # pragma: no cover - there is always a free name
 
 
 def last_words(messages: Sequence[Message], *, mask: bool = True) -> list[str]:
     """Return the last messages of user and agent as `role: text`, without commands and silent replies."""
-    lines = islice(_conversation_lines(messages), MAX_NOTE_MESSAGES)
-    return [f"{role}: {redact(text) if mask else text}" for role, text in lines][::-1]
-
-
-def _conversation_lines(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """Yield role and text of the messages of user and agent, newest first."""
+    lines: list[str] = []
     for message in reversed(messages):
         text = strip_silence(message.text).strip() if message.role in {"user", "assistant"} else ""
         if text and not _COMMAND.match(text):
-            yield message.role, text
+            lines.append(f"{message.role}: {redact(text) if mask else text}")
+        if len(lines) == MAX_NOTE_MESSAGES:
+            break
+    return lines[::-1]
 
 
-def _ask_for_name(lines: Sequence[str], model: Model, cancel: Event | None) -> str:
-    """Let a model name the conversation; empty if it fails or takes too long."""
+def _ask_for_name(lines: Sequence[str], model: Model | None, cancel: Event | None) -> str:
+    """Let a model name the conversation; empty if there is none, or it fails or takes too long."""
+    if model is None:
+        return ""
     words = "\n".join(head(line, MAX_QUOTE_CHARS) for line in lines)
     question = Message(role="user", parts=(Text(text=load("session_name", words=words)),))
     prompt = Prompt(messages=(question,), max_tokens=MAX_NAME_TOKENS)
@@ -205,14 +158,3 @@ def make_slug(text: str) -> str:
     words = "".join(letters).split()
     slug = "-".join(words)
     return slug if len(words) <= MAX_SLUG_WORDS and len(slug) <= MAX_SLUG_CHARS else ""
-
-
-def _write_new(path: Path, data: bytes) -> bool:
-    """Write a file unless it exists; return whether it was written."""
-    try:
-        journal.create(path, [data])
-    except StorageError as error:
-        if isinstance(error.__cause__, FileExistsError):
-            return False
-        raise
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import selectors
@@ -9,8 +10,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -19,8 +20,6 @@ from typing import Final, Literal
 from holdfast.errors import InputError
 from holdfast.redact import redact
 from holdfast.text import head
-
-__all__ = ["MAX_OUTPUT_BYTES", "CommandError", "CommandResult", "environment", "run", "run_program"]
 
 MAX_OUTPUT_BYTES: Final = 4 << 20
 """What is kept of a command's output; of more, the first and the last half."""
@@ -43,9 +42,6 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return known | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 
 
-# --- programs ------------------------------------------------------------------------
-
-
 class CommandError(Exception):
     """A program gave no usable answer; the text says why."""
 
@@ -59,16 +55,16 @@ def run_program(
     stdin: bytes | None = None,
     cancel: Event | None = None,
 ) -> str:
-    """Run a program without a shell and return what it prints.
-
-    Raises:
-        CommandError: It could not be started, took longer than `seconds`, was cancelled, or failed.
-    """
+    """Run a program without a shell and return what it prints; every failure is a `CommandError`."""
     shown = " ".join(command[:2])
     stop = cancel or Event()
     if stop.is_set():
         raise CommandError(f"`{shown}` was cancelled")
-    process = _start_program(command, cwd, environ, has_stdin=stdin is not None)
+    try:
+        process = _start(command, cwd, environ, has_stdin=stdin is not None)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", error)
+        raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
     with process:
         try:
             output, errors = _communicate(process, stdin, seconds=seconds, cancel=stop)
@@ -79,41 +75,41 @@ def run_program(
             if process.returncode is None:
                 _signal(process, signal.SIGKILL)  # with its children: the program may be a script that runs another
     if process.returncode:
-        reason = _last_line(errors) or _last_line(output) or "no output"
+        reason = _last_line(errors.strip() or output) or "no output"
         raise CommandError(f"`{shown}` failed with status {process.returncode}: {reason}")
     return output.decode("utf-8", "replace")
-
-
-def _start_program(
-    command: Sequence[str], cwd: Path, environ: Mapping[str, str], *, has_stdin: bool
-) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(  # noqa: S603 - the user's own command, and no shell
-            list(command),
-            cwd=cwd,
-            env=dict(environ),
-            stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
 
 
 def _communicate(
     process: subprocess.Popen[bytes], stdin: bytes | None, *, seconds: float | None, cancel: Event
 ) -> tuple[bytes, bytes]:
-    deadline = None if seconds is None else time.monotonic() + seconds
+    deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     while True:
-        left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
         try:
-            return process.communicate(stdin, timeout=left)
+            return process.communicate(stdin, timeout=min(_TICK, max(0.0, deadline - time.monotonic())))
         except subprocess.TimeoutExpired:
             stdin = None  # it is sent once
-            if cancel.is_set() or (deadline is not None and time.monotonic() >= deadline):
+            if cancel.is_set() or time.monotonic() >= deadline:
                 raise
+
+
+def _start(
+    command: Sequence[str],
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    has_stdin: bool = False,
+    stderr: int = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - running the user's command is the purpose
+        list(command),
+        cwd=cwd,
+        env=dict(environ),
+        stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        start_new_session=True,
+    )
 
 
 def _last_line(output: bytes) -> str:
@@ -121,24 +117,13 @@ def _last_line(output: bytes) -> str:
     return head(redact(next((line.strip() for line in reversed(lines) if line.strip()), "")), MAX_ERROR_CHARS)
 
 
-# --- shell commands --------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """The result of a shell command.
-
-    Attributes:
-        output: What it printed, stdout and stderr together.
-        status: Its exit status; None if it was stopped.
-        ended: Whether it ended by itself, ran out of time, or was cancelled.
-        dropped: How many bytes in the middle of the output were dropped.
-    """
+    """The result of a shell command: stdout and stderr together, and its exit status; None if it was stopped."""
 
     output: str
     status: int | None
     ended: _Ending
-    dropped: int = 0
 
 
 def run(
@@ -149,51 +134,31 @@ def run(
     cancel: Event | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> CommandResult:
-    """Run a shell command until it ends, its time is over, or `cancel` is set.
-
-    Raises:
-        InputError: It cannot be started.
-    """
-    output = _Output()
-    with _start(command, cwd, environment(os.environ if environ is None else environ)) as process:
-        ended = _follow(process, output, deadline=time.monotonic() + seconds, cancel=cancel or Event())
-    status = process.returncode if ended == "exit" else None
-    return CommandResult(output=output.text(), status=status, ended=ended, dropped=output.dropped)
-
-
-@contextmanager
-def _start(command: str, cwd: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a shell; when the block ends, however it does, its whole process group is killed."""
-    shell = shutil.which("bash") or "/bin/sh"
+    """Run a shell command until it ends, its time is over, or `cancel` is set. Then its whole group is killed."""
+    shell, known = shutil.which("bash") or "/bin/sh", environment(os.environ if environ is None else environ)
     try:
-        process = subprocess.Popen(  # noqa: S603 - running the given command is the purpose
-            [shell, "-c", command],
-            cwd=cwd,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = _start([shell, "-c", command], cwd, known, stderr=subprocess.STDOUT)
     except (OSError, ValueError) as error:
         raise InputError(f"the command cannot be started: {error}") from error
+    output = _Output()
     with process:
         try:
-            yield process
+            ended = _follow(process, output, deadline=time.monotonic() + seconds, cancel=cancel or Event())
         finally:
             _terminate(process)
+    status = process.returncode if ended == "exit" else None
+    return CommandResult(output=output.text(), status=status, ended=ended)
 
 
 def _follow(process: subprocess.Popen[bytes], output: _Output, *, deadline: float, cancel: Event) -> _Ending:
     """Read the output until the command ends or is stopped."""
     assert process.stdout is not None
-    pipe = process.stdout.fileno()
-    left: float | None = None
+    pipe, drained = process.stdout.fileno(), math.inf
     with selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
-        while left is None or time.monotonic() < left:
-            if left is None and _has_ended(process):
-                left = time.monotonic() + _DRAIN
+        while time.monotonic() < drained:
+            if drained == math.inf and _has_ended(process):
+                drained = time.monotonic() + _DRAIN
             if ready.select(_TICK):  # first: what was printed before a stop is kept
                 piece = os.read(pipe, _PIECE)
                 output.feed(piece)
@@ -243,23 +208,21 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 class _Output:
     """The output of a command: its beginning, and the end of what follows."""
 
-    head: bytearray = field(default_factory=bytearray)
-    tail: bytearray = field(default_factory=bytearray)
+    kept: bytearray = field(default_factory=bytearray)
     dropped: int = 0
 
     def feed(self, piece: bytes) -> None:
-        room = MAX_OUTPUT_BYTES // 2 - len(self.head)
-        self.head += piece[:room]
-        self.tail += piece[room:]
-        if len(self.tail) > MAX_OUTPUT_BYTES:
+        self.kept += piece
+        if len(self.kept) > 2 * MAX_OUTPUT_BYTES:
             self._shorten()
 
     def text(self) -> str:
         self._shorten()
+        half = MAX_OUTPUT_BYTES // 2
         gap = f"\n[... {self.dropped:,} bytes were not kept ...]\n".encode() if self.dropped else b""
-        return bytes(self.head + gap + self.tail).decode("utf-8", "replace")
+        return (self.kept[:half] + gap + self.kept[half:]).decode("utf-8", "replace")
 
     def _shorten(self) -> None:
-        over = max(0, len(self.tail) - MAX_OUTPUT_BYTES // 2)
+        over, half = max(0, len(self.kept) - MAX_OUTPUT_BYTES), MAX_OUTPUT_BYTES // 2
+        del self.kept[half : half + over]
         self.dropped += over
-        del self.tail[:over]

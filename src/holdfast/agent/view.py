@@ -8,45 +8,33 @@ from holdfast.compaction.flush import Held
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.retry import RESTART_NOTICE
 
-__all__ = ["Quiet", "ReplyStream", "View"]
-
 
 class View(Protocol):
     """Shows a turn while it happens. The methods are called in order and must not raise."""
 
-    def text(self, piece: str) -> None:
+    def text(self, piece: str, /) -> None:
         """Show a piece of the reply."""
 
-    def call(self, call: ToolCall) -> None:
+    def call(self, call: ToolCall, /) -> None:
         """Show that a tool is about to run."""
 
-    def result(self, result: ToolResult) -> None:
+    def result(self, result: ToolResult, /) -> None:
         """Show the result of a tool."""
 
-    def notice(self, text: str) -> None:
+    def notice(self, text: str, /) -> None:
         """Show a message of the agent itself."""
 
-    def working(self, what: str) -> None:
+    def working(self, what: str, /) -> None:
         """Show what takes time; an empty text ends it."""
 
 
 class Quiet:
     """A view that shows nothing."""
 
-    def text(self, piece: str) -> None:
-        """Ignore a piece of the reply."""
+    def _ignore(self, _: object, /) -> None:
+        pass
 
-    def call(self, call: ToolCall) -> None:
-        """Ignore a tool call."""
-
-    def result(self, result: ToolResult) -> None:
-        """Ignore a tool result."""
-
-    def notice(self, text: str) -> None:
-        """Ignore a notice."""
-
-    def working(self, what: str) -> None:
-        """Ignore what takes time."""
+    text = call = result = notice = working = _ignore
 
 
 class ReplyStream:

@@ -5,7 +5,8 @@ The files are not part of the conversation: they are never summarised, and a cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import resources
@@ -22,18 +23,6 @@ from holdfast.settings import Settings
 from holdfast.settings.trust import trust_file
 from holdfast.text import head, tail
 
-__all__ = [
-    "FILES",
-    "ContextFile",
-    "Prepared",
-    "bounds_of",
-    "context_files",
-    "local_time",
-    "prepare",
-    "system_prompt",
-    "truncate",
-]
-
 FILES: Final = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
 """The files that are always in the prompt, in this order."""
 FIRST_RUN: Final = "BOOTSTRAP.md"
@@ -49,15 +38,7 @@ HEAD_SHARE: Final = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextFile:
-    """A file of the workspace, and what of it goes into the prompt.
-
-    Attributes:
-        name: Its name.
-        path: Its path.
-        status: Whether the prompt contains all of it, or why not.
-        raw_chars: Its length.
-        text: What the prompt contains of it.
-    """
+    """A file of the workspace, its length, what of it goes into the prompt, and why not all of it."""
 
     name: str
     path: Path
@@ -79,9 +60,6 @@ def bounds_of(root: Path, settings: Settings, *, guarded: Sequence[Path] = ()) -
     return Bounds(root=root, writable=settings.workspace.access == "rw", guarded=(trust_file().parent, *guarded))
 
 
-# --- the first run ---------------------------------------------------------------
-
-
 def prepare(root: Path, settings: Settings) -> Prepared:
     """Create the folder and its files if they are missing. Existing files are never overwritten.
 
@@ -92,27 +70,19 @@ def prepare(root: Path, settings: Settings) -> Prepared:
         return Prepared()
     is_new = not any((root / name).exists() for name in (*FILES, *MEMORY))
     written: list[str] = []
+    problems: tuple[str, ...] = ()
     try:
         root.mkdir(parents=True, exist_ok=True)
         if settings.workspace.skip_bootstrap:
             return Prepared()
         (root / "memory").mkdir(exist_ok=True)
-        written += (name for name in ((*FILES, FIRST_RUN) if is_new else FILES) if _write_new(root / name))
+        for name in (*FILES, FIRST_RUN) if is_new else FILES:
+            with suppress(FileExistsError), (root / name).open("x", encoding="utf-8") as file:
+                file.write(_template(f"workspace/{name}"))
+                written.append(name)
     except OSError as error:
-        return Prepared(written=tuple(written), problems=(f"{root}: cannot be written: {error.strerror}",))
-    return Prepared(written=tuple(written))
-
-
-def _write_new(path: Path) -> bool:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(_template(f"workspace/{path.name}"))
-    except FileExistsError:
-        return False
-    return True
-
-
-# --- the files -------------------------------------------------------------------
+        problems = (f"{root}: cannot be written: {error.strerror}",)
+    return Prepared(written=tuple(written), problems=problems)
 
 
 def context_files(root: Path, settings: Settings, *, first_run: bool = False) -> tuple[ContextFile, ...]:
@@ -122,43 +92,31 @@ def context_files(root: Path, settings: Settings, *, first_run: bool = False) ->
     """
     if settings.workspace.access == "none":
         return ()
-    names = [*FILES, *([FIRST_RUN] if first_run and (root / FIRST_RUN).is_file() else []), *_memory_files(root)]
-    return tuple(_apply_caps([_load(root, name) for name in names], settings))
-
-
-def _memory_files(root: Path) -> list[str]:
-    """List MEMORY.md and memory.md; only one of them on a disk that ignores case."""
-    names = [name for name in MEMORY if (root / name).is_file()]
-    if len(names) > 1 and (root / names[0]).samefile(root / names[1]):
-        return names[:1]
-    return names
+    names = [*FILES, *([FIRST_RUN] if first_run and (root / FIRST_RUN).is_file() else [])]
+    notes = {(root / name).stat().st_ino: name for name in reversed(MEMORY) if (root / name).is_file()}
+    limits = settings.workspace
+    files: list[ContextFile] = []
+    room = limits.bootstrap_total_max_chars
+    for file in (_load(root, name) for name in (*names, *sorted(notes.values()))):
+        limit = min(limits.bootstrap_max_chars, room)
+        if file.status != "empty" and limit < min(MIN_ROOM, len(file.text)):
+            files.append(replace(file, status="skipped", text=""))
+            continue
+        text = truncate(file.text, name=file.name, limit=limit)
+        room -= len(text)
+        files.append(replace(file, status="truncated" if len(text) < len(file.text) else file.status, text=text))
+    return tuple(files)
 
 
 def _load(root: Path, name: str) -> ContextFile:
-    path = root / name
-    bounds = Bounds(root=root)
+    path, bounds = root / name, Bounds(root=root)
     try:
         if not locate(bounds, name).path.exists():
             return ContextFile(name=name, path=path, status="missing", text=f"[MISSING] Expected at: {path}")
         text = read_bytes(bounds, name, limit=MAX_BYTES).decode("utf-8", "replace").rstrip()
     except InputError as error:
         return ContextFile(name=name, path=path, status="unreadable", text=f"[UNREADABLE] {error}")
-    return ContextFile(name=name, path=path, status="ok" if text.strip() else "empty", raw_chars=len(text), text=text)
-
-
-def _apply_caps(files: Sequence[ContextFile], settings: Settings) -> Iterator[ContextFile]:
-    limits = settings.workspace
-    room = limits.bootstrap_total_max_chars
-    for file in files:
-        limit = min(limits.bootstrap_max_chars, room)
-        if file.status == "empty":
-            yield replace(file, text="")
-        elif limit < min(MIN_ROOM, len(file.text)):
-            yield replace(file, status="skipped", text="")
-        else:
-            text = truncate(file.text, name=file.name, limit=limit)
-            room -= len(text)
-            yield replace(file, status="truncated" if len(text) < len(file.text) else file.status, text=text)
+    return ContextFile(name=name, path=path, status="ok" if text else "empty", raw_chars=len(text), text=text)
 
 
 def truncate(text: str, *, name: str, limit: int) -> str:
@@ -180,9 +138,6 @@ def _marker(name: str, first: int, last: int, whole: int) -> str:
     )
 
 
-# --- the prompt ------------------------------------------------------------------
-
-
 def system_prompt(
     root: Path, *, settings: Settings, now: int, tools: Sequence[Tool] = (), first_run: bool = False
 ) -> str:
@@ -190,33 +145,22 @@ def system_prompt(
 
     It changes only with the day, the tools and the files, so that the provider's prompt cache holds.
     """
-    moment = local_time(now, timezone=settings.agent.timezone)
-    zone = settings.agent.timezone or moment.tzname() or ""
-    parts = [
-        _section("opening"),
-        *_tool_sections(tools, settings),
-        *_workspace_sections(root, settings, moment),
-        _section("silence"),
-        _section("date", day=moment.strftime("%A, %Y-%m-%d"), zone=zone),
-        _project_context(context_files(root, settings, first_run=first_run)),
-    ]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _tool_sections(tools: Sequence[Tool], settings: Settings) -> Iterator[str]:
+    moment, access = local_time(now, timezone=settings.agent.timezone), settings.workspace.access
+    told = {tool.name: f"- {tool.name}: {tool.description}" for tool in tools}
+    parts = [_section("opening")]
     if tools:
-        yield _section("tools", tools="\n".join(f"- {tool.name}: {tool.description}" for tool in tools))
-    if any(tool.name == "memory_search" for tool in tools):
-        cite = "Say where you found it, as path#L5-L9." if settings.memory.citations != "off" else ""
-        yield _section("recall", citations=cite)
-
-
-def _workspace_sections(root: Path, settings: Settings, now: datetime) -> Iterator[str]:
-    access = settings.workspace.access
+        parts.append(_section("tools", tools="\n".join(told.values())))
+    if "memory_search" in told:
+        cite = "Say where you found it, as path#L5-L9."
+        parts.append(_section("recall", citations="" if settings.memory.citations == "off" else cite))
     if access != "none":
-        yield _section("workspace", folder=str(root), access=" (read-only)" if access == "ro" else "")
+        parts.append(_section("workspace", folder=str(root), access={"ro": " (read-only)"}.get(access, "")))
     if access == "rw":
-        yield _section("notes", note=f"memory/{now:%Y-%m-%d}.md")
+        parts.append(_section("notes", note=f"memory/{moment:%Y-%m-%d}.md"))
+    zone = settings.agent.timezone or moment.tzname() or ""
+    parts += [_section("silence"), _section("date", day=moment.strftime("%A, %Y-%m-%d"), zone=zone)]
+    files = _project_context(context_files(root, settings, first_run=first_run))
+    return "\n\n".join([*parts, files] if files else parts)
 
 
 def _project_context(files: Sequence[ContextFile]) -> str:
@@ -235,11 +179,7 @@ def _project_context(files: Sequence[ContextFile]) -> str:
 
 
 def local_time(milliseconds: int, *, timezone: str | None) -> datetime:
-    """Return a moment in the user's time zone; without one, in the machine's.
-
-    Raises:
-        SettingsError: There is no such time zone.
-    """
+    """Return a moment in the user's time zone; without one, in the machine's."""
     moment = utc(milliseconds)
     if timezone is None:
         return moment.astimezone()

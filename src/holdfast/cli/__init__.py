@@ -14,75 +14,53 @@ import click
 from holdfast import __version__
 from holdfast.errors import HoldfastError
 
-__all__ = ["COMMANDS", "SUMMARIES", "holdfast", "main"]
+__all__ = ["COMMANDS", "holdfast", "main"]
 
-COMMANDS: Final[dict[str, str]] = {
-    "backup": "upkeep:backup",
-    "chat": "chat:chat",
-    "compact": "compact:compact",
-    "context": "context:context",
-    "demo": "demo:demo",
-    "diff": "diff:diff",
-    "doctor": "doctor:doctor",
-    "export": "upkeep:export",
-    "facts": "memory:facts",
-    "forget": "memory:forget",
-    "get": "memory:get",
-    "import": "importing:import_",
-    "learn": "learn:learn",
-    "mcp": "serve:mcp",
-    "models": "models:models",
-    "recall": "memory:recall",
-    "reindex": "upkeep:reindex",
-    "remember": "memory:remember",
-    "replay": "replay:replay",
-    "rpc": "serve:rpc",
-    "search": "memory:search",
-    "serve": "serve:serve",
-    "sessions": "sessions:sessions",
-    "show": "show:show",
-    "stats": "memory:stats",
-    "timeline": "timeline:timeline",
-    "tokens": "tokens:tokens",
-    "trust": "trust:trust",
-    "vacuum": "upkeep:vacuum",
-    "version": "version:version",
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "backup": ("upkeep", "Copy the store to the new file TARGET."),
+    "chat": ("chat", "Chat with an agent in the terminal."),
+    "compact": ("compact", "Preview a compaction of the transcript FILE, or compact a stored --session."),
+    "context": ("context", "Draw the window of a request of the transcript FILE, or of a stored session (--session)."),
+    "demo": ("demo", "Replay six weeks of work in a small window, then ask for what has left it."),
+    "diff": (
+        "context",
+        "Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled.",
+    ),
+    "doctor": ("doctor", "Check the installation, the settings, the memory and the agents on this machine."),
+    "export": (
+        "upkeep",
+        "Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.",
+    ),
+    "facts": ("memory", "List the current facts, or those that match QUERY."),
+    "forget": ("memory", "Forget messages (by number) and facts (by id) for good, or a whole --session."),
+    "get": ("memory", "Print archived messages whole, by the numbers that search shows."),
+    "import": (
+        "importing",
+        "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",
+    ),
+    "learn": ("upkeep", "Extract facts from archived messages, of one --session or of all."),
+    "mcp": ("serve", "Give memory to an MCP client as tools, over standard input and output or HTTP."),
+    "models": ("upkeep", "List embedding models, and download one."),
+    "recall": ("memory", "Print the block that would be recalled for QUERY."),
+    "reindex": ("upkeep", "Rebuild the index from the archive, and embed what the current model has not embedded yet."),
+    "remember": ("memory", "Store CONTENT as a fact."),
+    "replay": ("replay", "Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time."),
+    "rpc": ("serve", "Answer calls, one JSON object a line, from standard input on standard output."),
+    "search": ("memory", "Search the archive for QUERY."),
+    "serve": ("serve", "Serve memory to other programs: a proxy for model requests, and calls for plugins."),
+    "sessions": ("memory", "List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."),
+    "show": ("show", "Show the transcript FILE of any known agent."),
+    "stats": ("memory", "Print what memory contains."),
+    "timeline": (
+        "timeline",
+        "Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings.",
+    ),
+    "tokens": ("show", "Count the tokens of the transcript FILE by role and part."),
+    "trust": ("upkeep", "Accept all settings in the files of FOLDER, as they are now."),
+    "vacuum": ("upkeep", "Shrink the store file by the space of deleted rows."),
+    "version": ("output", "Print the version."),
 }
-"""The module and function of each command; a module is loaded when one of its commands is called."""
-
-SUMMARIES: Final = {
-    "backup": "Copy the store to the new file TARGET.",
-    "chat": "Talk to an agent that forgets nothing.",
-    "compact": "Preview a compaction of the transcript FILE, or compact a stored --session.",
-    "context": "Draw the window of a request of the transcript FILE, or of a stored session (--session).",
-    "demo": "Replay six weeks of work in a small window, then ask for what has left it.",
-    "diff": "Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled.",
-    "doctor": "Check the installation, the settings, the memory and the agents on this machine.",
-    "export": "Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.",
-    "facts": "List the facts that hold now, or those about QUERY.",
-    "forget": "Forget messages (by number) and facts (by id) for good, or a whole --session.",
-    "get": "Print archived messages whole, by the numbers that search shows.",
-    "import": "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",
-    "learn": "Extract facts from archived messages, of one --session or of all.",
-    "mcp": "Give memory to an MCP client as tools, over standard input and output or HTTP.",
-    "models": "List embedding models, and download one.",
-    "recall": "Print the block that would be recalled for QUERY.",
-    "reindex": "Rebuild the index from the archive, and embed what the current model has not embedded yet.",
-    "remember": "Store CONTENT as a fact.",
-    "replay": "Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time.",
-    "rpc": "Answer calls, one JSON object a line, from standard input on standard output.",
-    "search": "Search the archive for QUERY.",
-    "serve": "Serve memory to other programs: a proxy for model requests, and calls for plugins.",
-    "sessions": "List the sessions in memory; with FOLDERS or --discover, the transcripts on disk.",
-    "show": "Show the transcript FILE of any known agent.",
-    "stats": "Print what memory contains.",
-    "timeline": "Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings.",
-    "tokens": "Count the tokens of the transcript FILE by role and part.",
-    "trust": "Accept all settings in the files of FOLDER, as they are now.",
-    "vacuum": "Shrink the store file by the space of deleted rows.",
-    "version": "Print the version.",
-}
-"""The help line of each command, so that the list is shown without loading them."""
+"""The module of each command, which is loaded when it is called, and its line in the list."""
 
 
 class _Lazy(click.Group):
@@ -94,8 +72,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), name)
+        name = "import_" if cmd_name == "import" else cmd_name
+        command: click.Command = getattr(import_module(f"holdfast.cli.{COMMANDS[cmd_name][0]}"), name)
         return command
 
     def resolve_command(
@@ -115,7 +93,7 @@ class _Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, SUMMARIES[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command. A closed pipe (`| head`) ends it without an error."""

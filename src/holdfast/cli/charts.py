@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from rich.console import Console, Group
 from rich.text import Text as Styled
@@ -15,20 +15,6 @@ from holdfast.cli.output import human_tokens, plural
 
 if TYPE_CHECKING:
     from holdfast.report import Category, ContextReport
-
-__all__ = [
-    "LOOKS",
-    "MAX_WIDTH",
-    "Cell",
-    "LivePlot",
-    "Point",
-    "draw_chart",
-    "draw_grid",
-    "draw_legend",
-    "grid_to_json",
-    "make_cells",
-    "make_point",
-]
 
 _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 _MARGIN: Final = 7
@@ -89,34 +75,26 @@ def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int
 
 
 def _draw_row(columns: Sequence[_Column], row: int, *, top: int, height: int) -> Styled:
-    cell = top / height
+    cell, is_last = top / height, row == height - 1
     label = human_tokens(top * (row + 1) / height) if row % 2 == (height - 1) % 2 else ""
     line = Styled(f"{label:>5} ", style=_DIM).append("┤" if label else "│", style=_DIM)
     for column in columns:
-        line.append(*_draw_cell(column, row, cell, last=row == height - 1))
+        low, high = ((value - row * cell) / cell for value in (column.low, column.high))
+        if column.cut and (-1 < high <= 0 or (is_last and high > 0)):  # right above the column, or at the top
+            line.append("▼", style=_CUT)
+        else:
+            line.append(*_draw_cell(low, high))
     return line
 
 
-def _draw_cell(column: _Column, row: int, cell: float, *, last: bool) -> tuple[str, str]:
-    """Return one character of a column, and its colour."""
-    bottom = row * cell
-    low, high = ((value - bottom) / cell for value in (column.low, column.high))
-    if column.cut and _is_above(high, last=last):
-        return "▼", _CUT
-    if low >= 1 or (low > 0 and high < 1):
-        return _draw_bar(low), _LOW
+def _draw_cell(low: float, high: float) -> tuple[str, str]:
+    """Return one character of a column that fills so much of a cell, and its colour."""
     if high <= 0:
         return " ", ""
-    return ("▒" if high >= 1 else _draw_bar(high)), _HIGH
-
-
-def _is_above(high: float, *, last: bool) -> bool:
-    """Whether a cell is the one right above a column, or the top one."""
-    return -1 < high <= 0 or (last and high > 0)
-
-
-def _draw_bar(share: float) -> str:
-    return _EIGHTHS[max(1, min(8, round(share * 8)))]
+    is_low = low >= 1 or 0 < low <= high < 1
+    share = low if is_low else high
+    bar = _EIGHTHS[max(1, min(8, round(share * 8)))]
+    return (bar, _LOW) if is_low else ("▒" if high >= 1 else bar, _HIGH)
 
 
 def _draw_footer(columns: Sequence[_Column], turns: int) -> Iterator[Styled]:
@@ -134,8 +112,7 @@ def _draw_footer(columns: Sequence[_Column], turns: int) -> Iterator[Styled]:
 # --- a window as a grid ------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """How a part of the window is drawn; the symbols differ, for terminals without colours."""
 
     symbol: str
@@ -234,25 +211,19 @@ class LivePlot:
     """A chart of the requests so far with a progress bar; draws nothing where stderr is not a terminal."""
 
     def __init__(self, total: int, *, words: str, height: int = 8, screen: Console | None = None) -> None:
-        from rich.live import Live  # noqa: PLC0415 - a chart that stands still does not need it
-        from rich.progress import (  # noqa: PLC0415 - as above
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress  # noqa: PLC0415 - a chart that stands still needs neither
+        from rich.live import Live  # noqa: PLC0415 - as above
 
         self.points: list[Point] = []
         self._screen = screen or SafeConsole(stderr=True)
         self._height = height
         self._total = total
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[rate]}"),
+            progress.TimeRemainingColumn(),
             console=self._screen,
         )
         self._task = self._bar.add_task(words, total=total, rate="")
@@ -276,11 +247,7 @@ class LivePlot:
         self._bar.update(self._task, advance=1, rate=rate)
         if self._live.is_started and now - self._shown >= _REFRESH_SECONDS:
             self._shown = now
-            self._live.update(self._draw(ceiling), refresh=True)
-
-    def _draw(self, ceiling: int) -> Group:
-        if not self.points:
-            return Group(self._bar)
-        width = min(MAX_WIDTH, self._screen.width - 2)
-        drawn = draw_chart(self.points, ceiling=ceiling, width=width, height=self._height, turns=self._total)
-        return Group(drawn, Styled(), self._bar)
+            width = min(MAX_WIDTH, self._screen.width - 2)
+            drawn = draw_chart(self.points, ceiling=ceiling, width=width, height=self._height, turns=self._total)
+            shown = Group(drawn, Styled(), self._bar) if self.points else Group(self._bar)
+            self._live.update(shown, refresh=True)

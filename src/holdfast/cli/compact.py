@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,19 +14,14 @@ from rich.text import Text as Styled
 
 from holdfast import transcripts
 from holdfast.cli.console import open_console
-from holdfast.cli.opening import open_memory, opens_memory, session_scope
-from holdfast.cli.output import as_json, echo, emit_json, human_tokens, printable
+from holdfast.cli.opening import open_memory, open_model, opens_memory, session_scope
+from holdfast.cli.output import as_json, echo, emit_json, human_tokens, plural, printable
 from holdfast.cli.replay import make_settings
 from holdfast.compact import Compaction
 from holdfast.engine import Engine
 from holdfast.errors import InputError
-from holdfast.models import open_model
-from holdfast.models.base import Model
 from holdfast.providers.models import context_tokens
-from holdfast.settings import Settings
 from holdfast.store.base import Select
-
-__all__ = ["compact"]
 
 _MAX_LISTED: Final = 12
 """The maximum number of files and failures that are listed; the rest is counted."""
@@ -37,7 +32,7 @@ _MAX_LISTED: Final = 12
 @click.option("--instructions", metavar="TEXT", help="Further instructions for the summary.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be summarised and kept.")
 @click.option(
-    "--model", "model_name", metavar="NAME", help="The model that summarises; default none: a digest by rule."
+    "--model", "model_name", metavar="NAME", help="The model that summarises; default: none, a digest by rules."
 )
 @click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's.")
 @opens_memory
@@ -54,69 +49,30 @@ def compact(
     **whose: Any,
 ) -> None:
     """Preview a compaction of the transcript FILE, or compact a stored --session."""
-    spinner = Console(stderr=True).status("compacting ...")
-    with _open_subject(file, home=home, whose=whose, model_name=model_name, limit=limit) as (name, run), spinner:
-        result = run(dry_run=dry_run, instructions=instructions)
-    if as_json:
-        emit_json(_to_json(result, dry_run=dry_run))
-        return
-    _print(open_console(), name, result)
-
-
-Run = Callable[..., Compaction]
-
-
-@contextmanager
-def _open_subject(
-    file: Path | None, *, home: Path | None, whose: dict[str, Any], model_name: str | None, limit: int | None
-) -> Iterator[tuple[str, Run]]:
-    """Yield the name of what is compacted, and a function that compacts it."""
     if (file is None) == (whose["session"] is None):
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
-    if file is not None:
-        with _open_file(file, model_name=model_name, limit=limit) as run:
-            yield file.name, run
-    else:
-        with _open_stored(home, whose, model_name=model_name, limit=limit) as run:
-            yield f"session {whose['session']}", run
-
-
-@contextmanager
-def _open_file(file: Path, *, model_name: str | None, limit: int | None) -> Iterator[Run]:
-    """Yield a function that compacts a transcript in a temporary memory; the file is only read."""
-    transcript, settings = transcripts.read(file), make_settings()
-    size = limit or context_tokens(transcript.model or "")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Engine.open(folder, settings=settings, model=_open_model(model_name, settings), background=False) as engine,
-    ):
-
-        def run(**how: Any) -> Compaction:
-            return engine.session("compact").compact(transcript.messages, limit=size, **how)
-
-        yield run
-
-
-@contextmanager
-def _open_stored(
-    home: Path | None, whose: dict[str, Any], *, model_name: str | None, limit: int | None
-) -> Iterator[Run]:
-    """Yield a function that compacts an archived session."""
-    memory = open_memory(home)
-    with Engine(memory, model=_open_model(model_name, memory.settings)) as engine:
-        scope = session_scope(memory, **whose)
-        if not memory.store.fetch(Select(kind="message", scope=scope, limit=1)):
-            raise InputError(f"no message of session {whose['session']} is archived; `holdfast import` archives files")
-
-        def run(**how: Any) -> Compaction:
+    with ExitStack() as stack:
+        if file is not None:  # in a temporary memory; the file is only read
+            transcript, settings = transcripts.read(file), make_settings()
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            model = open_model(model_name, settings)
+            engine = stack.enter_context(Engine.open(folder, settings=settings, model=model, background=False))
+            name, session, messages = file.name, engine.session("compact"), transcript.messages
+            limit = limit or context_tokens(transcript.model or "")
+        else:
+            memory = open_memory(home)
+            engine = stack.enter_context(Engine(memory, model=open_model(model_name, memory.settings)))
+            scope = session_scope(memory, **whose)
+            name, messages = f"session {scope.session}", None
+            if not memory.store.read_messages(Select(scope=scope, limit=1)):
+                raise InputError(f"no message of {name} is archived; `holdfast import` archives files")
             session = engine.session(scope.session, project=scope.project, agent=scope.agent)
-            return session.compact(limit=limit, **how)
-
-        yield run
-
-
-def _open_model(name: str | None, settings: Settings) -> Model | None:
-    return open_model(name, settings=settings) if name else None
+        stack.enter_context(Console(stderr=True).status("compacting ..."))
+        result = session.compact(messages, limit=limit, dry_run=dry_run, instructions=instructions)
+    if as_json:
+        emit_json(_to_json(result, dry_run=dry_run))
+    else:
+        _print(open_console(), name, result)
 
 
 # --- output ----------------------------------------------------------------------
@@ -162,7 +118,7 @@ def _print(screen: Console, name: str, result: Compaction) -> None:
 
 
 def _format_line(sign: str, style: str, what: str, messages: int, tokens: int) -> Styled:
-    count = f"{messages:,} message" if messages == 1 else f"{messages:,} messages"
+    count = plural(messages, "message")
     return Styled(f"{sign} {what:<11}", style=style) + Styled(f"{count:>16}  {human_tokens(tokens):>6} tokens")
 
 

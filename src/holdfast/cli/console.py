@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
-from typing import IO, Final, cast
+from collections.abc import Iterable, Sequence
+from typing import IO, Final, Self, cast
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.segment import Segment
+from rich.text import Text as Styled
 
 from holdfast.text import printable
-
-__all__ = ["SafeConsole", "open_console"]
 
 PIPE_WIDTH: Final = 400
 _BLANKS: Final = re.compile(r" +(?=\n)")
@@ -54,3 +53,61 @@ class _Piped:
 
     def isatty(self) -> bool:
         return False
+
+
+def print_table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str | Styled]],
+    *,
+    right: Sequence[str] = (),
+    fold: Sequence[str] = (),
+) -> None:
+    """Print a table: columns aligned to the `right`, and columns that `fold` a long text."""
+    from rich.table import Table  # noqa: PLC0415 - most commands print none
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in titles:
+        justify: JustifyMethod = "right" if title in right else "left"
+        table.add_column(title, justify=justify, overflow="fold", no_wrap=title not in fold)
+    for row in rows:
+        table.add_row(*row)
+    open_console().print(table)
+
+
+class Progress:
+    """Shows how much of `total` bytes is done, the speed, and the remaining time."""
+
+    def __init__(self, total: int) -> None:
+        from rich import progress  # noqa: PLC0415 - most commands draw none
+
+        self.screen = SafeConsole(stderr=True)
+        self._bar = progress.Progress(
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            console=self.screen,
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self, size: int, description: str) -> None:
+        """Add `size` bytes to what is done."""
+        self._bar.update(self._task, advance=size, description=description)
+
+    def set_total(self, size: int) -> None:
+        """Set the total, where it was not known before."""
+        self._bar.update(self._task, total=size)
+
+    def describe(self, description: str) -> None:
+        """Describe the current step."""
+        self._bar.update(self._task, description=description)

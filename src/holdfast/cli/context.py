@@ -1,12 +1,13 @@
-"""`holdfast context`: draw the window of a request as a grid."""
+"""The windows of a conversation: `holdfast context` draws one, `holdfast diff` compares it with the conversation."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import click
 from rich.console import Console
@@ -17,21 +18,26 @@ from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
 from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, plural, printable
 from holdfast.cli.replay import Replay, replay_file, replay_options
-from holdfast.engine import Engine
+from holdfast.cli.show import part_text
+from holdfast.context.edits import Block, Item
 from holdfast.errors import InputError
 from holdfast.memory.recall import Hit
+from holdfast.messages import Message
 from holdfast.report import Change, ContextReport, breakdown
-
-__all__ = ["context", "format_hit", "print_changes", "print_window"]
+from holdfast.store.base import Select
+from holdfast.tokens import count_message
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10
 _PARTS: Final = ("keyword", "vector", "neighbours", "session", "date", "decay")
-_SIGNS: Final = {
+SIGNS: Final[dict[str, tuple[str, str]]] = {
+    "kept": (" ", "dim"),
+    "pruned": ("~", "yellow"),
     "trimmed": ("−", "red"),
     "compacted": ("−", "red"),
-    "pruned": ("~", "yellow"),
     "recalled": ("+", "magenta"),
+    "summary": ("+", "green"),
 }
+"""The sign and the colour of what happened to a message."""
 
 
 @click.command()
@@ -65,9 +71,10 @@ def _load_reports(
     home: Path | None, turn: int | None, *, session: str, **whose: str | None
 ) -> tuple[list[ContextReport], dict[str, Any]]:
     """Return the reports of a stored session up to a request, and its owner."""
-    with Engine(open_memory(home)) as engine:
-        scope = session_scope(engine.memory, session=session, project=whose["project"], agent=whose["agent"])
-        reports = engine.session(scope.session, project=scope.project, agent=scope.agent).timeline()
+    with open_memory(home) as memory:
+        scope = session_scope(memory, session=session, project=whose["project"], agent=whose["agent"])
+        stored = memory.store.read_records(Select(scope=scope), kind="turn")
+        reports = [ContextReport.from_json(record.data) for record in stored]
     selected = [report for report in reports if turn is None or report.turn <= turn]
     if not selected or (turn is not None and selected[-1].turn != turn):
         raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
@@ -128,14 +135,19 @@ def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
 
 
 def _print(screen: Console, title: str, reports: Sequence[ContextReport]) -> None:
-    report = reports[-1]
+    report, totals = reports[-1], _sum_changes(reports)
     head = Styled(printable(title, one_line=True), style="bold")
     head.append(printable(f"  request {report.turn}  {report.model or ''}", one_line=True), style="dim")
     screen.print(head)
     print_window(screen, report)
     screen.print()
-    _print_totals(screen, reports)
-    print_changes(screen, report)
+    text = (
+        f"So far {plural(totals['cuts'], 'cut')} removed {plural(totals['messages_cut'], 'message')}"
+        f" ({human_tokens(totals['tokens_cut'])} tokens), {plural(totals['results_pruned'], 'result')} shortened,"
+        f" {plural(totals['blocks'], 'block')} recalled. All of it is in the archive."
+    )
+    screen.print(Styled(text, style="dim"))
+    _print_changes(screen, report)
 
 
 def print_window(screen: Console, report: ContextReport) -> None:
@@ -166,48 +178,33 @@ def _draw_window(report: ContextReport, width: int) -> Iterator[Styled]:
         yield line.append("  ") + (legend[index] if index < len(legend) else Styled())
 
 
-def _print_totals(screen: Console, reports: Sequence[ContextReport]) -> None:
-    totals = _sum_changes(reports)
-    cuts, blocks = plural(totals["cuts"], "cut"), plural(totals["blocks"], "block")
-    messages = plural(totals["messages_cut"], "message")
-    text = (
-        f"So far {cuts} removed {messages} ({human_tokens(totals['tokens_cut'])} tokens),"
-        f" {plural(totals['results_pruned'], 'result')} shortened, {blocks} recalled. All of it is in the archive."
-    )
-    screen.print(Styled(text, style="dim"))
-
-
-def print_changes(screen: Console, report: ContextReport) -> None:
+def _print_changes(screen: Console, report: ContextReport) -> None:
     """Print the changes of this request with their reasons, and the recalled passages with their scores."""
     if not report.changes:
         screen.print("This request: nothing changed, nothing recalled.")
     for change in report.changes:
-        screen.print(_format_change(change))
-    for hit in report.recalled if any(change.kind == "recalled" for change in report.changes) else ():
-        screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
+        sign, colour = SIGNS.get(change.kind, ("·", "default"))
+        line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
+        what = plural(len(change.ids), "message") if change.ids else "earlier blocks"
+        line.append(f" {'from ' if change.kind == 'recalled' else ''}{what}")
+        line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
+        screen.print(line.append(f": {change.reason}", style="dim"))
+        for hit in report.recalled if change.kind == "recalled" else ():
+            screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
     if report.recall_reason:
         screen.print(Styled(f"No block: {report.recall_reason}", style="dim"))
-    for repair, more in _group_repairs(report.repairs):
-        repeats = f", and {more} more like it" if more else ""
-        screen.print(Styled(f"repaired for the provider: {printable(repair)}{repeats}", style="dim"))
+    _print_repairs(screen, report.repairs)
     for warning in report.warnings:
         screen.print(Styled(f"! {printable(warning)}", style="bold yellow"))
 
 
-def _group_repairs(repairs: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield the first repair of each rule, which is named at its end, and how many more there are."""
+def _print_repairs(screen: Console, repairs: Sequence[str]) -> None:
+    """Print the first repair of each rule, which is named at its end, and how many more there are."""
     rules = [repair.rpartition(" (")[2] for repair in repairs]
     for rule, times in Counter(rules).items():
-        yield repairs[rules.index(rule)], times - 1
-
-
-def _format_change(change: Change) -> Styled:
-    sign, colour = _SIGNS.get(change.kind, ("·", "default"))
-    line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
-    what = plural(len(change.ids), "message") if change.ids else "earlier blocks"
-    line.append(f" {'from ' if change.kind == 'recalled' else ''}{what}")
-    line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
-    return line.append(f": {change.reason}", style="dim")
+        more = f", and {times - 1} more like it" if times > 1 else ""
+        first = printable(repairs[rules.index(rule)])
+        screen.print(Styled(f"repaired for the provider: {first}{more}", style="dim"))
 
 
 def format_hit(hit: Hit) -> Styled:
@@ -217,3 +214,174 @@ def format_hit(hit: Hit) -> Styled:
     line = Styled(f"    {hit.score:.2f} ", style="magenta").append(f"[{scores}] ", style="dim")
     line.append(f"{human_time(hit.time)} {printable(hit.speaker, one_line=True)} ", style="dim")
     return line.append(" ".join(printable(hit.text).split())[:200])
+
+
+# --- diff ----------
+
+
+Status: TypeAlias = Literal["kept", "pruned", "trimmed", "compacted", "recalled", "summary"]
+_MAX_TEXT_CHARS: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One message of the conversation, or an insertion, and its status in the window.
+
+    `id` is 0 for an insertion; `turn` and `reason` belong to the change; `text` is the beginning of the original, and
+    `sent` that of the text in the window where it differs.
+    """
+
+    id: int
+    role: str
+    status: Status
+    tokens_before: int
+    tokens_after: int
+    turn: int = 0
+    reason: str = ""
+    text: str = ""
+    sent: str = ""
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@replay_options
+@click.option("--full", is_flag=True, help="Show every message that was kept, too.")
+@as_json
+def diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None:
+    """Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled."""
+    with replay_file(file, **options) as replayed:
+        entries = compare(replayed)
+        if as_json:
+            emit_json(_diff_to_json(replayed, entries))
+            return
+        _print_diff(open_console(), replayed, entries, full=full)
+
+
+# --- the comparison ----------------------------------------------------------------
+
+
+def compare(replayed: Replay) -> list[Entry]:
+    """Return every message in the order of the conversation, with the insertions between them."""
+    removed = _find_last_changes(replayed.reports, {"trimmed", "compacted"})
+    pruned = _find_last_changes(replayed.reports, {"pruned"})
+    window = {item.id for item in replayed.window.items if item.id}
+    numbers = sorted({*removed, *pruned} - {0})
+    rows = replayed.engine.session(replayed.session).get(numbers) if numbers else []
+    originals = {row.id: row.message for row in rows}
+    entries: list[tuple[float, Entry]] = []
+    for number in (originals.keys() & removed.keys()) - window:
+        entry, (turn, change) = _make_entry(number, originals[number]), removed[number]
+        status: Status = "compacted" if change.kind == "compacted" else "trimmed"
+        entries.append((number, replace(entry, status=status, tokens_after=0, turn=turn, reason=change.reason)))
+    place = 0.0
+    for item in replayed.window.items:
+        place = float(item.id) if item.id else place + 0.25
+        entries.append((place, _make_window_entry(item, pruned, originals)))
+        if item.block:
+            entries.append((place + 0.1, _make_block_entry(item.block, replayed.reports)))
+    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
+
+
+def _find_last_changes(reports: Sequence[ContextReport], kinds: set[str]) -> dict[int, tuple[int, Change]]:
+    """Return the last change of these kinds for each message, with the request that made it."""
+    return {
+        number: (report.turn, change)
+        for report in reports
+        for change in report.changes
+        if change.kind in kinds
+        for number in change.ids
+    }
+
+
+def _make_entry(number: int, message: Message) -> Entry:
+    cost = count_message(message)
+    text = " ".join(" ".join(map(part_text, message.parts)).split())[:_MAX_TEXT_CHARS]
+    return Entry(id=number, role=message.role, status="kept", tokens_before=cost, tokens_after=cost, text=text)
+
+
+def _make_window_entry(item: Item, pruned: dict[int, tuple[int, Change]], originals: dict[int, Message]) -> Entry:
+    entry = replace(_make_entry(item.id, item.message), tokens_before=item.tokens, tokens_after=item.tokens)
+    if item.kind in {"recall", "summary"}:
+        return replace(entry, status="summary" if item.kind == "summary" else "recalled", tokens_before=0)
+    if item.id not in pruned or item.id not in originals:
+        return entry
+    original, (turn, change) = _make_entry(item.id, originals[item.id]), pruned[item.id]
+    return replace(
+        original, status="pruned", tokens_after=item.tokens, turn=turn, reason=change.reason, sent=entry.text
+    )
+
+
+def _make_block_entry(block: Block, reports: Sequence[ContextReport]) -> Entry:
+    placed = (  # the last request that placed a block of this size
+        report.turn
+        for report in reversed(reports)
+        if any(change.kind == "recalled" and change.tokens_after == block.tokens for change in report.changes)
+    )
+    text = " ".join(block.text.split())[:_MAX_TEXT_CHARS]
+    turn = next(placed, 0)
+    return Entry(
+        id=0, role="recall", status="recalled", tokens_before=0, tokens_after=block.tokens, turn=turn, text=text
+    )
+
+
+# --- output ------------------------------------------------------------------------
+
+
+def _diff_to_json(replayed: Replay, entries: Sequence[Entry]) -> dict[str, Any]:
+    report = replayed.window.report
+    return {
+        "turn": report.turn,
+        "limit": report.raw_max_tokens,
+        "before": {"messages": len(replayed.given), "tokens": sum(entry.tokens_before for entry in entries)},
+        "after": {"messages": len(replayed.window.items), "tokens": report.total_tokens},
+        "kinds": {kind: sum(entry.status == kind for entry in entries) for kind in SIGNS},
+        "entries": [asdict(entry) for entry in entries],
+        "recalled": [asdict(hit) for hit in report.recalled],
+        "recall_reason": report.recall_reason,
+    }
+
+
+def _print_diff(screen: Console, replayed: Replay, entries: Sequence[Entry], *, full: bool) -> None:
+    data = _diff_to_json(replayed, entries)
+    before, after = data["before"], data["after"]
+    screen.print(
+        f"request {data['turn']} in {human_tokens(data['limit'])} tokens:"
+        f" {before['messages']:,} messages, {human_tokens(before['tokens'])}"
+        f" → {after['messages']:,} messages, {human_tokens(after['tokens'])}"
+    )
+    counts = Styled()
+    for kind, (sign, colour) in SIGNS.items():
+        if data["kinds"][kind]:
+            counts.append(f"{sign} {data['kinds'][kind]} {kind}  ".lstrip(), style=colour)
+    screen.print(counts)
+    screen.print()
+    for (status, _, _), group in groupby(entries, key=lambda entry: (entry.status, entry.turn, entry.reason)):
+        _print_group(screen, status, list(group), full=full)
+    for hit in replayed.window.report.recalled:
+        screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
+
+
+def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: bool) -> None:
+    """Print consecutive messages with the same status: kept ones in one line, others one by one."""
+    sign, colour = SIGNS[status]
+    if status == "kept" and not full and len(group) > 2:
+        cost = human_tokens(sum(entry.tokens_after for entry in group))
+        screen.print(Styled(f"  … {len(group)} messages kept, {cost} tokens", style="dim"))
+        return
+    if group[0].reason:
+        saved = human_tokens(sum(entry.tokens_before - entry.tokens_after for entry in group))
+        words = f"{sign} {status} in request {group[0].turn}: {group[0].reason} ({saved} tokens)"
+        screen.print(Styled(words, style=f"bold {colour}"))
+    for entry in group:
+        screen.print(_format_entry(entry, sign, colour), no_wrap=True, overflow="ellipsis")
+        if entry.sent:
+            screen.print(Styled(f"      sent: {printable(entry.sent)}", style="dim"), no_wrap=True, overflow="ellipsis")
+
+
+def _format_entry(entry: Entry, sign: str, colour: str) -> Styled:
+    cost = human_tokens(entry.tokens_before)
+    if entry.tokens_after != entry.tokens_before:
+        cost = f"{cost}→{human_tokens(entry.tokens_after)}"
+    number = f"#{entry.id}" if entry.id else ""
+    line = Styled(f"{sign} {number:>6} {entry.role:<9} {cost:>10}  ", style=colour)
+    return line.append(printable(entry.text), style="dim" if entry.status == "kept" else "default")

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,16 +20,35 @@ from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_tokens, printable
-from holdfast.cli.replay import ReplayStats, find_requests, make_settings, prompt_limit, record_window, replay_requests
-from holdfast.cli.story import QUESTIONS, SYSTEM, Question, write
+from holdfast.cli.replay import ReplayStats, find_requests, make_settings, record_window, replay_requests
+from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.tokens import count_message
 from holdfast.window import Window
 
-__all__ = ["demo"]
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to ask at the end of the session, and the text that answers it."""
+
+    question: str
+    answer: str
+
+
+QUESTIONS: Final = (
+    Question("How long do idempotency keys of refunds live, by which setting?", "REFUND_KEY_TTL_HOURS = 36"),
+    Question("Who owns the settlement file format at Nordbank?", "Marta Lindqvist"),
+    Question("At how many seconds of ledger lag does the alert fire?", "45 seconds"),
+    Question("How many payouts were stuck in the incident of March 19?", "1,847 payouts"),
+    Question("对账任务最后定在每天几点跑?", "三点四十分"),
+)
+"""One of them in Chinese, one about a correction, one about a number."""
+_SYSTEM: Final = (
+    "You are a careful engineer who works on the payments service tidepay. Look before you change anything,"
+    " run the tests after every change, and say what you found in plain words."
+)
 _LIMIT: Final = 32_000
 _RESERVE: Final = 4_000
 _HEIGHT: Final = 7
@@ -40,13 +60,7 @@ _HEAD: Final = re.compile(r"^\[[^\]\n]{1,60}\] ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """The result of a question.
-
-    Attributes:
-        in_window: The answer is in the window without the block: it had not left.
-        found: The answer is in the block.
-        passage: The text around it.
-    """
+    """The result of a question: whether the answer is in the block, and whether it had not left the window at all."""
 
     question: str
     answer: str
@@ -65,13 +79,21 @@ class _Answer:
 def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool) -> None:
     """Replay six weeks of work in a small window, then ask for what has left it. Needs no model and no key."""
     if save is not None:
-        _save(save, as_json=as_json)
+        if save.exists():
+            raise InputError(f"{save}: exists already: name a new file")
+        save.write_text("\n".join([*session_lines(), ""]), "utf-8")
+        if as_json:
+            emit_json({"file": str(save)})
+        else:
+            echo(f"{save}: a session to try the other commands with")
         return
     start = time.perf_counter()
-    messages = _load_story()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "long-session.jsonl"
+        file.write_text("\n".join(session_lines()), "utf-8")
+        messages = [Message(role="system", parts=(Text(text=_SYSTEM),)), *transcripts.read(file).messages]
     screen = Console(quiet=True) if as_json else open_console()
     stats = ReplayStats(files=1)
-    _print_introduction(screen, messages, limit)
     settings = make_settings(reserve=_RESERVE)
     with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=settings, background=False) as engine:
         _replay(engine, messages, limit=limit, stats=stats, screen=screen)
@@ -86,34 +108,19 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
         context.exit(1)
 
 
-def _save(file: Path, *, as_json: bool) -> None:
-    if file.exists():
-        raise InputError(f"{file}: exists already: name a new file")
-    write(file)
-    if as_json:
-        emit_json({"file": str(file)})
-    else:
-        echo(f"{file}: a session to try the other commands with")
+def session_lines() -> list[str]:
+    """Return the lines of the session, a file that pi and OpenClaw can read: six weeks of a payments migration."""
+    return files("holdfast.cli").joinpath("demo.jsonl").read_text("utf-8").rstrip("\n").split("\n")
 
 
-def _load_story() -> list[Message]:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "long-session.jsonl"
-        write(file)
-        return [Message(role="system", parts=(Text(text=SYSTEM),)), *transcripts.read(file).messages]
-
-
-def _print_introduction(screen: Console, messages: Sequence[Message], limit: int) -> None:
+def _replay(engine: Engine, messages: Sequence[Message], *, limit: int, stats: ReplayStats, screen: Console) -> None:
     whole = sum(count_message(message) for message in messages)
     screen.print(Styled("Context compacts. Memory holds fast.", style="bold"))
     screen.print(
         f"A payments migration: {len(messages):,} messages, {human_tokens(whole)} tokens, in a window of"
         f" {human_tokens(limit)} ({human_tokens(_RESERVE)} of it kept for the reply).\n"
     )
-
-
-def _replay(engine: Engine, messages: Sequence[Message], *, limit: int, stats: ReplayStats, screen: Console) -> None:
-    top = prompt_limit(engine.settings, limit)
+    top = budget(engine.settings, window=limit).prompt
     total = sum(1 for _ in find_requests(messages))
     with LivePlot(total, words="replaying", height=_HEIGHT, screen=screen) as live:
         for _, window in replay_requests(engine, messages, limit=limit):

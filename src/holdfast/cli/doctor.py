@@ -7,7 +7,7 @@ import platform
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,19 +20,18 @@ from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.agent.qmd import missing_command
 from holdfast.cli.console import open_console
+from holdfast.cli.opening import home_option
 from holdfast.cli.output import as_json, emit_json, printable
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
-from holdfast.memory.home import database_file
-from holdfast.memory.memory import Memory, store_file
+from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
-from holdfast.store.check import Health, check
+from holdfast.store.check import check
 from holdfast.store.folder import FolderStore
+from holdfast.store.opening import database_file, store_file
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
-
-__all__ = ["doctor"]
 
 Level = Literal["ok", "note", "wrong"]
 _MARKS: Final[dict[Level, tuple[str, str]]] = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "red")}
@@ -48,7 +47,7 @@ class Finding:
 
 
 @click.command()
-@click.option("--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME.")
+@home_option
 @click.option(
     "--repair", "mend", is_flag=True, help="Rebuild a damaged store from what is intact; the old file is kept."
 )
@@ -64,16 +63,9 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
         settings, problems = loaded.settings, list(_check_settings(loaded, files))
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
     memory = _check_memory(store_file(home, settings=settings), choice, mend=mend)
-    findings = [
-        *_check_installation(),
-        *problems,
-        *_check_embedding(choice),
-        *_check_notes(settings),
-        *memory,
-        *_check_agents(),
-    ]
+    findings = [*_check_installation(), *problems, *_check_search(settings, choice), *memory, *_check_agents()]
     if as_json:
-        emit_json({"version": __version__, "findings": [{"level": one.level, "what": one.what} for one in findings]})
+        emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
     else:
         screen = open_console()
         for one in findings:
@@ -103,16 +95,13 @@ def _check_settings(loaded: configuration.Loaded, files: Sequence[Path]) -> Iter
         yield Finding("note", f"settings of other programs that were ignored: {', '.join(sorted(loaded.ignored))}")
 
 
-def _check_embedding(choice: Choice) -> Iterator[Finding]:
+def _check_search(settings: configuration.Settings, choice: Choice) -> Iterator[Finding]:
     for reason in choice.reasons:
         yield Finding("ok" if choice.embedder is not None else "note", f"embedding: {reason}")
-
-
-def _check_notes(settings: configuration.Settings) -> Iterator[Finding]:
     if settings.memory.backend == "qmd":
-        reason = missing_command(settings)
-        backend = f"{settings.memory.qmd.command}" if reason is None else f"our own index, {reason}"
-        yield Finding("ok" if reason is None else "note", f"search of notes: {backend}")
+        missing = missing_command(settings)
+        backend = settings.memory.qmd.command if missing is None else f"our own index, {missing}"
+        yield Finding("ok" if missing is None else "note", f"search of notes: {backend}")
 
 
 def _check_memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
@@ -126,23 +115,28 @@ def _check_memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding
                 # Recalled text must not be indexed; the key that marks it is in the store.
                 repaired = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
                 yield Finding("ok", repaired.summary)
-            health = check(database)
-            yield from _describe_health(database, health)
-            for note in (*health.notes, *_list_missing(database, choice, sound=health.sound)):
-                yield Finding("note", note)
+            yield from _check_database(database, choice)
         if file.is_dir():
             yield from _check_folder(file)
     except HoldfastError as error:
         yield Finding("wrong", str(error))
 
 
-def _describe_health(file: Path, health: Health) -> Iterator[Finding]:
+def _check_database(file: Path, choice: Choice) -> Iterator[Finding]:
+    health = check(file)
     counts = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
     yield Finding("ok" if health.sound else "note", f"{file}: {counts or 'empty'}")
     for damage in health.damage:
         yield Finding("wrong", f"{damage}: run `holdfast doctor --repair`")
     for trouble in health.index:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
+    for note in health.notes:
+        yield Finding("note", note)
+    if health.sound and choice.embedder is not None:
+        with SqliteStore(file) as store:
+            missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
+        for note in missing:
+            yield Finding("note", f"search: {note}")
 
 
 def _check_folder(path: Path) -> Iterator[Finding]:
@@ -152,15 +146,6 @@ def _check_folder(path: Path) -> Iterator[Finding]:
         yield Finding("ok", f"{path}: {counts}")
         for problem in store.problems:
             yield Finding("note", f"{path / problem.file}:{problem.line}: {problem.reason}")
-
-
-def _list_missing(file: Path, choice: Choice, *, sound: bool) -> list[str]:
-    """List what search lacks, apart from an embedder."""
-    if not sound or choice.embedder is None:
-        return []
-    with SqliteStore(file) as store:
-        missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
-    return [f"search: {note}" for note in missing]
 
 
 def _check_agents() -> Iterator[Finding]:

@@ -19,8 +19,10 @@ from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import folder, transfer
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
+from holdfast.store.opening import is_folder
 
-__all__ = ["import_"]
+_MAX_LISTED: Final = 3
+"""The maximum number of skipped files that are listed; --json lists all."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ def import_(
 
     Importing the same again changes nothing.
     """
-    if not paths and not discover and not watch:
+    if not (paths or discover or watch):
         raise click.UsageError("name files or folders, or use --discover")
     discover |= not paths
     if discover:
@@ -82,16 +84,13 @@ def import_(
         if not as_json:
             _print_result(result)
         if watch:
-            with suppress(KeyboardInterrupt):
-                _watch(memory, paths, whose, result, vectors=vectors, every=every)
+            _watch(memory, paths, whose, result, vectors=vectors, every=every)
     if as_json:
-        emit_json({name: value for name, value in asdict(result).items() if name != "seen"})
+        data = asdict(result)
+        del data["seen"]
+        emit_json(data)
     if result.empty and not discover:
         raise no_transcript(result.empty)
-
-
-_MAX_LISTED: Final = 3
-"""The maximum number of skipped files that are listed; --json lists all."""
 
 
 def _print_result(result: _Result) -> None:
@@ -112,35 +111,35 @@ def _print_result(result: _Result) -> None:
         echo(f"Recalled text was removed from {plural(result.stripped, 'message')}.")
 
 
+def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
+    """Return the folders with sessions of agents on this machine, and with the memory of OpenClaw's plugin."""
+    context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
+    sessions = [place.folder for place in transcripts.default_places(environ, home)]
+    return [*sessions, *filter(is_folder, [context])]
+
+
 def _watch(
     memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool, every: float
 ) -> None:
     """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
     echo("Watching. Press Ctrl-C to stop.", err=True)
-    while True:
-        time.sleep(every)
-        added = _Result(seen=result.seen)
-        _import_all(memory, paths, whose, added, vectors=vectors)
-        if added.new:
-            echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
-        result.messages, result.new = result.messages + added.new, result.new + added.new
-
-
-def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
-    """Return the folders with sessions of agents on this machine, and with the memory of OpenClaw's plugin."""
-    context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
-    sessions = [place.folder for place in transcripts.default_places(environ, home)]
-    return [*sessions, *([context] if folder.claims(context) else [])]
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(every)
+            added = _Result(seen=result.seen)
+            _import_all(memory, paths, whose, added, vectors=vectors)
+            if added.new:
+                echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
+            result.messages, result.new = result.messages + added.new, result.new + added.new
 
 
 def _import_all(
     memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool
 ) -> None:
-    from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
+    from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
 
     before = memory.store.counts()["messages"]
-    exports = [path for path in paths if transfer.claims(path)]
-    folders = [path for path in paths if folder.claims(path)]
+    exports, folders = list(filter(transfer.claims, paths)), list(filter(is_folder, paths))
     refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:
@@ -150,8 +149,12 @@ def _import_all(
             _import_session(memory, ref, whose, result, stored)
             progress.advance(ref.size, f"{result.messages:,} messages")
         for path in folders:
-            progress.describe(f"{path}")
-            _import_folder(memory, path, whose, result)
+            progress.describe(f"{path}")  # after the sessions, so that their messages are not stored twice
+            project, agent = whose["project"] or "", whose["agent"] or "main"
+            masked = memory.settings.archive.redaction
+            loaded = folder.load(memory.store, path, project=project, agent=agent, masked=masked)
+            result.messages += loaded.rows
+            result.problems += loaded.problems
         if vectors:
             progress.describe("embedding")
             result.embedded = memory.embed()
@@ -175,25 +178,17 @@ def _find_changed(paths: Sequence[Path], result: _Result) -> Iterator[transcript
                 yield ref
 
 
-def _make_scope(transcript: transcripts.Transcript, stored: Collection[Scope], whose: dict[str, Any]) -> Scope:
-    """Return the scope of a session: its project is the folder the agent worked in, unless an option names one.
-
-    A session that an earlier version stored without a project stays there.
-    """
-    agent, session = whose["agent"] or "main", whose["session"] or transcript.session
-    if whose["project"] is not None:
-        return Scope(project=whose["project"], agent=agent, session=session)
-    plain = Scope(agent=agent, session=session)
-    return plain if plain in stored else replace(plain, project=transcript.cwd or "")
-
-
 def _import_session(
     memory: Memory, ref: transcripts.SessionRef, whose: dict[str, Any], result: _Result, stored: Collection[Scope]
 ) -> None:
     """Archive one session; what cannot be read is added to the problems."""
     try:
         transcript = transcripts.read(ref.path, format=ref.format)
-        scope = _make_scope(transcript, stored, whose)
+        scope = Scope(agent=whose["agent"] or "main", session=whose["session"] or transcript.session)
+        if whose["project"] is not None:
+            scope = replace(scope, project=whose["project"])
+        elif scope not in stored:  # a session that an earlier version stored without a project stays there
+            scope = replace(scope, project=transcript.cwd or "")
         archived = memory.ingest(transcript.messages, scope=scope)
         result.messages += len(archived)
         result.stripped += len(archived.stripped)
@@ -203,12 +198,3 @@ def _import_session(
         result.problems += [f"{ref.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
     except (InputError, MissingExtraError) as error:
         result.problems.append(str(error))
-
-
-def _import_folder(memory: Memory, path: Path, whose: dict[str, Any], result: _Result) -> None:
-    """Import a memory-context folder, after the sessions, so that their messages are not stored twice."""
-    masked = memory.settings.archive.redaction
-    project, agent = whose["project"] or "", whose["agent"] or "main"
-    loaded = folder.load(memory.store, path, project=project, agent=agent, masked=masked)
-    result.messages += loaded.rows
-    result.problems += loaded.problems

@@ -1,29 +1,42 @@
-"""The commands on memory: search, recall, get, facts, remember, forget, stats."""
+"""The commands on memory: search, recall, get, facts, remember, forget, stats, sessions."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from holdfast.cli.opening import open_memory, opens_memory, owner_of, owners, scope_of, session_scope
+from holdfast.cli.opening import (
+    home_option,
+    no_transcript,
+    open_memory,
+    opens_memory,
+    owner_of,
+    owners,
+    scope_of,
+    session_scope,
+)
 from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_bytes, human_time, plural, printable
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
-from holdfast.store.base import FactRow, Scope, Select
+from holdfast.store.base import FactRow, FactType, Scope, Select
 from holdfast.text import term_spans, terms
 
 if TYPE_CHECKING:
     from rich.text import Text as Styled
 
     from holdfast.memory.recall import Hit
+    from holdfast.transcripts import Problem, SessionRef
 
-__all__ = ["facts", "forget", "get", "recall", "remember", "search", "stats"]
+
+_EXCERPT_CHARS: Final = 320
+_MIN_FACT_ID: Final = 8
 
 
 @click.command()
@@ -73,9 +86,6 @@ def _format_heading(hit: Hit, owner: dict[str, str]) -> Styled:
     line = Styled(f"#{hit.message}", style="bold cyan")
     fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"]]
     return line.append("".join(f"  {printable(field, one_line=True)}" for field in fields if field), style="dim")
-
-
-_EXCERPT_CHARS = 320
 
 
 def _excerpt(text: str, query_terms: set[str]) -> Styled:
@@ -146,7 +156,7 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
 @opens_memory
 @as_json
 def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) -> None:
-    """List the facts that hold now, or those about QUERY."""
+    """List the current facts, or those that match QUERY."""
     from holdfast.memory.facts import find  # noqa: PLC0415 - a name that the command itself has
 
     scope, across = scope_of(**whose)
@@ -167,12 +177,9 @@ def _format_fact(row: FactRow) -> str:
     return f"{row.id[:8]}  {human_time(row.time or None)}  [{row.type}] {printable(row.content)}"
 
 
-_TYPES = ("decision", "implementation", "config", "issue", "task_state", "architecture")
-
-
 @click.command()
 @click.argument("content")
-@click.option("--type", "type_", type=click.Choice(_TYPES), default="decision", show_default=True)
+@click.option("--type", "type_", type=click.Choice(get_args(FactType)), default="decision", show_default=True)
 @click.option("--subject", default="", help="What the fact is about.")
 @click.option("--slot", default="", help="A property of the subject; a newer fact in the same slot replaces this one.")
 @opens_memory
@@ -197,17 +204,16 @@ def remember(
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
-    from holdfast.memory.home import database_file  # noqa: PLC0415 - only for this
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
+    from holdfast.store.opening import database_file  # noqa: PLC0415 - only for this
 
     if not ids and whose["session"] is None:
         raise click.UsageError("name messages or facts, or a --session to forget whole")
     with open_memory(home) as memory:
         copies = damaged_copies(database_file(memory.store.path))
-        plan = _plan_ids(memory, ids, whose) if ids else _plan_session(memory, whose)
+        plan = _make_plan(memory, ids, whose)
         if not yes:
-            more = " and delete the damaged copies of the store" if copies else ""
-            _confirm(f"Forget {plan.what}{more} for good?")
+            _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
         number = sum(_forget_in(memory, scope, plan) for scope in plan.scopes)
     if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
@@ -228,15 +234,18 @@ class _Plan:
     across: bool = False
 
 
-def _plan_ids(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Plan:
+def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Plan:
+    if not ids:
+        scope = session_scope(memory, **whose)
+        known = [row.content for row in memory.facts(scope=scope, across=False)]
+        return _Plan(what=f"all of session {whose['session']}", scopes=[scope], facts=known)
     scope, across = scope_of(**whose)
     facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
     numbers, fact_ids = _parse_ids(ids, list(facts))
+    counts = ((len(numbers), "message"), (len(fact_ids), "fact"))
     scopes = owners(memory, project=whose["project"], agent=whose["agent"])
     return _Plan(
-        what=" and ".join(
-            plural(count, name) for count, name in ((len(numbers), "message"), (len(fact_ids), "fact")) if count
-        ),
+        what=" and ".join(plural(count, name) for count, name in counts if count),
         scopes=[replace(owner, session=whose["session"] or "") for owner in scopes],
         facts=[facts[id_] for id_ in fact_ids],
         ids={"ids": numbers, "fact_ids": fact_ids},
@@ -244,14 +253,8 @@ def _plan_ids(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _P
     )
 
 
-def _plan_session(memory: Memory, whose: dict[str, Any]) -> _Plan:
-    scope = session_scope(memory, **whose)
-    facts = [row.content for row in memory.facts(scope=scope, across=False)]
-    return _Plan(what=f"all of session {whose['session']}", scopes=[scope], facts=facts)
-
-
 def _confirm(question: str) -> None:
-    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.cli.chat import drop_input  # noqa: PLC0415 - only for this
 
     if sys.stdin.isatty():
         drop_input(sys.stdin.fileno())
@@ -264,13 +267,10 @@ def _forget_in(memory: Memory, scope: Scope, plan: _Plan) -> int:
     from holdfast.agent.sessions import Sessions  # noqa: PLC0415 - only for this
 
     ids = None if plan.ids is None else tuple(plan.ids["ids"])
-    rows = memory.store.fetch(Select(kind="message", scope=scope, across=plan.across, ids=ids))
+    rows = memory.store.read_messages(Select(scope=scope, across=plan.across, ids=ids))
     files = Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent)
     files.forget(rows, facts=plan.facts)
     return memory.forget(scope=scope, across=plan.across, **(plan.ids or {}))
-
-
-_MIN_FACT_ID = 8
 
 
 def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], list[str]]:
@@ -287,7 +287,7 @@ def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], li
 
 
 @click.command()
-@click.option("--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME.")
+@home_option
 @as_json
 def stats(*, home: Path | None, as_json: bool) -> None:
     """Print what memory contains."""
@@ -305,3 +305,96 @@ def stats(*, home: Path | None, as_json: bool) -> None:
         echo(note)
     if counts.embedded < counts.passages:
         echo(f"{counts.passages - counts.embedded:,} passages have no vectors: they are found by their words only")
+
+
+# --- sessions ----------
+
+
+@click.command()
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--discover", is_flag=True, help="List the transcripts of every known agent on this machine.")
+@home_option
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the N newest.")
+@as_json
+def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, limit: int | None, as_json: bool) -> None:
+    """List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."""
+    if folders or discover:
+        _list_files(folders, limit=limit, as_json=as_json)
+    else:
+        _list_stored(home, limit=limit, as_json=as_json)
+
+
+def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    with open_memory(home) as memory:
+        for scope, count in memory.store.sessions().items():
+            (last,) = memory.store.read_messages(Select(scope=scope, newest=True, limit=1)) or (None,)
+            time = None if last is None else last.message.timestamp
+            rows.append(owner_of(scope) | {"messages": count, "time": time})
+    rows = sorted(rows, key=lambda row: row["time"] or 0, reverse=True)[:limit]
+    if as_json:
+        emit_json({"sessions": rows})
+    elif not rows:
+        echo("No sessions in memory: `holdfast import --discover` archives those on this machine", err=True)
+    else:
+        from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
+
+        named = ("agent", "project", "session")
+        shown = (
+            (human_time(row["time"]), f"{row['messages']:,}", *(printable(row[name], one_line=True) for name in named))
+            for row in rows
+        )
+        print_table(["last message", "messages", *named], shown, right=["messages"], fold=named)
+
+
+def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) -> None:
+    problems: list[Problem] = []
+    refs = sorted(_find(folders, problems), key=lambda ref: -ref.modified)[:limit]
+    if as_json:
+        emit_json(
+            {"sessions": [_describe_file(ref) for ref in refs], "problems": [problem.what for problem in problems]}
+        )
+    else:
+        for problem in problems:
+            echo(problem.what, err=True)
+    if not refs and folders:
+        raise no_transcript(folders)
+    if not refs:
+        echo("No sessions in the usual places of the known agents: holdfast sessions FOLDER", err=True)
+    elif not as_json:
+        _print_files(refs)
+
+
+def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[SessionRef]:
+    from holdfast import transcripts  # noqa: PLC0415 - sessions in memory are listed without it
+
+    for folder in folders or (place.folder for place in transcripts.default_places(os.environ, Path.home())):
+        yield from transcripts.sessions(folder, on_problem=problems.append)
+
+
+def _print_files(refs: list[SessionRef]) -> None:
+    from rich.text import Text as Styled  # noqa: PLC0415 - JSON does not need it
+
+    from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
+
+    rows, home = [], Path.home()
+    for ref in refs:
+        path = f"~/{ref.path.relative_to(home)}" if ref.path.is_relative_to(home) else str(ref.path)
+        place = Styled(printable(path, one_line=True))
+        if ref.title:
+            place.append(f"\n{printable(ref.title, one_line=True)[:100]}", style="dim")
+        rows.append((ref.format, human_time(ref.modified), human_bytes(ref.size), place))
+    print_table(["agent", "changed", "size", "session"], rows, right=["size"], fold=["session"])
+
+
+def _describe_file(ref: SessionRef) -> dict[str, object]:
+    return {
+        "agent": ref.format,
+        "session": ref.session,
+        "project": ref.cwd or "",
+        "title": ref.title,
+        "cwd": ref.cwd,
+        "modified": ref.modified,
+        "size": ref.size,
+        "path": str(ref.path),
+    }

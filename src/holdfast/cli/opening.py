@@ -5,39 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
 from holdfast import settings as configuration
 from holdfast.cli.output import echo
 from holdfast.errors import InputError
-from holdfast.memory.memory import Memory, store_file
+from holdfast.memory.memory import Memory
 from holdfast.store.base import Across, Scope, Select
+from holdfast.store.opening import store_file
 
-__all__ = [
-    "load",
-    "load_settings",
-    "no_transcript",
-    "open_memory",
-    "opens_memory",
-    "owner_of",
-    "owners",
-    "scope_of",
-    "session_scope",
-    "store_of",
-]
+if TYPE_CHECKING:
+    from holdfast.models.base import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", "agent", "session")
 
 
+home_option: Final = click.option(
+    "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
+)
+
+
 def opens_memory(function: F) -> F:
     """Add the options that select a memory and its owner to a command."""
     options = (
-        click.option(
-            "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
-        ),
+        home_option,
         click.option("--project", default=None, help="The project; default all, for a new row none."),
         click.option("--agent", default=None, help="The agent; default all, for a new row main."),
         click.option("--session", default=None, help="Only the session of this name; default all."),
@@ -50,13 +44,20 @@ def opens_memory(function: F) -> F:
 def open_memory(home: Path | None) -> Memory:
     """Open the memory of this machine. When the command ends, damaged rows that were skipped are listed on stderr."""
     memory = Memory.open(home, settings=load_settings())
-    click.get_current_context().call_on_close(lambda: _print_gaps(memory))
+
+    def print_gaps() -> None:
+        for gap in memory.store.gaps:
+            echo(f"warning: {gap}", err=True)
+
+    click.get_current_context().call_on_close(print_gaps)
     return memory
 
 
-def _print_gaps(memory: Memory) -> None:
-    for gap in memory.store.gaps:
-        echo(f"warning: {gap}", err=True)
+def open_model(name: str | None, settings: configuration.Settings) -> Model | None:
+    """Open the model of a name; None without one."""
+    from holdfast import models  # noqa: PLC0415 - most commands use none
+
+    return models.open_model(name, settings=settings) if name else None
 
 
 def store_of(home: Path | None) -> Path:
@@ -64,9 +65,9 @@ def store_of(home: Path | None) -> Path:
     return store_file(home, settings=load_settings())
 
 
-def load_settings(*, warn: Callable[[str], None] | None = None, **overrides: Any) -> configuration.Settings:
-    """Load the settings from the default files. Warnings go to stderr, or to `warn`."""
-    return load(warn=warn or _warn, **overrides).settings
+def load_settings() -> configuration.Settings:
+    """Load the settings from the default files. Warnings go to stderr."""
+    return load(warn=lambda text: echo(f"note: {text}", err=True)).settings
 
 
 def load(*, warn: Callable[[str], None], agent_id: str | None = None, **overrides: Any) -> configuration.Loaded:
@@ -75,10 +76,6 @@ def load(*, warn: Callable[[str], None], agent_id: str | None = None, **override
     for warning in loaded.warnings:
         warn(warning)
     return loaded
-
-
-def _warn(text: str) -> None:
-    echo(f"note: {text}", err=True)
 
 
 def scope_of(*, project: str | None, agent: str | None, session: str | None) -> tuple[Scope, Across]:
@@ -111,7 +108,7 @@ def session_scope(memory: Memory, *, project: str | None, agent: str | None, ses
 def owners(memory: Memory, *, project: str | None, agent: str | None) -> list[Scope]:
     """Return the scope of each project and agent that the options cover, without a session, newest first."""
     scope, across = scope_of(project=project, agent=agent, session=None)
-    facts = memory.store.fetch(Select(kind="fact", scope=scope, across=across))
+    facts = memory.store.read_facts(Select(scope=scope, across=across))
     stored = [one for one in memory.store.sessions() if one.required(across) == scope.required(across)]
     return list(dict.fromkeys(replace(one, session="") for one in (*stored, *(fact.scope for fact in facts))))
 

@@ -1,17 +1,20 @@
 """The output of commands: JSON, plain text, and human-readable figures.
 
-All text goes through `printable`, which removes control codes: `echo` and `SafeConsole` call it.
+All text goes through `printable`, which removes control codes: `echo` and `SafeConsole` call it. `holdfast version` is
+here because it needs nothing else.
 """
 
 from __future__ import annotations
 
 import json
+import platform
 import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
 
+from holdfast import __version__
 from holdfast.moments import minute
 from holdfast.text import ACTING, printable
 
@@ -25,6 +28,7 @@ __all__ = [
     "human_tokens",
     "plural",
     "printable",
+    "version",
 ]
 
 _IN_JSON: Final = re.compile(f"[{ACTING}]")
@@ -95,3 +99,13 @@ def human_time(milliseconds: int | None) -> str:
 def plural(count: int, what: str) -> str:
     """Format a count with its noun: `1 cut`, `2 cuts`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+@click.command()
+@as_json
+def version(*, as_json: bool) -> None:
+    """Print the version."""
+    if as_json:
+        emit_json({"holdfast": __version__, "python": platform.python_version()})
+    else:
+        echo(f"holdfast {__version__}")

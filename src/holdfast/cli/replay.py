@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import settings as configuration
@@ -31,20 +30,6 @@ from holdfast.settings import Settings
 from holdfast.transcripts import Transcript
 from holdfast.window import Window
 
-__all__ = [
-    "Replay",
-    "ReplayStats",
-    "describe_stats",
-    "find_requests",
-    "make_settings",
-    "record_window",
-    "replay",
-    "replay_file",
-    "replay_messages",
-    "replay_options",
-    "replay_requests",
-]
-
 _CUTS = {"trimmed", "compacted"}
 
 
@@ -52,23 +37,9 @@ _CUTS = {"trimmed", "compacted"}
 class ReplayStats:
     """Figures about the windows of replayed transcripts.
 
-    Attributes:
-        files: Transcripts replayed.
-        turns: Requests made.
-        invalid: Windows that break a rule of one of five providers.
-        over_limit: Windows larger than the limit.
-        too_small: Requests refused because the messages that must stay did not fit.
-        cuts: Requests in which messages or earlier blocks were removed from the window.
-        block_cuts: Those in which only blocks were removed.
-        prunings: Requests in which tool results were shortened or cleared.
-        recalls: Requests with a recall block.
-        recalled_tokens: Tokens of all blocks.
-        prefix_kept: The share of each request, by tokens, that is a prefix of the next; requests without a cut.
-        repairs: Changes that a provider's rules asked for.
-        warnings: Failures that did not stop a request.
-        ms_p50: Median milliseconds per request, without the model; `ms_p95` is the 95th percentile.
-        ms_steps: Mean milliseconds of each step.
-        points: Each window, for the plot.
+    `block_cuts` are the cuts that removed only earlier blocks; `too_small` are the requests that were refused because
+    the messages that must stay did not fit; `prefix_kept` is the share of each request, by tokens, that is a prefix of
+    the next one, over requests without a cut.
     """
 
     files: int = 0
@@ -109,31 +80,14 @@ class ReplayStats:
         self.prefix_kept = round(float(np.mean(self.kept)), 4) if self.kept else 1.0
 
 
-def replay_messages(
-    messages: Sequence[Message],
-    *,
-    limit: int,
-    settings: Settings,
-    stats: ReplayStats,
-    progress: Callable[[Point | None], None] = lambda _: None,
-) -> None:
-    """Replay one conversation in a temporary memory and add its figures to `stats`."""
-    stats.files += 1
-    with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=settings, background=False) as engine:
-        for _, window in replay_requests(engine, messages, limit=limit):
-            progress(record_window(window, stats))
-
-
-def record_window(
-    window: Window | None, stats: ReplayStats, *, providers: Sequence[str] = tuple(FORMATS)
-) -> Point | None:
+def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
     """Check one window against every provider's rules and the limit, and add it to the figures."""
     stats.turns += 1
     if window is None:
         stats.too_small += 1
         return None
     report = window.report
-    stats.invalid += any(check(window.render(provider), provider) for provider in providers)
+    stats.invalid += any(check(window.render(provider), provider) for provider in FORMATS)
     stats.over_limit += report.over_limit > 0
     kinds = {change.kind for change in report.changes}
     stats.count_changes(report.changes)
@@ -152,56 +106,41 @@ def record_window(
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(min=1000), default=32_000, show_default=True, help="Tokens of the window.")
 @click.option(
-    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default the settings'."
+    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default: the setting."
 )
 @click.option("--position", type=click.Choice(["tail", "head"]), default="tail", show_default=True)
 @as_json
 def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position: str, as_json: bool) -> None:
     """Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time."""
     settings = make_settings(reserve=reserve, position=position)
-    stats = ReplayStats()
+    stats, top = ReplayStats(), budget(settings, window=limit).prompt
     for file in files:
         sessions = list(transcripts.sessions(file))
         if not sessions:
             raise no_transcript([file])
         for session in sessions:
-            _replay_file(session.path, limit=limit, settings=settings, stats=stats)
+            messages = transcripts.read(session.path).messages
+            stats.files += 1
+            with (
+                tempfile.TemporaryDirectory() as home,
+                Engine.open(home, settings=settings, background=False) as engine,
+                LivePlot(sum(1 for _ in find_requests(messages)), words=printable(session.path.name)) as live,
+            ):
+                for _, window in replay_requests(engine, messages, limit=limit):
+                    live.add(record_window(window, stats), ceiling=top)
     stats.summarise()
     if as_json:
-        emit_json(_to_json(stats))
+        emit_json({key: value for key, value in asdict(stats).items() if key not in {"points", "kept", "times"}})
         return
     screen = open_console()
-    screen.print(_draw(stats, screen, limit=limit, settings=settings))
-    screen.print(describe_stats(stats, limit=limit))
+    if stats.points:
+        screen.print(draw_chart(stats.points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2)).append("\n"))
+    else:
+        screen.print(Styled("No request fitted."))
+    screen.print(_describe_stats(stats, limit=limit))
 
 
-def prompt_limit(settings: Settings, limit: int) -> int:
-    """Return how many tokens the messages may have in a window of `limit` tokens."""
-    return budget(settings, window=limit).prompt
-
-
-def _replay_file(path: Path, *, limit: int, settings: Settings, stats: ReplayStats) -> None:
-    messages = transcripts.read(path).messages
-    top = prompt_limit(settings, limit)
-    with LivePlot(sum(1 for _ in find_requests(messages)), words=printable(path.name)) as live:
-        replay_messages(
-            messages, limit=limit, settings=settings, stats=stats, progress=lambda one: live.add(one, ceiling=top)
-        )
-
-
-def _to_json(stats: ReplayStats) -> dict[str, Any]:
-    data = asdict(stats)
-    return {key: value for key, value in data.items() if key not in {"points", "kept", "times"}}
-
-
-def _draw(stats: ReplayStats, screen: Console, *, limit: int, settings: Settings) -> Styled:
-    if not stats.points:
-        return Styled("No request fitted.")
-    width = min(MAX_WIDTH, screen.width - 2)
-    return draw_chart(stats.points, ceiling=prompt_limit(settings, limit), width=width).append("\n")
-
-
-def describe_stats(stats: ReplayStats, *, limit: int) -> Styled:
+def _describe_stats(stats: ReplayStats, *, limit: int) -> Styled:
     """Describe the figures in three lines."""
     good, bad = "bold green", "bold red"
     text = Styled(f"{stats.turns:,} requests of {plural(stats.files, 'transcript')} in {human_tokens(limit)} tokens: ")
@@ -229,16 +168,7 @@ _RECALL_DEADLINE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A transcript, replayed up to one of its requests.
-
-    Attributes:
-        transcript: The transcript.
-        engine: The engine that was used, still open.
-        given: The messages of the last request.
-        window: The window of that request.
-        reports: The reports of all requests up to it, without those that were refused.
-        session: The name of the session in memory.
-    """
+    """A transcript, replayed up to one of its requests: its messages, its window, and the reports up to it."""
 
     transcript: Transcript
     engine: Engine
@@ -296,7 +226,8 @@ def replay_file(
     """Replay a transcript up to a request, in a temporary memory unless `home` is given."""
     transcript = transcripts.read(file)
     total = sum(1 for _ in find_requests(transcript.messages))
-    if turn is not None and turn > total:
+    turn = turn or total
+    if turn > total:
         raise InputError(f"{file.name} has {total} requests: --turn takes 1 to {total}")
     settings = make_settings(reserve=reserve, position=position)
     with (
@@ -305,36 +236,22 @@ def replay_file(
     ):
         session = transcript.session if home else "replay"
         windows = replay_requests(engine, transcript.messages, session=session, limit=limit, model=transcript.model)
-        with LivePlot(turn or total, words=printable(file.name)) as live:
-            result = _run(transcript, engine, islice(windows, turn or total), live=live, session=session)
-        yield result
-
-
-def _run(
-    transcript: Transcript,
-    engine: Engine,
-    windows: Iterator[tuple[int, Window | None]],
-    *,
-    live: LivePlot,
-    session: str,
-) -> Replay:
-    last: Window | None = None
-    reports: list[ContextReport] = []
-    given = 0
-    for given, last in windows:  # noqa: B007 - the last one is used
-        if last is not None:
-            reports.append(last.report)
-        live.add(make_point(last.report) if last else None, ceiling=last.report.max_tokens if last else 1)
-    if last is None:
-        raise InputError("the messages that must stay in this window do not fit: use a larger --limit")
-    return Replay(
-        transcript=transcript,
-        engine=engine,
-        given=transcript.messages[:given],
-        window=last,
-        reports=reports,
-        session=session,
-    )
+        with LivePlot(turn, words=printable(file.name)) as live:
+            last: Window | None = None
+            reports: list[ContextReport] = []
+            given = 0
+            for given, last in islice(windows, turn):  # noqa: B007 - the last one is used
+                if last is None:
+                    live.add(None, ceiling=1)
+                else:
+                    reports.append(last.report)
+                    live.add(make_point(last.report), ceiling=last.report.max_tokens)
+        if last is None:
+            raise InputError("the messages that must stay in this window do not fit: use a larger --limit")
+        messages = transcript.messages[:given]
+        yield Replay(
+            transcript=transcript, engine=engine, given=messages, window=last, reports=reports, session=session
+        )
 
 
 def find_requests(messages: Sequence[Message]) -> Iterator[int]:

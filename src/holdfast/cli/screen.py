@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -24,8 +24,6 @@ from holdfast.agent.tools import Action
 from holdfast.cli.console import SafeConsole
 from holdfast.cli.output import human_tokens, printable
 from holdfast.messages import ToolCall, ToolResult
-
-__all__ = ["MarkdownBlocks", "SafeMarkdown", "Screen", "shorten", "status_line"]
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0
@@ -297,15 +295,12 @@ class SafeMarkdown:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = console.render_lines(self._markdown, options, pad=False)
-        for line in _strip_blank_lines(lines)[-self._last :]:
+        written = [number for number, line in enumerate(lines) if any(part.text.strip() for part in line)]
+        shown = lines[written[0] : written[-1] + 1] if written else []
+        for line in shown[-self._last :]:
             # An HTML entity has become a character only now.
             yield from (Segment(printable(part.text), part.style) for part in line)
             yield Segment.line()
-
-
-def _strip_blank_lines(lines: Sequence[list[Segment]]) -> Sequence[list[Segment]]:
-    written = [number for number, line in enumerate(lines) if any(part.text.strip() for part in line)]
-    return lines[written[0] : written[-1] + 1] if written else ()
 
 
 class _Heading(Heading):

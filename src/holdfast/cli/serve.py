@@ -75,7 +75,7 @@ def rpc(*, home: Path | None) -> None:
     """Answer calls, one JSON object a line, from standard input on standard output."""
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
 
-    with Engine.open(home, settings=load_settings(warn=lambda _: None)) as engine:
+    with Engine.open(home, settings=load_settings()) as engine:
         Rpc(engine).serve(sys.stdin.buffer, sys.stdout.buffer)
 
 
@@ -91,7 +91,7 @@ def mcp(*, session: str, project: str | None, agent: str, port: int | None, home
     from holdfast.mcp import create_server  # noqa: PLC0415 - an extra
 
     project = str(Path.cwd()) if project is None else project
-    with Engine.open(home, settings=load_settings(warn=lambda _: None)) as engine:
+    with Engine.open(home, settings=load_settings()) as engine:
         server = create_server(engine, session=session, project=project, agent=agent)
         if port is None:
             server.run("stdio")

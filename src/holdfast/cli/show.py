@@ -1,8 +1,11 @@
-"""`holdfast show FILE`: print a transcript."""
+"""The commands on a transcript: show, tokens."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,18 +14,17 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import text
-from holdfast.cli.console import open_console
+from holdfast.cli.console import open_console, print_table
 from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, printable
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
-from holdfast.tokens import count_message
+from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter
 
 if TYPE_CHECKING:
     from holdfast.transcripts import Transcript
 
-__all__ = ["message_to_json", "print_message", "show"]
-
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _HEAD, _TAIL = 700, 300
+_STYLES: Final[dict[type, str]] = {Thinking: "italic dim", ToolCall: "bold", ToolResult: "dim", Opaque: "dim"}
 
 
 @click.command()
@@ -70,9 +72,17 @@ def _describe(transcript: Transcript) -> dict[str, Any]:
 
 def print_message(screen: Console, message: Message, *, full: bool, label: str = "") -> None:
     """Print a message with its heading."""
-    screen.print(Styled(label, style="bold") + _format_heading(message))
+    line = Styled(label, style="bold").append(message.role, style=f"bold {_COLOURS[message.role]}")
+    when = human_time(message.timestamp)
+    line.append(f"  {when}  " if when else "  ", style="dim")
+    screen.print(line.append(f"{human_tokens(count_message(message))} tokens", style="dim"))
     for part in message.parts:
-        screen.print(_format_part(part, full=full), soft_wrap=True)
+        content = printable(part_text(part))
+        if not full:
+            marker = f"\n  … {len(content) - _HEAD - _TAIL:,} characters …\n"
+            content = text.clip(content, head=_HEAD, tail=_TAIL, marker=marker)
+        style = "red" if isinstance(part, ToolResult) and part.is_error else _STYLES.get(type(part), "")
+        screen.print(Styled(content, style=style), soft_wrap=True)
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
@@ -82,42 +92,122 @@ def message_to_json(message: Message) -> dict[str, Any]:
         "id": message.id,
         "timestamp": message.timestamp,
         "tokens": count_message(message),
-        "parts": [{"kind": type(part).__name__, "text": _get_text(part)} for part in message.parts],
+        "parts": [{"kind": type(part).__name__, "text": part_text(part)} for part in message.parts],
     }
 
 
-def _format_heading(message: Message) -> Styled:
-    line = Styled(message.role, style=f"bold {_COLOURS[message.role]}")
-    when = human_time(message.timestamp)
-    line.append(f"  {when}  " if when else "  ", style="dim")
-    return line.append(f"{human_tokens(count_message(message))} tokens", style="dim")
-
-
-def _format_part(part: Part, *, full: bool) -> Styled:
-    content = printable(_get_text(part))
-    if not full:
-        marker = f"\n  … {len(content) - _HEAD - _TAIL:,} characters …\n"
-        content = text.clip(content, head=_HEAD, tail=_TAIL, marker=marker)
-    style = "red" if isinstance(part, ToolResult) and part.is_error else _STYLES.get(type(part), "")
-    return Styled(content, style=style)
-
-
-_STYLES: Final[dict[type, str]] = {Thinking: "italic dim", ToolCall: "bold", ToolResult: "dim", Opaque: "dim"}
-
-
-def _get_text(part: Part) -> str:
+def part_text(part: Part) -> str:
+    """Return the text of a part, with a placeholder where it has none."""
     match part:
         case Text() | Thinking():
             return part.text
         case RedactedThinking():
             return "[thinking that only the provider can read]"
-        case ToolCall(arguments=str(arguments)):
-            return f"→ {part.name} {arguments}"
-        case ToolCall():
-            return f"→ {part.name} {json.dumps(part.arguments, ensure_ascii=False)}"
+        case ToolCall(arguments=given):
+            return f"→ {part.name} {given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)}"
         case ToolResult():
-            return "\n".join(_get_text(block) for block in part.content) or "(no output)"
-        case Image(media_type=media_type):
-            return f"[image {media_type}]" if media_type else "[image]"
+            return "\n".join(part_text(block) for block in part.content) or "(no output)"
+        case Image():
+            return f"[{' '.join(filter(None, ['image', part.media_type]))}]"
         case Opaque():
             return f"[{part.kind}]"
+
+
+# --- tokens ----------
+
+
+@dataclass(frozen=True, slots=True)
+class UsageCheck:
+    """The provider's usage figures compared with the estimate.
+
+    `requests` replies carried usage. For those after the first, the count (last report plus the estimate of
+    what followed) was off by `error` on average, and too low in `underestimated` of the cases.
+    """
+
+    requests: int
+    last: int
+    error: float | None
+    underestimated: float | None
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--format", "format_", metavar="NAME", help="The format of the file; default: recognise it.")
+@click.option(
+    "--counter", "name", default="estimate", show_default=True, help="estimate, tiktoken:ENCODING or tokenizers:FILE."
+)
+@as_json
+def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None:
+    """Count the tokens of the transcript FILE by role and part."""
+    from holdfast import transcripts  # noqa: PLC0415 - as above
+
+    count = counter(name)
+    messages = transcripts.read(file, format=format_).messages
+    table = _count_parts(messages, count)
+    total = sum(count_message(message, count=count) for message in messages)
+    reported = check_usage(messages, count)
+    if as_json:
+        emit_json(
+            {
+                "file": str(file),
+                "counter": name,
+                "messages": len(messages),
+                "tokens": total,
+                "by_role": _sum_by(table, 0),
+                "by_part": _sum_by(table, 1),
+                "reported": asdict(reported),
+            }
+        )
+        return
+    ordered = sorted(table.items(), key=lambda item: -item[1][1])
+    titles = ["role", "part", "number", "tokens", "share", ""]
+    rows = [
+        (*key, f"{number:,}", f"{cost:,}", f"{cost / max(1, total):.0%}", "█" * round(30 * cost / max(1, total)))
+        for key, (number, cost) in ordered
+    ]
+    print_table(titles, rows, right=titles[2:5])
+    screen = open_console()
+    screen.print(f"{total:,} tokens by the estimate ({human_tokens(total)})")
+    if reported.error is not None and reported.underestimated is not None:
+        screen.print(
+            f"The provider last reported {reported.last:,}. From one report to the next the count is off by"
+            f" {reported.error:.1%}, and too low in {reported.underestimated:.0%} of {reported.requests - 1} requests."
+        )
+
+
+def _count_parts(messages: Sequence[Message], count: TokenCounter) -> dict[tuple[str, str], tuple[int, int]]:
+    """Count parts and their tokens, by role and kind."""
+    table: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for message in messages:
+        for part in message.parts:
+            key = (message.role, type(part).__name__)
+            number, total = table[key]
+            table[key] = (number + 1, total + count_part(part, count=count))
+        number, total = table["", "framing"]
+        table["", "framing"] = (number + 1, total + MESSAGE_TOKENS)
+    return dict(table)
+
+
+def _sum_by(table: dict[tuple[str, str], tuple[int, int]], index: int) -> dict[str, int]:
+    sums: dict[str, int] = defaultdict(int)
+    for key, (_, total) in table.items():
+        sums[key[index] or "framing"] += total
+    return dict(sums)
+
+
+def check_usage(messages: Sequence[Message], count: TokenCounter) -> UsageCheck:
+    """Compare the running count with the usage that the provider reported at each reply."""
+    errors: list[float] = []
+    requests = last = following = 0
+    for message in messages:
+        following += count_message(message, count=count)
+        real = message.usage.context if message.usage is not None else 0
+        if message.role != "assistant" or real <= 0 or message.is_broken:
+            continue
+        if requests:
+            errors.append((last + following - real) / real)
+        requests, last, following = requests + 1, real, 0
+    if not errors:
+        return UsageCheck(requests, last, None, None)
+    mean = sum(abs(error) for error in errors) / len(errors)
+    return UsageCheck(requests, last, mean, sum(error < 0 for error in errors) / len(errors))

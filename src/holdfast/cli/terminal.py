@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.agent import Options, allow_interrupts, drop_input, interruptible, open_agent
+from holdfast.cli.chat import Options, drop_input, handle_line, interruptible, open_agent, terminal_without
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:  # loaded while the user types
     from holdfast.agent.agent import Agent
     from holdfast.agent.tools import Action
     from holdfast.cli.screen import Screen
-
-__all__ = ["WORDS", "CommandCompleter", "MaskedHistory", "converse", "take_interrupt"]
 
 _QUESTIONS: Final = {"run": "  Run it?", "write": "  Write it?"}
 _ALWAYS: Final = " a = always in this conversation,"
@@ -71,7 +69,7 @@ def converse(options: Options) -> None:
                 break
     finally:
         if opening.agent is not None:
-            with allow_interrupts():
+            with terminal_without("ECHO", "ICANON"):
                 opening.agent.close()
 
 
@@ -119,7 +117,7 @@ class _Opening(Thread):
         """Wait for the agent and its screen; Ctrl-C leaves."""
         if not self._done.is_set():
             self.begin()
-            with allow_interrupts():
+            with terminal_without("ECHO", "ICANON"):
                 self._done.wait()
         if self.error is not None:
             raise self.error
@@ -129,7 +127,7 @@ class _Opening(Thread):
 
     def home(self) -> Path:
         """Return the folder of memory and sessions."""
-        from holdfast.memory.home import check_links, default_path  # noqa: PLC0415 - as above
+        from holdfast.store.opening import check_links, default_path  # noqa: PLC0415 - as above
 
         home = (self._options.home or default_path()).expanduser()
         check_links(home)
@@ -200,27 +198,12 @@ def _read_line(session: PromptSession[str], opening: _Opening) -> str | None:
 def _handle_line(session: PromptSession[str], opening: _Opening, line: str) -> bool:
     """Run a command or a turn; return whether the user leaves."""
     agent, screen = opening.wait()
-    from holdfast.agent.commands import is_command, run  # noqa: PLC0415 - loaded by now
-
-    with interruptible(agent), allow_interrupts():
+    with interruptible(agent), terminal_without("ECHO", "ICANON"):
         if take_interrupt(session):  # pressed before the handler was there
             agent.cancel.set()
         screen.begin()
-        try:
-            if is_command(line, triggers=agent.settings.session.reset_triggers):
-                done = run(agent, line)
-                screen.show(done)
-                return done.is_exit
-            turn = agent.say(line)
-            screen.end()
-            if turn.interrupted:
-                screen.notice("Interrupted. The conversation so far is kept.")
-        except HoldfastError as error:
-            screen.end()
-            screen.notice(str(error))
-        finally:
-            screen.end()
-    return False
+        done = handle_line(agent, screen, line)
+    return done is not None and done.is_exit
 
 
 # --- the prompt --------------------------------------------------------------------------
@@ -230,6 +213,20 @@ def _make_prompt(
     home: Callable[[], Path], *, status: Callable[[], str], on_render: Callable[[], None]
 ) -> PromptSession[str]:
     """Make the prompt. `on_render` is called each time it was drawn; `status` returns the line below it."""
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: Any) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None  # Enter chooses the word in the menu
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
     session: PromptSession[str] = PromptSession(
         [("class:prompt", "› ")],
         history=ThreadedHistory(MaskedHistory(home)),
@@ -238,7 +235,7 @@ def _make_prompt(
         multiline=True,
         prompt_continuation="  ",
         bottom_toolbar=status,
-        key_bindings=_make_key_bindings(),
+        key_bindings=keys,
         style=_STYLE,
         refresh_interval=0.5,
         reserve_space_for_menu=5,
@@ -274,24 +271,6 @@ def _ask(question: str, answers: str) -> str:
             return "n"
         if answer in set(answers):
             return answer
-
-
-def _make_key_bindings() -> KeyBindings:
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    def _(event: Any) -> None:
-        buffer = event.current_buffer
-        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-            buffer.complete_state = None  # Enter chooses the word in the menu
-        else:
-            buffer.validate_and_handle()
-
-    @keys.add("escape", "enter")
-    def _(event: Any) -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
 
 
 class CommandCompleter(Completer):

@@ -17,8 +17,6 @@ from holdfast.cli.output import as_json, emit_json, human_tokens, plural, printa
 from holdfast.errors import InputError
 from holdfast.store.base import Select
 
-__all__ = ["timeline"]
-
 Turn = Mapping[str, Any]
 _CUTS: Final = frozenset({"trimmed", "compacted"})
 _BAR_WIDTH: Final = 16
@@ -52,7 +50,7 @@ def timeline(
     elif session:
         with open_memory(home) as memory:
             scope = session_scope(memory, session=session, project=project, agent=agent)
-            stored = memory.store.fetch(Select(kind="record", scope=scope, name="turn"))
+            stored = memory.store.read_records(Select(scope=scope), kind="turn")
             turns = [dict(record.data) | owner_of(scope) for record in stored]
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
@@ -81,23 +79,18 @@ def _sum_changes(turn: Turn) -> dict[str, Any]:
 
 
 def _print(screen: Console, turns: Sequence[Turn]) -> None:
-    points = [_make_point(turn) for turn in turns]
-    top = max(_prompt_limit(turn) for turn in turns)
+    sums = map(_sum_changes, turns)
+    points = [
+        Point(tokens=turn["total_tokens"], cut=total["is_cut"], recalled=total["recalled_tokens"] > 0)
+        for turn, total in zip(turns, sums, strict=True)
+    ]
+    buffers = (sum(part["tokens"] for part in turn["categories"] if part["kind"] == "buffer") for turn in turns)
+    top = max(turn["raw_max_tokens"] - buffer for turn, buffer in zip(turns, buffers, strict=True))
     screen.print(draw_chart(points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2), height=6))
     screen.print()
     screen.print(Styled(f" turn  tokens  full  {'':<{_BAR_WIDTH}}  prefix  what happened", style="dim"))
     for turn in turns:
         screen.print(_format_turn(turn), no_wrap=True, overflow="ellipsis")
-
-
-def _prompt_limit(turn: Turn) -> int:
-    reserved = sum(part["tokens"] for part in turn["categories"] if part["kind"] == "buffer")
-    return int(turn["raw_max_tokens"] - reserved)
-
-
-def _make_point(turn: Turn) -> Point:
-    sums = _sum_changes(turn)
-    return Point(tokens=turn["total_tokens"], cut=sums["is_cut"], recalled=sums["recalled_tokens"] > 0)
 
 
 def _format_turn(turn: Turn) -> Styled:

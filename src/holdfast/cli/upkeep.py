@@ -1,42 +1,54 @@
-"""The commands that maintain a store: reindex, backup, vacuum, export."""
+"""The commands that maintain a memory and what it needs: reindex, backup, vacuum, export, learn, models, trust."""
 
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.opening import open_memory, opens_memory, owners, store_of
+from holdfast import settings as configuration
+from holdfast.cli.opening import home_option, open_memory, open_model, opens_memory, owners, scope_of, store_of
 from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
-from holdfast.errors import StorageError
-from holdfast.memory.home import database_file
+from holdfast.errors import InputError, StorageError
 from holdfast.memory.memory import Memory
+from holdfast.search.embed.download import HUB_MODELS, download_from_hub, models_folder
+from holdfast.settings.loading import read_file
+from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 from holdfast.store import upkeep
-from holdfast.store.base import Scope
+from holdfast.store.base import Scope, Select
+from holdfast.store.opening import database_file
 
 if TYPE_CHECKING:
-    from holdfast.cli.progress import Progress
+    from holdfast.models.base import Model
 
-__all__ = ["backup", "export", "reindex", "vacuum"]
-
-_home = click.option(
-    "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
-)
+_EMBED_BATCH: Final = 1024
+_NO_LIMIT: Final = 2**31
 
 
 @click.command()
 @click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed passages without vectors.")
-@_home
+@home_option
 @as_json
 def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     """Rebuild the index from the archive, and embed what the current model has not embedded yet."""
-    from holdfast.cli.progress import Progress  # noqa: PLC0415 - only this command draws one
+    from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
 
+    embedded = done = 0
     with open_memory(home) as memory, Progress(1) as progress:
-        number = _reindex(memory, progress)
-        embedded = _embed(memory, progress) if vectors else 0
+
+        def advance(stop: int, total: int) -> None:
+            nonlocal done
+            progress.set_total(total)
+            progress.advance(stop - done, f"{stop:,} passages")
+            done = stop
+
+        number = upkeep.reindex(database_file(memory.store.path), progress=advance)
+        while vectors and (step := memory.embed(limit=_EMBED_BATCH)):
+            embedded += step
+            progress.describe(f"{embedded:,} embedded")
         missing = memory.missing()
     if as_json:
         emit_json({"passages": number, "embedded": embedded, "missing": missing})
@@ -46,33 +58,9 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
         echo(f"note: {note}", err=True)
 
 
-def _reindex(memory: Memory, progress: Progress) -> int:
-    done = 0
-
-    def advance(stop: int, total: int) -> None:
-        nonlocal done
-        progress.set_total(total)
-        progress.advance(stop - done, f"{stop:,} passages")
-        done = stop
-
-    return upkeep.reindex(database_file(memory.store.path), progress=advance)
-
-
-_EMBED_BATCH = 1024
-
-
-def _embed(memory: Memory, progress: Progress) -> int:
-    embedded = 0
-    progress.describe("embedding")
-    while step := memory.embed(limit=_EMBED_BATCH):
-        embedded += step
-        progress.describe(f"{embedded:,} embedded")
-    return embedded
-
-
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
-@_home
+@home_option
 @as_json
 def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
     """Copy the store to the new file TARGET. Other processes may use it meanwhile."""
@@ -84,7 +72,7 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@_home
+@home_option
 @as_json
 def vacuum(*, home: Path | None, as_json: bool) -> None:
     """Shrink the store file by the space of deleted rows."""
@@ -143,3 +131,148 @@ def _create_private(target: Path) -> Any:
         raise StorageError("exists already: name a new file", path=target) from None
     except OSError as error:
         raise StorageError(f"could not be created: {error.strerror}", path=target) from error
+
+
+@click.command()
+@click.option("--model", "name", metavar="NAME", help="The model that extracts; default knowledge.model, else rules.")
+@opens_memory
+@as_json
+def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -> None:
+    """Extract facts from archived messages, of one --session or of all.
+
+    A model does not read the same messages twice. An interrupted run continues where it stopped.
+    """
+    from holdfast.memory.learning import queue  # noqa: PLC0415 - only for this
+
+    scope, across = scope_of(**whose)
+    with open_memory(home) as memory:
+        if not memory.settings.knowledge.extraction:
+            raise InputError("knowledge.extraction is off: set it to true to extract facts")
+        if not memory.store.read_messages(Select(scope=scope, across=across, limit=1)):
+            where = f"no message of session {whose['session']}" if whose["session"] else "nothing"
+            raise InputError(f"{where} is archived; `holdfast import` archives transcripts")
+        model = open_model(name or memory.settings.knowledge.model, memory.settings)
+        reader = model.name if model else "rules"
+        before = memory.store.counts()["facts"]
+        read = queue(memory, scope=scope, across=across, reader=reader)
+        problems = _run_jobs(memory, model)
+        facts = memory.store.counts()["facts"] - before
+    if as_json:
+        emit_json({"messages": read, "facts": facts, "model": reader if model else None, "problems": problems})
+        return
+    for problem in problems:
+        echo(problem, err=True)
+    echo(f"{read:,} messages read by {reader if model else 'the rules'}, {facts:,} new facts.")
+
+
+def _run_jobs(memory: Memory, model: Model | None) -> list[str]:
+    """Run every waiting job; return the problems."""
+    from holdfast.cli.console import Progress  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning import EXTRACT, learn  # noqa: PLC0415 - only for this
+
+    problems: dict[str, None] = {}
+    with Progress(len(memory.store.waiting(EXTRACT, limit=_NO_LIMIT))) as progress:
+        while (result := learn(memory, model)) is not None:
+            progress.advance(1, f"{result.calls} calls" if model else "")
+            if result.trouble:
+                problems[result.trouble] = None
+    return list(problems)
+
+
+@click.group()
+def models() -> None:
+    """List embedding models, and download one."""
+
+
+@models.command("list")
+@as_json
+def list_(*, as_json: bool) -> None:
+    """List the known static models and where they are installed."""
+    from holdfast.cli.console import print_table  # noqa: PLC0415 - only for this
+    from holdfast.search.embed.static import WORDLLAMA, find_wordllama  # noqa: PLC0415 - only for this
+
+    files = find_wordllama()
+    here = str(files[0].parent) if files else None
+    rows: list[dict[str, Any]] = [{"model": WORDLLAMA, "here": here, "get": "pip install 'holdfast[local]'"}]
+    for name, model in HUB_MODELS.items():
+        folder = models_folder() / name
+        here = str(folder) if folder.is_dir() else None
+        rows.append({"model": name, "here": here, "get": f"holdfast models get {name} ({model.licence})"})
+    if as_json:
+        emit_json(rows)
+        return
+    titles = ["model", "here", "get"]
+    print_table(titles, ((row["model"], row["here"] or "-", row["get"]) for row in rows), fold=titles)
+
+
+@models.command()
+@click.argument("name")
+@as_json
+def get(*, name: str, as_json: bool) -> None:
+    """Download the model NAME from the Hugging Face Hub into the models folder, and check its digests."""
+    folder = download_from_hub(name)
+    if as_json:
+        emit_json({"model": name, "path": str(folder)})
+    else:
+        echo(f"{name} is in {folder}")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@click.option("--list", "listing", is_flag=True, help="List what is trusted, and what has changed since.")
+@click.option("--remove", is_flag=True, help="Stop trusting FOLDER.")
+@as_json
+def trust(*, folder: Path, listing: bool, remove: bool, as_json: bool) -> None:
+    """Accept all settings in the files of FOLDER, as they are now. Read them first.
+
+    FOLDER may also be a link to a store outside of the working directory.
+    """
+    if listing and remove:
+        raise click.UsageError("--list and --remove cannot be combined")
+    rows = _list_trusted() if listing else _remove(folder) if remove else _add(folder)
+    if as_json:
+        emit_json(rows)
+        return
+    for row in rows:
+        extra = f": {row['settings']}" if row.get("settings") else ""
+        echo(f"{row['state']}  {row['path']}{extra}")
+    if not rows:
+        echo("Nothing is trusted.")
+
+
+def _add(folder: Path) -> list[dict[str, str]]:
+    """Trust the settings files of a folder, and the links that lead to a store outside of it."""
+    files = {path: read_file(path) for name in SETTINGS_FILES if (path := folder / name).is_file()}
+    refused = configuration.load(files=files, project=folder).refused
+    record_trust(files)
+    store = configuration.load(files=files, project=folder).settings.archive.path or ".holdfast"
+    links = links_out_of(folder, folder / store)
+    links |= {path: target for path, target in links_out_of(Path(), folder).items() if path == folder}
+    if not files and not links:
+        names = " or ".join(SETTINGS_FILES)
+        raise InputError(f"{folder}: there is no {names} in it, and it is not a link to a store; name another folder")
+    record_trust(links)
+    return [
+        {"state": "trusted", "path": str(path), "settings": ", ".join(refused.get(path, ()))} for path in files | links
+    ]
+
+
+def _remove(folder: Path) -> list[dict[str, str]]:
+    removed = forget_trust(folder)
+    if not removed:
+        raise InputError(f"{folder}: nothing in it is trusted; `holdfast trust --list` shows what is")
+    return [{"state": "removed", "path": path} for path in removed]
+
+
+def _list_trusted() -> list[dict[str, str]]:
+    rows = []
+    for name, digest in load_trust().items():
+        path = Path(name)
+        is_file = path.name in SETTINGS_FILES
+        if is_file and not path.is_file():
+            state = "missing"
+        else:
+            content = read_file(path) if is_file else os.fsencode(os.path.realpath(path))
+            state = "trusted" if sha256(content).hexdigest() == digest else "changed"
+        rows.append({"state": state, "path": name})
+    return rows

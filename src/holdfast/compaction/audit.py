@@ -6,20 +6,21 @@ language of the conversation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from holdfast.compaction.dialogue import one_line, own_words
-from holdfast.compaction.digest import IDENTIFIERS, outline
+from holdfast.compaction.dialogue import list_identifiers, one_line, own_words
+from holdfast.compaction.digest import IDENTIFIERS, outline_plan
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.compaction.sections import HEADINGS, Section, parse
-from holdfast.compaction.wording import Language, detect_language, find_identifiers
-from holdfast.context.edits import Item
+from holdfast.models.base import Reply
+from holdfast.patterns import compile_once, load
 from holdfast.settings import Compaction
 from holdfast.text import terms
 
-__all__ = ["Checklist", "audit", "find_requirements", "repair"]
+Language: TypeAlias = Literal["Chinese", "Japanese", "Korean", "Latin script"]
 
 _RECENT: Final = 10
 _MAX_NAMES: Final = 12
@@ -34,16 +35,7 @@ _NAMES_WEIGHT: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checklist:
-    """What a summary must contain, or what it lacks of it.
-
-    Attributes:
-        headings: Headings, each on a line of its own.
-        request: The user's last request, by most of its words.
-        names: Identifiers, exactly.
-        failures: Commands that failed.
-        files: Files that were changed.
-        language: The language of the summary; None for any.
-    """
+    """What a summary must contain, or what it lacks of it: identifiers (`names`) exactly, the request by its words."""
 
     headings: tuple[str, ...] = ()
     request: str = ""
@@ -74,32 +66,22 @@ class Checklist:
 
 def find_requirements(plan: CompactionPlan, *, settings: Compaction) -> Checklist:
     """Find what the summary of a plan must contain, the lists below it included."""
-    is_exact = settings.identifier_policy != "off"
+    last = [item.message for item in plan.summarised[-_RECENT:]] if settings.identifier_policy != "off" else []
+    language: Language | None = None
+    for role in ("user", "assistant"):  # the language that the user writes, or else the assistant
+        items = [
+            item for item in (*plan.summarised, *plan.kept) if item.kind == "message" and item.message.role == role
+        ]
+        words = "\n".join(own_words(item.message)[:_MAX_REQUEST] for item in items)  # the rest may be pasted
+        language = language or detect_language(words)
     return Checklist(
         headings=HEADINGS,
         request=plan.request,
-        names=recent_names(plan.summarised) if is_exact else (),
+        names=list_identifiers(last, limit=_MAX_NAMES),
         failures=tuple(failure.about for failure in plan.activity.failures[-_MAX_LISTED:]),
         files=plan.activity.modified[:_MAX_LISTED],
-        language=conversation_language([*plan.summarised, *plan.kept]),
+        language=language,
     )
-
-
-def recent_names(items: Sequence[Item]) -> tuple[str, ...]:
-    """List the identifiers of the last messages, newest first: those in words, then those in calls."""
-    last = [item.message for item in reversed(items[-_RECENT:])]
-    calls = [str(call.arguments) for message in last for call in message.calls]
-    return find_identifiers([*map(own_words, last), *calls], limit=_MAX_NAMES)
-
-
-def conversation_language(items: Sequence[Item]) -> Language | None:
-    """Detect the language that the user writes, or else the assistant."""
-    for role in ("user", "assistant"):
-        texts = (own_words(item.message) for item in items if item.kind == "message" and item.message.role == role)
-        language = detect_language("\n".join(text[:_MAX_REQUEST] for text in texts))  # the rest may be pasted
-        if language is not None:
-            return language
-    return None
 
 
 def audit(text: str, required: Checklist, *, below: str = "") -> Checklist:
@@ -107,9 +89,10 @@ def audit(text: str, required: Checklist, *, below: str = "") -> Checklist:
     folded = f"{text}\n{below}".casefold()
     lines = {line.strip() for line in text.splitlines()}
     language = detect_language(text)
+    wanted = set(terms(required.request[:_MAX_REQUEST]))
     return Checklist(
         headings=tuple(heading for heading in required.headings if heading not in lines),
-        request="" if _contains_request(text, required.request) else required.request,
+        request=required.request if len(wanted & set(terms(text))) < _MIN_SHARE * len(wanted) else "",
         names=tuple(name for name in required.names if name.casefold() not in folded),
         failures=tuple(failure for failure in required.failures if failure.casefold() not in folded),
         files=tuple(path for path in required.files if path.casefold() not in folded),
@@ -117,49 +100,96 @@ def audit(text: str, required: Checklist, *, below: str = "") -> Checklist:
     )
 
 
-def _contains_request(text: str, request: str) -> bool:
-    """Tell whether a text contains most words of a request."""
-    wanted = set(terms(request[:_MAX_REQUEST]))
-    return not wanted or len(wanted & set(terms(text))) >= _MIN_SHARE * len(wanted)
-
-
-def repair(text: str, misses: Checklist, *, plan: CompactionPlan) -> tuple[Section, ...]:
+def repair(text: str, misses: Checklist, *, plan: CompactionPlan) -> list[Section]:
     """Add by rule what a summary lacks: the request before it, sections and identifiers after it.
 
     Failures and files are not added here: they are listed below every summary.
     """
+    lines = text.splitlines()
     if not misses:
-        return (Section(title="", lines=tuple(text.splitlines()), weight=_BODY_WEIGHT),)
-    messages = [item.message for item in plan.summarised]
-    digest = outline(messages, activity=plan.activity, previous=plan.previous, request=plan.request)
+        return [Section(title="", lines=tuple(lines), weight=_BODY_WEIGHT)]
+    digest = outline_plan(plan)
     first, *others = HEADINGS
-    is_request_missing = first in misses.headings or bool(misses.request or misses.language)
-    missing = [heading for heading in others if heading in misses.headings]
-    after = [section for heading in missing for section in _or_none(heading, digest[heading])]
-    names = Section(title=IDENTIFIERS, lines=tuple(f"- {name}" for name in misses.names), weight=_NAMES_WEIGHT)
-    if is_request_missing:
-        return (*digest[first], _body(text, _without(text, first)), *after, names)
-    return (_body(text, text.splitlines()), *after, names)
-
-
-def _body(text: str, lines: Sequence[str]) -> Section:
-    """Make a section of a model's own words, with a title where they have no known heading."""
+    sections: list[Section] = []
+    if first in misses.headings or misses.request or misses.language:
+        sections += digest[first]
+        lines = _without(lines, first)
     title = "" if set(parse(text)) & set(HEADINGS) else "## Summary"
-    return Section(title=title, lines=tuple(lines), weight=_BODY_WEIGHT)
+    sections.append(Section(title=title, lines=tuple(lines), weight=_BODY_WEIGHT))
+    for heading in others:
+        if heading in misses.headings:
+            is_empty = not any(section.lines for section in digest[heading])
+            sections += [Section(title=heading, lines=(_NONE,))] if is_empty else digest[heading]
+    names = tuple(map("- {}".format, misses.names))
+    return [*sections, Section(title=IDENTIFIERS, lines=names, weight=_NAMES_WEIGHT)]
 
 
-def _or_none(heading: str, group: tuple[Section, ...]) -> tuple[Section, ...]:
-    """Return the sections of a heading, or one that says that there is nothing."""
-    return group if any(section.lines for section in group) else (Section(title=heading, lines=(_NONE,)),)
-
-
-def _without(text: str, heading: str) -> list[str]:
+def _without(lines: Iterable[str], heading: str) -> list[str]:
     """Remove one section from a summary."""
-    lines: list[str] = []
+    kept: list[str] = []
     skipped = False
-    for line in text.splitlines():
+    for line in lines:
         if line.startswith("## "):
             skipped = line.strip() == heading
         if not skipped:
-            lines.append(line)
-    return lines
+            kept.append(line)
+    return kept
+
+
+# --- bad answers -------------------------------------------------------------
+
+_MAX_SKELETON_LINE: Final = 120
+_MIN_FILLED: Final = 12
+_MAX_ERROR: Final = 600
+
+
+def find_fault(reply: Reply) -> str | None:
+    """Say why an answer cannot be a summary, such as a refusal or an error; None where it may be one."""
+    text = reply.text.strip()
+    is_long = len(text) > _MAX_ERROR or text.startswith("## ")
+    filled = (line for line in text.splitlines() if len(line) > _MAX_SKELETON_LINE or not _matches("skeleton", line))
+    faults = {
+        "the model refused": reply.stop == "refusal" or (not is_long and _matches("refusal", text)),
+        "the answer is empty": not text,
+        "the answer has headings and nothing under them": len("".join(filled)) < _MIN_FILLED,
+        "the answer is data, not a summary": _matches("data", text),
+        "the answer is an error message": not is_long and _matches("error", text.lstrip("*_`> ⚠️❌")),
+    }
+    return next((fault for fault, is_there in faults.items() if is_there), None)
+
+
+def _matches(form: str, text: str) -> bool:
+    return compile_once(load("summaries")["answers"][form], re.IGNORECASE).match(text) is not None
+
+
+# --- language ----------------------------------------------------------------
+
+_NOT_PROSE: Final = re.compile(r"```.{0,20000}?(?:```|\Z)|`[^`\n]{1,200}`|^#{1,6} [^\n]*$", re.DOTALL | re.MULTILINE)
+_PRINTED: Final = re.compile(r"[!-~]+")
+_TECHNICAL: Final = frozenset("/\\_=")
+_HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_KANA: Final = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d]")
+_HANGUL: Final = re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3]")
+_LATIN: Final = re.compile("[A-Za-z\u00c0-\u024f]")
+_CHARACTER_WEIGHT: Final = 3
+"""A character of these scripts counts as three letters."""
+_MIN_OWN_SHARE: Final = 0.3
+"""Chinese about programs contains many Latin words: this share of its own script is enough."""
+_MIN_KANA_SHARE: Final = 0.1
+_MIN_LETTERS: Final = 12
+
+
+def detect_language(text: str) -> Language | None:
+    """Detect the language of a text by its script, without code, paths and headings; None where it is too short."""
+    # A run of Latin letters and signs that is a path, an address or the like says nothing about the language.
+    prose = _PRINTED.sub(lambda run: run[0] if _TECHNICAL.isdisjoint(run[0]) else " ", _NOT_PROSE.sub(" ", text))
+    han, kana, hangul = (len(pattern.findall(prose)) for pattern in (_HAN, _KANA, _HANGUL))
+    own = _CHARACTER_WEIGHT * (han + kana + hangul)
+    total = own + len(_LATIN.findall(prose))
+    if total < _MIN_LETTERS:
+        return None
+    if own < _MIN_OWN_SHARE * total:
+        return "Latin script"
+    if hangul > han + kana:
+        return "Korean"
+    return "Japanese" if kana > _MIN_KANA_SHARE * (han + kana) else "Chinese"

@@ -1,18 +1,17 @@
-"""Render messages as text for a summariser, and extract what a person wrote from what programs put around it."""
+"""The text of messages: for a summariser, what a person wrote without what programs put around it, identifiers."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.context.edits import GAP
-from holdfast.context.excerpt import excerpt
+from holdfast.context.prune import excerpt
 from holdfast.messages import Image, Message, Opaque, Part, Text, ToolCall, ToolResult
+from holdfast.patterns import compile_once, load
 from holdfast.text import clip, head
-
-__all__ = ["call_text", "escape", "one_line", "own_words", "render_messages", "shorten"]
 
 _MAX_RESULT: Final = 2_000
 """Characters of a tool result that a summariser reads; the archive has the rest."""
@@ -119,3 +118,33 @@ def _output(result: ToolResult) -> str:
     text = "\n".join([result.text, *others]).strip() or "(no output)"
     left = shorten(text, _MAX_RESULT)
     return left if left == text else f"{left}\n[{len(text) - len(left):,} characters left out]"
+
+
+# --- identifiers -------------------------------------------------------------
+
+_MAX_SEARCHED: Final = 6_000
+_MAX_NAME: Final = 200
+
+
+def find_identifiers(texts: Iterable[str], *, limit: int) -> tuple[str, ...]:
+    """Find the first `limit` identifiers in texts, each once: paths, addresses, ids, hashes, ports, numbers.
+
+    A summary must not reword them. Only the beginning and the end of a long text are searched.
+    """
+    identifier = compile_once("|".join(f"(?:{kind})" for kind in load("summaries")["identifiers"]))
+    names: dict[str, None] = {}
+    for text in texts:
+        for match in identifier.finditer(clip(text, head=_MAX_SEARCHED, tail=_MAX_SEARCHED)):
+            name = match.group().rstrip(".,;:!?)]}*'\"")
+            if 1 < len(name) <= _MAX_NAME:
+                names.setdefault(name)
+        if len(names) >= limit:
+            break
+    return tuple(names)[:limit]
+
+
+def list_identifiers(messages: Sequence[Message], *, limit: int) -> tuple[str, ...]:
+    """List the identifiers of messages, newest first: those in words, then those in calls."""
+    newest = messages[::-1]
+    calls = [str(call.arguments) for message in newest for call in message.calls]
+    return find_identifiers([*map(own_words, newest), *calls], limit=limit)

@@ -6,12 +6,14 @@ The appendix is written below every summary, whoever made it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from holdfast import signals
-from holdfast.compaction.dialogue import one_line, own_words
+from holdfast.compaction.dialogue import list_identifiers, one_line, own_words
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.compaction.sections import (
     FAILURES,
@@ -25,12 +27,9 @@ from holdfast.compaction.sections import (
     without_lists,
 )
 from holdfast.compaction.tool_calls import Activity
-from holdfast.compaction.wording import find_identifiers
 from holdfast.messages import Message
 from holdfast.text import clip, terms
 from holdfast.tokens import TokenCounter, count_text
-
-__all__ = ["EARLIER", "IDENTIFIERS", "Turn", "make_appendix", "make_digest", "outline", "split_turns"]
 
 EARLIER: Final = "### Earlier"
 IDENTIFIERS: Final = "### Exact Identifiers"
@@ -59,6 +58,7 @@ _WEIGHTS: Final = {
 }
 _GROWING: Final = frozenset({HEADINGS[2], HEADINGS[4], HEADINGS[6], _DONE, _OPEN, _COMMANDS, IDENTIFIERS})
 """The lists that grow: their newest lines are kept."""
+_KNOWN: Final = frozenset({*HEADINGS, _DONE, _OPEN, _BLOCKED, _COMMANDS, IDENTIFIERS, RECENT, FAILURES})
 _FINISHED: Final = frozenset({"completed", "done", "complete", "cancelled", "finished"})
 _STARTED: Final = frozenset({"in_progress", "in-progress", "active", "doing", "running"})
 
@@ -105,24 +105,29 @@ def outline(
     messages: Sequence[Message], *, activity: Activity, previous: str = "", request: str = ""
 ) -> dict[str, tuple[Section, ...]]:
     """Make the sections of the digest by heading, the last request first; a section may be empty."""
-    old = _Previous(without_lists(previous))
+    old: dict[str, list[str]] = defaultdict(list, parse(without_lists(previous)))
     turns = split_turns(messages)
+    names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
+    first = next((turn.request for turn in turns if not _is_short(turn.request)), "")
+    # Long requests are pasted text with rules of others.
+    own = [turn.request for turn in turns if len(turn.request) <= _MAX_REQUEST]
+    texts = [text for turn in turns for text in (turn.request, turn.answer)]
     last, goal, limits, progress, decided, following, context = HEADINGS
-    lines = {
-        last: _quote_request(request or _last_request(turns), turns),
-        goal: _find_goal(old.lines(goal), turns),
-        limits: _make_list(old.lines(limits), _find_rules(turns)),
-        _DONE: _make_list(old.lines(_DONE), _log(turn for turn in turns if turn.is_finished)),
-        _OPEN: _make_list(_still_open(old), [*_list_unfinished(turns), *_list_running(activity)]),
-        decided: _make_list(old.lines(decided), _find_decisions(turns)),
-        following: _find_next_steps(old.lines(following), activity, turns),
-        context: old.lines(context),
-        _COMMANDS: _make_list(old.lines(_COMMANDS), [f"`{command}`" for command in activity.commands]),
-        IDENTIFIERS: _find_names(old.lines(IDENTIFIERS), messages),
-        EARLIER: old.rest,
+    lines: dict[str, Sequence[str]] = {
+        last: _quote_request(request, turns),
+        goal: old[goal] or list(filter(None, [one_line(first, _MAX_GOAL)])),
+        limits: _make_list(old[limits], _select(own, "rule")),
+        _DONE: _make_list(old[_DONE], _log_turns(turns, is_finished=True)),
+        _OPEN: _list_open(old, turns, activity),
+        decided: _make_list(old[decided], _select(texts, "decision", "choice", "correction", "cause")),
+        following: _find_next_steps(old[following], activity, turns),
+        context: old[context],
+        _COMMANDS: _make_list(old[_COMMANDS], [f"`{command}`" for command in activity.commands]),
+        IDENTIFIERS: _make_list(old[IDENTIFIERS], reversed(names))[-_MAX_NAMES:],
+        EARLIER: list(chain.from_iterable(old[title] for title in old if title not in _KNOWN)),
     }
     sections = {
-        title: Section(title=title, lines=lines.get(title, ()), weight=_WEIGHTS[title], newest=title in _GROWING)
+        title: Section(title=title, lines=tuple(lines.get(title, ())), weight=_WEIGHTS[title], newest=title in _GROWING)
         for title in _WEIGHTS
     }
     return {
@@ -130,6 +135,12 @@ def outline(
         progress: _nest(sections[progress], sections[_DONE], sections[_OPEN]),
         context: _nest(sections[context], sections[_COMMANDS], sections[IDENTIFIERS], sections[EARLIER]),
     }
+
+
+def outline_plan(plan: CompactionPlan) -> dict[str, tuple[Section, ...]]:
+    """Make the sections of the digest of everything that a plan summarises."""
+    messages = [item.message for item in plan.summarised]
+    return outline(messages, activity=plan.activity, previous=plan.previous, request=plan.request)
 
 
 def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
@@ -141,116 +152,67 @@ def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
     return (replace(first, title=f"{parent.title}\n{first.title}"), *others)
 
 
-class _Previous:
-    """The previous summary, by heading."""
-
-    def __init__(self, text: str) -> None:
-        self._sections = parse(text)
-        self._known = {*HEADINGS, _DONE, _OPEN, _BLOCKED, _COMMANDS, IDENTIFIERS, RECENT, FAILURES}
-
-    def lines(self, title: str) -> tuple[str, ...]:
-        """Return the lines under a heading."""
-        return tuple(self._sections.get(title, ()))
-
-    @property
-    def rest(self) -> tuple[str, ...]:
-        """The lines under other headings, or under none."""
-        titles = [title for title in self._sections if title not in self._known]
-        return tuple(line for title in titles for line in self._sections[title])
-
-
 # --- sections ----------------------------------------------------------------
 
 
-def _quote_request(request: str, turns: Sequence[Turn]) -> tuple[str, ...]:
+def _quote_request(request: str, turns: Sequence[Turn]) -> list[str]:
     """Quote the last request; where it is short ("go on"), with the request that it continues."""
-    if not request:
-        return ()
+    asked = [turn.request for turn in turns if turn.request]
+    request = request or (asked[-1] if asked else "")
     lines = clip(request, head=_MAX_REQUEST * 2 // 3, tail=_MAX_REQUEST // 3).splitlines()
-    if _is_short(request):
-        meant = next((turn.request for turn in reversed(turns) if not _is_short(turn.request)), "")
-        lines += [f"(after: {one_line(meant, _MAX_GOAL)})"] if meant and meant != request else []
-    return tuple(line for line in lines if line.strip())
+    if request and _is_short(request):
+        meant = next((text for text in reversed(asked) if not _is_short(text)), request)
+        lines += [f"(after: {one_line(meant, _MAX_GOAL)})"] if meant != request else []
+    return [line for line in lines if line.strip()]
 
 
 def _is_short(text: str) -> bool:
     return len(set(terms(text[:_MAX_GOAL]))) <= _FEW_TERMS
 
 
-def _last_request(turns: Sequence[Turn]) -> str:
-    return next((turn.request for turn in reversed(turns) if turn.request), "")
+def _select(texts: Iterable[str], *kinds: signals.Signal) -> list[str]:
+    """List the sentences with one of these signals that are not questions."""
+    return [sentence for sentence in signals.select(texts, *kinds) if not sentence.endswith(("?", "？"))]
 
 
-def _find_goal(old: Sequence[str], turns: Sequence[Turn]) -> tuple[str, ...]:
-    first = next((turn.request for turn in turns if not _is_short(turn.request)), "")
-    return tuple(old) or ((one_line(first, _MAX_GOAL),) if first else ())
-
-
-def _find_rules(turns: Sequence[Turn]) -> list[str]:
-    """List what the user always wants, forbids or corrects. Long requests are pasted text with rules of others."""
-    own = (turn.request for turn in turns if len(turn.request) <= _MAX_REQUEST)
-    return [sentence for sentence in signals.select(own, "rule") if not _is_question(sentence)]
-
-
-def _find_decisions(turns: Sequence[Turn]) -> list[str]:
-    """List what was decided, corrected and explained."""
-    texts = (text for turn in turns for text in (turn.request, turn.answer))
-    sentences = signals.select(texts, "decision", "choice", "correction", "cause")
-    return [sentence for sentence in sentences if not _is_question(sentence)]
-
-
-def _is_question(sentence: str) -> bool:
-    return sentence.endswith(("?", "？"))
-
-
-def _log(turns: Iterable[Turn]) -> list[str]:
+def _log_turns(turns: Iterable[Turn], *, is_finished: bool) -> list[str]:
     """List requests, each with the beginning of its last answer."""
-    return [
-        f"{one_line(turn.request, _MAX_QUESTION) or '(going on)'} → {_shorten_answer(turn.answer)}"
-        for turn in turns
-        if turn.answer or not _is_short(turn.request)
-    ]
+    return [line for turn in turns if turn.is_finished is is_finished and (line := _log(turn))]
 
 
-def _list_unfinished(turns: Sequence[Turn]) -> list[str]:
-    """List the requests without a final reply, each with the last answer so far."""
-    return [
-        f"{_UNFINISHED}: {one_line(turn.request, _MAX_QUESTION)}"
-        + (f" → {_shorten_answer(turn.answer)}" if turn.answer else "")
-        for turn in turns
-        if turn.request and not turn.is_finished
-    ]
+def _log(turn: Turn) -> str:
+    request, text = one_line(turn.request, _MAX_QUESTION), turn.answer
+    # Without code, unless it is nothing but code.
+    answer = one_line(" ".join(signals.sentences(text)), _MAX_ANSWER) or one_line(text, _MAX_ANSWER) or "(no reply)"
+    if turn.is_finished:
+        return "" if not text and _is_short(turn.request) else f"{request or '(going on)'} → {answer}"
+    return f"{_UNFINISHED}: {request}" + (f" → {answer}" if text else "") if request else ""
 
 
-def _shorten_answer(text: str) -> str:
-    """Return the beginning of a reply, without code."""
-    return one_line(" ".join(signals.sentences(text)), _MAX_ANSWER) or one_line(text, _MAX_ANSWER) or "(no reply)"
-
-
-def _still_open(old: _Previous) -> list[str]:
-    """List what the previous summary says is open.
+def _list_open(old: Mapping[str, Sequence[str]], turns: Sequence[Turn], activity: Activity) -> tuple[str, ...]:
+    """List what is open: by the previous summary, in the turns, and by what tools do.
 
     A call that was not answered then will not be, and unfinished requests continue in the messages after it.
     """
-    lines = (*old.lines(_OPEN), *old.lines(_BLOCKED))
-    return [line for line in lines if not line.startswith((f"- {_WAITING}", f"- {_UNFINISHED}"))]
+    before = [*old[_OPEN], *old[_BLOCKED]]
+    return _make_list(
+        [line for line in before if not line.startswith((f"- {_WAITING}", f"- {_UNFINISHED}"))],
+        [
+            *_log_turns(turns, is_finished=False),
+            *(f"running in the background: {call}" for call in activity.background),
+            *(f"{_WAITING}: {call}" for call in activity.pending),
+            *(step.text for step in activity.steps if step.status.lower() in _STARTED),
+        ],
+    )
 
 
-def _list_running(activity: Activity) -> list[str]:
-    steps = [step.text for step in activity.steps if step.status.lower() in _STARTED]
-    running = [f"running in the background: {call}" for call in activity.background]
-    waiting = [f"{_WAITING}: {call}" for call in activity.pending]
-    return [*running, *waiting, *steps]
-
-
-def _find_next_steps(old: tuple[str, ...], activity: Activity, turns: Sequence[Turn]) -> tuple[str, ...]:
+def _find_next_steps(old: Sequence[str], activity: Activity, turns: Sequence[Turn]) -> Sequence[str]:
     """List the next steps: those of the plan and of the last answer, else those of the previous summary.
 
     Once something was answered, the old steps are dropped, so that an old task is not resumed. Without any step, the
     next one is to finish the last request, or to wait for another.
     """
-    states = _FINISHED | _STARTED
-    steps = [step.text for step in activity.steps if step.status.lower() not in states]
+    steps = [step.text for step in activity.steps if step.status.lower() not in _FINISHED | _STARTED]
     steps += signals.select([turns[-1].answer], "todo") if turns else []
     if steps:
         return _make_list((), steps)
@@ -263,15 +225,6 @@ def _find_next_steps(old: tuple[str, ...], activity: Activity, turns: Sequence[T
     request = turns[-1].request
     step = f"Finish the last request: {one_line(request, _MAX_QUESTION)}" if request else "Go on with the last request"
     return (f"- {step}",)
-
-
-def _find_names(old: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
-    """List identifiers, newest last: those in words, then those in calls."""
-    recent = messages[-_MAX_SEARCHED:]
-    texts = [own_words(message) for message in reversed(recent)]
-    calls = [str(call.arguments) for message in reversed(recent) for call in message.calls]
-    names = find_identifiers([*texts, *calls], limit=_MAX_NEW_NAMES)
-    return _make_list(old, reversed(names))[-_MAX_NAMES:]
 
 
 def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
@@ -293,24 +246,20 @@ def make_appendix(plan: CompactionPlan, *, recent_turns: int) -> tuple[Section, 
     """Make the sections below every summary, which models tend to forget: turns, failures, files, archive numbers."""
     archive = archive_line(plan.ids, earlier=read_archive_line(plan.previous))
     activity = plan.activity
-    return (
-        Section(title=RECENT, lines=_quote_turns(plan, recent_turns), weight=10, newest=True),
-        Section(title=FAILURES, lines=_list_failures(plan), weight=8, newest=True),
-        Section(title="<read-files>", lines=_list_files(activity.read), weight=4, end="</read-files>"),
-        Section(title="<modified-files>", lines=_list_files(activity.modified), weight=6, end="</modified-files>"),
-        Section(title="", lines=(archive,) if archive else (), weight=8),
-    )
-
-
-def _quote_turns(plan: CompactionPlan, count: int) -> tuple[str, ...]:
-    turns = split_turns([item.message for item in plan.summarised])[-count:] if count else []
+    turns = split_turns([item.message for item in plan.summarised])[-recent_turns:] if recent_turns else []
     lines: list[str] = []
     for turn in turns:
         is_last = turn.request == plan.request
         request = "(the last request, above)" if is_last else one_line(turn.request, _MAX_TURN)
         lines += [f"- User: {request}"] if turn.request else []
         lines += [f"- Assistant: {one_line(turn.answer, _MAX_TURN)}"] if turn.answer else []
-    return tuple(lines)
+    return (
+        Section(title=RECENT, lines=tuple(lines), weight=10, newest=True),
+        Section(title=FAILURES, lines=_list_failures(plan), weight=8, newest=True),
+        Section(title="<read-files>", lines=_list_files(activity.read), weight=4, end="</read-files>"),
+        Section(title="<modified-files>", lines=_list_files(activity.modified), weight=6, end="</modified-files>"),
+        Section(title="", lines=(archive,) if archive else (), weight=8),
+    )
 
 
 def _list_failures(plan: CompactionPlan) -> tuple[str, ...]:

@@ -15,8 +15,6 @@ from holdfast.context.budget import Budget
 from holdfast.prompts import load
 from holdfast.settings import Settings
 
-__all__ = ["HEARTBEAT_OK", "NO_REPLY", "Cycle", "FlushPrompt", "Held", "due", "is_silent", "prompt", "strip_silence"]
-
 NO_REPLY: Final = "NO_REPLY"
 """The reply of a model that has nothing to say."""
 
@@ -50,10 +48,7 @@ _LAST_RESORT: Final = "If no user-visible reply is needed, start with NO_REPLY."
 class Cycle:
     """The state of a session between two compactions.
 
-    Attributes:
-        compactions: The number of compactions so far.
-        flushed_at: That number when the last flush began or was given up; None where there was no flush.
-        failures: Failed flushes in a row since then.
+    `flushed_at` is the number of compactions when the last flush began or was given up; `failures` counts since then.
     """
 
     compactions: int = 0
@@ -83,15 +78,8 @@ def due(
 ) -> Verdict:
     """Tell whether the silent turn should run now, or why not.
 
-    Args:
-        cycle: The state of the session.
-        used: The tokens of the last request and its answer.
-        coming: The tokens that the new prompt adds.
-        budget: The limits of the window.
-        settings: `compaction.memory_flush` and the access to the workspace.
-        transcript_bytes: The size of the session's file.
-        heartbeat: The turn is a heartbeat; such a turn never flushes.
-        forced: A compaction follows in any case: by hand, or after an overflow.
+    `used` are the tokens of the last request and its answer, `coming` those that the new prompt adds. A compaction that
+    is `forced` follows in any case: by hand, or after an overflow.
     """
     flush = settings.compaction.memory_flush
     if not flush.enabled:
@@ -128,10 +116,8 @@ def _allow_silence(text: str) -> str:
 
 def is_silent(text: str) -> bool:
     """Tell whether a text is only a silence mark, alone or inside of JSON."""
-    return bool(_SILENT.fullmatch(text.strip())) or _is_silent_json(text)
-
-
-def _is_silent_json(text: str) -> bool:
+    if _SILENT.fullmatch(text.strip()):
+        return True
     try:
         value: Any = json.loads(_FENCED.sub(r"\1", text.strip()))
     except ValueError:
@@ -161,7 +147,8 @@ class Held:
     def feed(self, piece: str) -> str:
         """Add a piece of text, and return what may be shown now."""
         self._waiting += piece
-        if not self.is_open and _may_be_json(self._waiting):
+        bare = self._waiting.lstrip().removeprefix("```").removeprefix("json").lstrip()
+        if not self.is_open and len(self._waiting) < MAX_HELD and bare[:1] in {"", "{", "["}:  # may be a JSON object
             return ""
         end = _MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
         cut = end.start() if end else len(self._waiting)
@@ -175,12 +162,3 @@ class Held:
         """End the stream, and return the rest that is to be shown."""
         shown, self._waiting = _TRAILING.sub("", self._waiting) if self.is_open else strip_silence(self._waiting), ""
         return shown
-
-
-def _may_be_json(text: str) -> bool:
-    """Tell whether a text may become a silent JSON object once more follows."""
-    return len(text) < MAX_HELD and text.lstrip().removeprefix("```").removeprefix("json").lstrip()[:1] in {
-        "",
-        "{",
-        "[",
-    }

@@ -8,38 +8,18 @@ A long history is split into chunks that a summariser can read: by share or by s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from holdfast.compaction.dialogue import own_words
 from holdfast.compaction.sections import read_file_lists, unwrap_summary
 from holdfast.compaction.tool_calls import Activity, find_activity
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Compacted, Edit, Item, tokens, without_thinking
-from holdfast.messages import Image, Message, units
+from holdfast.messages import Image, units
 from holdfast.settings import Compaction
 from holdfast.tokens import TokenCounter, count_message, count_text
-
-__all__ = [
-    "BASE_RATIO",
-    "MARGIN",
-    "MIN_RATIO",
-    "OVERHEAD",
-    "CompactionPlan",
-    "Outcome",
-    "Sized",
-    "Span",
-    "chunk_ratio",
-    "chunk_tokens",
-    "drop_oldest",
-    "is_oversized",
-    "plan_compaction",
-    "spans",
-    "split_by_share",
-    "split_by_size",
-]
 
 Outcome: TypeAlias = Literal["ready", "nothing", "impossible"]
 """Whether there is something to do: with `nothing` all is well, `impossible` is reported."""
@@ -61,7 +41,7 @@ class Span:
     @property
     def tokens(self) -> int:
         """Their tokens, without recall blocks beside them."""
-        return sum(item.tokens for item in self.items)
+        return count_tokens(self.items)
 
     @property
     def ids(self) -> frozenset[int]:
@@ -127,22 +107,6 @@ class CompactionPlan:
         """Whether the cut goes through a turn."""
         return bool(self.prefix)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as a dry run shows it."""
-        stages = {"dropped": self.dropped, "history": self.history, "prefix": self.prefix, "kept": self.kept}
-        return {
-            "outcome": self.outcome,
-            "reason": self.reason,
-            **{name: [item.id for item in items] for name, items in stages.items()},
-            "tokensBefore": self.tokens_before,
-            "tokensKept": self.tokens_kept,
-            "summaryTokens": self.summary_tokens,
-            "readFiles": list(self.activity.read),
-            "modifiedFiles": list(self.activity.modified),
-            "toolFailures": [str(failure) for failure in self.activity.failures],
-            "oversized": list(self.oversized),
-        }
-
     def edit(self, summary: str, *, cost: int, reason: str = "compacted") -> Edit:
         """Make the edit to record, with the framed summary and its tokens."""
         kept = [item for item in self.kept if item.kind == "message" and item.id]
@@ -152,7 +116,7 @@ class CompactionPlan:
             change=Compacted(summary=summary, thinking_removed=self.thinking_removed, asked=request_id),
             ids=self.ids,
             reason=reason,
-            tokens_before=sum(item.tokens for item in self.summarised),
+            tokens_before=count_tokens(self.summarised),
             tokens_after=cost,
             anchors=tuple(item.id for item in kept if item.id > last),
         )
@@ -182,16 +146,15 @@ def plan_compaction(
     """
     region = spans([item for item in items if item.kind == "message"])
     cap = min(_MAX_SUMMARY, budget.window // _SUMMARY_SHARE)
-    room = partial(_count_kept, items=items, settings=settings, budget=budget, cap=cap, force=force, sent=sent)
-    keep = room(region)
-    cut = _cut(region, keep)
+    room = budget.prompt - cap - sum(item.tokens for item in items if item.kind == "system")
+    most = min(settings.keep_recent_tokens, budget.history)
+    keep, cut = _find_cut(region, most=most, room=room, force=force, sent=sent)
     request = _find_running_request(region)
     if request is not None and request < cut:
         region[request] = replace(region[request], stays=True)
-        keep = room(region)
-        cut = _cut(region, keep)
+        keep, cut = _find_cut(region, most=most, room=room, force=force, sent=sent)
     gone = _removable(region, cut)
-    if sum(span.tokens for span in gone.values()) < MIN_GAIN:
+    if count_tokens(gone.values()) < MIN_GAIN:
         return _make_idle_plan(items, list(gone.values()), budget=budget)
     previous = unwrap_summary(previous_summary or "")
     before, prefix = _split_turn(region, cut, gone, previous=previous)
@@ -218,53 +181,35 @@ def spans(items: Sequence[Item]) -> list[Span]:
     ]
 
 
+def _flatten(spans: Sequence[Span]) -> tuple[Item, ...]:
+    return tuple(item for span in spans for item in span.items)
+
+
+def _find_cut(region: Sequence[Span], *, most: int, room: int, force: bool, sent: int | None) -> tuple[int, int]:
+    """Return the tokens of the newest history that may be kept, and where it begins; the newest span is always kept."""
+    free = sum(span.tokens for span in region if not span.stays)
+    keep = min(most, max(0, room - sum(span.tokens for span in region if span.stays)))
+    if force:
+        keep = min(keep, (free if sent is None else min(free, sent)) // 2)
+    kept = 0
+    for index in range(len(region) - 1, -1, -1):
+        kept += 0 if region[index].stays else region[index].tokens
+        if kept > keep and index < len(region) - 1:
+            return keep, index + 1
+    return keep, 0
+
+
 def _find_running_request(region: Sequence[Span]) -> int | None:
     """Find the user's request of a turn that is still running, which is kept; None once it was answered."""
     last = region[-1].items[-1].message if region else None
     if last is None or (last.role == "assistant" and not last.calls):
         return None
-    return next(
-        (index for index in range(len(region) - 1, -1, -1) if _is_request(region[index].items[0].message)), None
-    )
-
-
-def _is_request(message: Message) -> bool:
-    """Tell whether the user wrote the message, and not a program in the user's name."""
-    return message.role == "user" and (
-        bool(own_words(message)) or any(isinstance(part, Image) for part in message.parts)
-    )
-
-
-# --- where to cut ------------------------------------------------------------
-
-
-def _count_kept(
-    region: Sequence[Span],
-    *,
-    items: Sequence[Item],
-    settings: Compaction,
-    budget: Budget,
-    cap: int,
-    force: bool,
-    sent: int | None,
-) -> int:
-    """Count the tokens of the newest history that may be kept: those of the settings, as far as there is room."""
-    free = sum(span.tokens for span in region if not span.stays)
-    fixed = sum(item.tokens for item in items if item.kind == "system") + sum(s.tokens for s in region if s.stays)
-    keep = min(settings.keep_recent_tokens, budget.history, max(0, budget.prompt - fixed - cap))
-    if not force:
-        return keep
-    return min(keep, (free if sent is None else min(free, sent)) // 2)
-
-
-def _cut(region: Sequence[Span], keep: int) -> int:
-    """Find where the kept tail begins: the newest spans that fit, and always the newest one."""
-    kept = 0
     for index in range(len(region) - 1, -1, -1):
-        kept += 0 if region[index].stays else region[index].tokens
-        if kept > keep and index < len(region) - 1:
-            return index + 1
-    return 0
+        message = region[index].items[0].message
+        has_image = any(isinstance(part, Image) for part in message.parts)
+        if message.role == "user" and (has_image or own_words(message)):  # else a program wrote it in the user's name
+            return index
+    return None
 
 
 def _removable(region: Sequence[Span], cut: int) -> dict[int, Span]:
@@ -281,34 +226,23 @@ def _split_turn(
     region: Sequence[Span], cut: int, gone: Mapping[int, Span], *, previous: str
 ) -> tuple[list[Span], list[Span]]:
     """Split what is removed into history and the beginning of a turn whose end is kept."""
-    turn = _turn_start(region, cut)
+    users = [index for index in range(cut + 1) if region[index].items[0].message.role == "user"]
+    turn = users[-1] if users else cut
     before = [span for index, span in gone.items() if index < turn]
     prefix = [span for index, span in gone.items() if index >= turn]
     return (before, prefix) if before or previous else (prefix, [])
 
 
-def _turn_start(region: Sequence[Span], cut: int) -> int:
-    """Find the start of the turn that the cut goes through; the cut itself where it is between turns."""
-    if region[cut].items[0].message.role == "user":
-        return cut
-    requests = (index for index in range(cut - 1, -1, -1) if region[index].items[0].message.role == "user")
-    return next(requests, cut)
-
-
-# --- what comes of it --------------------------------------------------------
-
-
 def _make_idle_plan(items: Sequence[Item], gone: Sequence[Span], *, budget: Budget) -> CompactionPlan:
     """Make the plan that does nothing: nothing has to be done, or nothing can be."""
     total = tokens(items)
-    small = f"only {sum(span.tokens for span in gone):,} tokens could be summarised" if gone else "all of it is recent"
-    over = total > budget.prompt
+    reason = f"only {count_tokens(gone):,} tokens could be summarised" if gone else "all of it is recent"
+    is_over = total > budget.prompt
     advice = "prune tool results (pruning.mode), unpin messages, shorten the system prompt, or use a larger window"
+    over = f"the window takes {total:,} tokens of {budget.prompt:,}, but {reason}: {advice}"
     return CompactionPlan(
-        outcome="impossible" if over else "nothing",
-        reason=f"the window takes {total:,} tokens of {budget.prompt:,}, but {small}: {advice}"
-        if over
-        else f"nothing to compact: {small}",
+        outcome="impossible" if is_over else "nothing",
+        reason=over if is_over else f"nothing to compact: {reason}",
         kept=tuple(items),
         request=_request(items),
         tokens_before=total,
@@ -330,17 +264,23 @@ def _make_plan(
 ) -> CompactionPlan:
     gone = (*dropped, *history, *prefix)
     kept = _without(items, gone)
-    thinking_removed = {item.id: cost for item in kept if (cost := _tokens_without_thinking(item, count)) is not None}
-    cost = sum(item.tokens for item in gone)
+    numbered = [item for item in kept if item.kind == "message" and item.id]
+    thinking_removed = {
+        item.id: max(0, item.tokens - count_message(item.message, count=count) + count_message(left, count=count))
+        for item in numbered
+        if (left := without_thinking(item.message)) is not item.message
+    }
+    cost = count_tokens(gone)
     replaced = cost + sum(item.tokens for item in items if item.kind == "summary")
     read, modified = read_file_lists(previous)
+    large = [item.id for item in gone if is_oversized(item, window)]
     return CompactionPlan(
         outcome="ready",
         reason=f"{len(gone):,} messages of {cost:,} tokens become a summary",
         dropped=dropped,
         history=history,
         prefix=prefix,
-        kept=kept,
+        kept=tuple(kept),
         previous=previous,
         request=_request(items),
         tokens_before=tokens(items),
@@ -348,9 +288,15 @@ def _make_plan(
         replaced=replaced,
         summary_tokens=min(cap, max(replaced // 3, min(_SHORT_SUMMARY, replaced * 2 // 3))),
         activity=find_activity([item.message for item in gone]).add_files(read=read, modified=modified),
-        oversized=_find_oversized(gone, kept, window=window, keep=keep),
+        oversized=(*large, *(item.id for item in numbered if item.tokens > keep)),
         thinking_removed=tuple(thinking_removed.items()),
     )
+
+
+def _without(items: Sequence[Item], gone: Sequence[Item]) -> list[Item]:
+    """Keep the system prompt and the other messages; the previous summary becomes part of the new one."""
+    ids = {item.id for item in gone}
+    return [item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids)]
 
 
 def _request(items: Sequence[Item]) -> str:
@@ -358,29 +304,6 @@ def _request(items: Sequence[Item]) -> str:
         own_words(item.message) for item in reversed(items) if item.kind == "message" and item.message.role == "user"
     )
     return next((text for text in requests if text), "")
-
-
-def _tokens_without_thinking(item: Item, count: TokenCounter) -> int | None:
-    """Count the tokens of a kept message without its sealed thinking; None where it has none."""
-    left = without_thinking(item.message)
-    if item.kind != "message" or not item.id or left is item.message:
-        return None
-    return max(0, item.tokens - count_message(item.message, count=count) + count_message(left, count=count))
-
-
-def _without(items: Sequence[Item], gone: Sequence[Item]) -> tuple[Item, ...]:
-    """Keep the system prompt and the other messages; the previous summary becomes part of the new one."""
-    ids = {item.id for item in gone}
-    return tuple(item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids))
-
-
-def _find_oversized(gone: Sequence[Item], kept: Sequence[Item], *, window: int, keep: int) -> tuple[int, ...]:
-    large = [item.id for item in gone if is_oversized(item, window)]
-    return (*large, *(item.id for item in kept if item.kind == "message" and item.id and item.tokens > keep))
-
-
-def _flatten(spans: Sequence[Span]) -> tuple[Item, ...]:
-    return tuple(item for span in spans for item in span.items)
 
 
 # --- chunks ------------------------------------------------------------------
@@ -403,9 +326,7 @@ class Sized(Protocol):
     """Anything with a number of tokens that is not split."""
 
     @property
-    def tokens(self) -> int:
-        """Its tokens."""
-        ...
+    def tokens(self) -> int: ...  # noqa: D102
 
 
 P = TypeVar("P", bound=Sized)
@@ -415,7 +336,7 @@ def chunk_ratio(pieces: Sequence[Sized], window: int) -> float:
     """Return the share of the window for one chunk: less where the average piece is large."""
     if not pieces:
         return BASE_RATIO
-    average = _count(pieces) / len(pieces) * MARGIN / window
+    average = count_tokens(pieces) / len(pieces) * MARGIN / window
     if average <= _LARGE_SHARE:
         return BASE_RATIO
     return max(MIN_RATIO, BASE_RATIO - min(2 * average, BASE_RATIO - MIN_RATIO))
@@ -433,25 +354,19 @@ def is_oversized(piece: Sized, window: int) -> bool:
 
 def split_by_share(pieces: Sequence[P], parts: int = PARTS) -> list[list[P]]:
     """Split pieces into `parts` runs of about the same size; fewer where there are not enough pieces."""
-    target = _count(pieces) / max(1, parts)
-    runs: list[list[P]] = []
-    size = 0
-    for piece in pieces:
-        if not runs or (size + piece.tokens > target and runs[-1] and len(runs) < parts):
-            runs.append([])
-            size = 0
-        runs[-1].append(piece)
-        size += piece.tokens
-    return runs
+    return _split(pieces, count_tokens(pieces) / max(1, parts), parts)
 
 
 def split_by_size(pieces: Sequence[P], most: int) -> list[list[P]]:
     """Split pieces into runs of at most `most` tokens, counted with the margin; a larger piece is a run of its own."""
-    room = most / MARGIN
+    return _split(pieces, most / MARGIN, len(pieces))
+
+
+def _split(pieces: Sequence[P], room: float, parts: int) -> list[list[P]]:
     runs: list[list[P]] = []
-    size = 0.0
+    size = 0
     for piece in pieces:
-        if not runs or size + piece.tokens > room:
+        if not runs or (size + piece.tokens > room and len(runs) < parts):
             runs.append([])
             size = 0
         runs[-1].append(piece)
@@ -463,7 +378,7 @@ def drop_oldest(pieces: Sequence[P], limit: int, parts: int = PARTS) -> tuple[li
     """Drop the oldest runs until the rest is at most `limit` tokens; return what was dropped, and the rest."""
     dropped: list[P] = []
     rest = list(pieces)
-    while _count(rest) > limit:
+    while count_tokens(rest) > limit:
         runs = split_by_share(rest, parts)
         if len(runs) <= 1:
             break
@@ -472,5 +387,6 @@ def drop_oldest(pieces: Sequence[P], limit: int, parts: int = PARTS) -> tuple[li
     return dropped, rest
 
 
-def _count(pieces: Sequence[Sized]) -> int:
+def count_tokens(pieces: Iterable[Sized]) -> int:
+    """Add up the tokens of pieces."""
     return sum(piece.tokens for piece in pieces)

@@ -10,24 +10,6 @@ from typing import Final, TypeAlias
 from holdfast.text import head
 from holdfast.tokens import TokenCounter, count_text
 
-__all__ = [
-    "FAILURES",
-    "HEADINGS",
-    "RECENT",
-    "Range",
-    "Section",
-    "archive_line",
-    "cut_to",
-    "escape_frame",
-    "pack",
-    "parse",
-    "read_archive_line",
-    "read_file_lists",
-    "unwrap_summary",
-    "without_lists",
-    "wrap_summary",
-]
-
 HEADINGS: Final = (
     "## Last Request",
     "## Goal",
@@ -50,15 +32,7 @@ _MAX_TRIES: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a summary.
-
-    Attributes:
-        title: Its heading; empty where it has none.
-        lines: The lines under it.
-        weight: Its share of the tokens where not all sections fit.
-        newest: Where not all lines fit, keep the last ones; else the first.
-        end: The closing line, which is always kept.
-    """
+    """A part of a summary. `weight` is its share where not all sections fit; `newest` keeps the last lines then."""
 
     title: str
     lines: tuple[str, ...]
@@ -135,23 +109,18 @@ def _cut_section(section: Section, room: int, cost: int, count: TokenCounter) ->
     left = room - count(section.title) - count(section.end) - 3
     if left < _MIN_TOKENS:
         return None
-    kept = _take_lines(section.lines[::-1] if section.newest else section.lines, left, count)
-    lines = tuple(kept[::-1] if section.newest else kept)
-    return replace(section, lines=lines) if lines else None
-
-
-def _take_lines(lines: Iterable[str], left: int, count: TokenCounter) -> list[str]:
-    """Take the first lines that fit into `left` tokens; the last one may be cut."""
     kept: list[str] = []
-    for line in lines:
-        cost = count(line) + 1
-        if cost > left:
-            if not kept or left > 2 * _MIN_TOKENS:
-                kept.append(cut_to(line, limit=left, count=count))
+    step = -1 if section.newest else 1
+    for line in section.lines[::step]:
+        needed = count(line) + 1
+        if needed > left and (not kept or left > 2 * _MIN_TOKENS):  # the last line may be cut
+            kept.append(cut_to(line, limit=left, count=count))
+        if needed > left:
             break
         kept.append(line)
-        left -= cost
-    return [line for line in kept if line]
+        left -= needed
+    lines = tuple(filter(None, kept[::step]))
+    return replace(section, lines=lines) if lines else None
 
 
 def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:

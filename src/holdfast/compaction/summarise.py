@@ -10,57 +10,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from holdfast.compaction.audit import Checklist, audit, find_requirements, repair
-from holdfast.compaction.dialogue import render_messages
-from holdfast.compaction.digest import make_appendix, make_digest, outline
+from holdfast.compaction.audit import Checklist, audit, find_fault, find_requirements, repair
+from holdfast.compaction.dialogue import escape, render_messages
+from holdfast.compaction.digest import make_appendix, make_digest, outline_plan
 from holdfast.compaction.plan import (
     OVERHEAD,
     CompactionPlan,
     Span,
     chunk_tokens,
+    count_tokens,
     is_oversized,
     spans,
     split_by_share,
     split_by_size,
 )
-from holdfast.compaction.prompting import Asker, NoAnswerError, Progress, Prompts
-from holdfast.compaction.sections import Section, cut_to, escape_frame, pack, wrap_summary
+from holdfast.compaction.sections import HEADINGS, Section, cut_to, escape_frame, pack, without_lists, wrap_summary
 from holdfast.compaction.tool_calls import find_activity
 from holdfast.context.edits import Item
-from holdfast.errors import CompactionError
+from holdfast.errors import (
+    CompactionError,
+    HoldfastError,
+    ModelBusyError,
+    ModelCancelledError,
+    ModelError,
+    ModelRefusedError,
+)
 from holdfast.messages import Message, Text
-from holdfast.models.base import Model
+from holdfast.models.base import Model, Prompt, Reply, check_cancelled
+from holdfast.models.retry import Retrying
 from holdfast.prompts import load
 from holdfast.settings import Compaction
-from holdfast.text import clip
+from holdfast.text import clip, digest, head
 from holdfast.tokens import TokenCounter, count_message, count_text
-
-__all__ = ["MAX_CALLS", "Details", "Progress", "Rung", "Summary", "make_details", "summarise"]
 
 Rung: TypeAlias = Literal["full", "smaller", "without_oversized", "partial", "digest"]
 RUNGS: Final[tuple[Rung, ...]] = ("full", "smaller", "without_oversized", "partial", "digest")
 """The steps of the ladder, best first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
-    """Data beside a summary, for programs: files, failed calls by tool and message, and what a hook adds."""
-
-    read_files: tuple[str, ...] = ()
-    modified_files: tuple[str, ...] = ()
-    tool_failures: tuple[tuple[str, str], ...] = ()
-    other: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the details as session files store them."""
-        return {
-            "readFiles": list(self.read_files),
-            "modifiedFiles": list(self.modified_files),
-            "toolFailures": [{"toolName": tool, "summary": summary} for tool, summary in self.tool_failures],
-            **self.other,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +62,7 @@ class Summary:
         calls: The calls of the model.
         misses: What the model's own words lacked, and was added by rule.
         warnings: What went wrong.
-        details: Files and failures, for programs.
+        details: Files, failed calls and what a hook adds, as session files store them.
         from_hook: Whether a hook wrote it.
     """
 
@@ -86,8 +73,18 @@ class Summary:
     calls: int = 0
     misses: Checklist = field(default_factory=Checklist)
     warnings: tuple[str, ...] = ()
-    details: Details = field(default_factory=Details)
+    details: Mapping[str, Any] = field(default_factory=dict)
     from_hook: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The progress of a compaction: the stage (`history`, `merge`, ...), its chunk of so many, the calls so far."""
+
+    stage: str
+    step: int
+    steps: int
+    calls: int
 
 
 MAX_CALLS: Final = 48
@@ -100,152 +97,34 @@ _MIN_STAGED: Final = 4
 """Fewer units than this are not split into two parts and merged."""
 _WORDS_PER_TOKEN: Final = 0.5
 """The words that a model may write for each token of the summary; what is added by rule takes the rest."""
+_MAX_REPEATED: Final = 800
+"""The most characters of instructions and of the last request that every prompt repeats."""
+_MAX_TRIES: Final = 3
+_MAX_BAD_ANSWERS: Final = 2
+"""How often an answer that cannot be a summary is asked for again."""
+_MIN_WAIT: Final = 0.5
+_MAX_WAIT: Final = 5.0
+_CALL_SHARE: Final = 2 / 3
+"""The share of the remaining time for one call, so that there is time for another."""
+_MIN_TIME: Final = 0.5
 
 
-def summarise(
-    plan: CompactionPlan,
-    model: Model | None,
-    *,
-    settings: Compaction,
-    window_tokens: int,
-    clock: Callable[[], float],
-    sleep: Callable[[float], object],
-    instructions: str | None = None,
-    cancel: Event | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    done: MutableMapping[str, str] | None = None,
-    count: TokenCounter = count_text,
-) -> Summary:
-    """Make the summary of a plan. Nothing is changed: the caller records it.
-
-    Args:
-        plan: What is summarised.
-        model: The model; None makes the digest.
-        settings: How summaries are made.
-        window_tokens: The tokens of the model's window.
-        clock: Returns monotonic seconds.
-        sleep: Waits between two tries; `cancel.wait` can be interrupted.
-        instructions: What this summary focuses on, in the user's words.
-        cancel: Cancels the compaction when set, from any thread.
-        on_progress: Called with every step. Must not raise.
-        done: Finished parts by digest. If the caller keeps them, they are not made again after a failure.
-        count: Counts tokens.
-
-    Raises:
-        CompactionError: There is nothing to summarise, or no summary is shorter than what it would replace.
-        ModelCancelledError: It was cancelled.
-    """
-    if plan.outcome != "ready":
-        raise CompactionError(plan.reason)
-    builder = _Builder(plan=plan, settings=settings, count=count)
-    if model is None:
-        return builder.build(builder.outline(), rung="digest")
-    prompts = Prompts(
-        settings=settings,
-        instructions=instructions,
-        request=plan.request,
-        language=builder.required.language,
-        words=int(_WORDS_PER_TOKEN * plan.summary_tokens),
-    )
-    asker = Asker(
-        model=model,
-        system=load("summary_system"),
-        max_tokens=max(_MIN_REPLY, min(int(_REPLY_SHARE * settings.reserve_tokens), window_tokens // 4)),
-        deadline=clock() + settings.timeout_seconds,
-        max_calls=MAX_CALLS,
-        clock=clock,
-        sleep=sleep,
-        cancel=cancel,
-        done={} if done is None else done,
-    )
-    summariser = _Summariser(
-        builder=builder, prompts=prompts, asker=asker, window=window_tokens, on_progress=on_progress
-    )
-    return summariser.summarise()
-
-
-def make_details(plan: CompactionPlan) -> Details:
-    """Return the files and failures in what a plan summarises."""
+def make_details(plan: CompactionPlan) -> dict[str, Any]:
+    """Return the files and failures in what a plan summarises, as session files store them."""
     done = plan.activity
-    return Details(
-        read_files=done.read,
-        modified_files=done.modified,
-        tool_failures=tuple((failure.tool, str(failure)) for failure in done.failures),
-    )
+    return {
+        "readFiles": list(done.read),
+        "modifiedFiles": list(done.modified),
+        "toolFailures": [{"toolName": failure.tool, "summary": str(failure)} for failure in done.failures],
+    }
 
 
-@dataclass(slots=True, kw_only=True)
-class _Builder:
-    """Puts a summary together: the digest, the appendix, and all of it within the cap."""
-
-    plan: CompactionPlan
-    settings: Compaction
-    count: TokenCounter
-    required: Checklist = field(init=False)
-    appendix: tuple[Section, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.required = find_requirements(self.plan, settings=self.settings)
-        self.appendix = make_appendix(self.plan, recent_turns=self.settings.recent_turns_preserve)
-
-    def outline(self) -> tuple[Section, ...]:
-        """Make the digest of everything."""
-        plan = self.plan
-        messages = [item.message for item in plan.summarised]
-        groups = outline(messages, activity=plan.activity, previous=plan.previous, request=plan.request)
-        return tuple(section for group in groups.values() for section in group)
-
-    def digest(self, messages: Sequence[Message], previous: str) -> str:
-        """Digest some of the messages."""
-        return make_digest(
-            messages,
-            limit=self.plan.summary_tokens // 2,
-            activity=find_activity(messages),
-            previous=previous,
-            request=self.plan.request,
-            count=self.count,
-        )
-
-    def audit(self, text: str) -> Checklist:
-        """Find what a text lacks, together with the appendix."""
-        return audit(text, self.required, below="\n".join(section.text for section in self.appendix))
-
-    def build(
-        self,
-        sections: Sequence[Section],
-        *,
-        rung: Rung,
-        calls: int = 0,
-        misses: Checklist | None = None,
-        warnings: Sequence[str] = (),
-    ) -> Summary:
-        """Pack sections and appendix into the cap, in the frame, and shorter than what they replace."""
-        plan = self.plan
-        limit = plan.summary_tokens - self._count_framed("")
-        if limit < _MIN_ROOM:
-            raise CompactionError(f"a summary of {plan.replaced:,} tokens of history would be no shorter")
-        text = escape_frame(pack([*sections, *self.appendix], limit=limit, count=self.count))
-        text = cut_to(text, limit=limit, count=self.count)
-        tokens = self._count_framed(text)
-        if not text or tokens >= plan.replaced:
-            raise CompactionError(f"the summary takes {tokens:,} tokens, what it would stand for {plan.replaced:,}")
-        return Summary(
-            text=text,
-            framed=wrap_summary(text),
-            tokens=tokens,
-            rung=rung,
-            calls=calls,
-            misses=misses or Checklist(),
-            warnings=tuple(dict.fromkeys(warnings)),
-            details=make_details(plan),
-        )
-
-    def _count_framed(self, text: str) -> int:
-        return count_message(Message(role="user", parts=(Text(text=wrap_summary(text)),)), count=self.count)
+class _NoAnswerError(HoldfastError):
+    """There is no usable answer: the next step of the ladder is tried."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+@dataclass(frozen=True, slots=True)
+class _Passage:
     """A unit of history as text for a summariser."""
 
     text: str
@@ -253,12 +132,11 @@ class Passage:
     messages: tuple[Message, ...]
 
 
-Parts: TypeAlias = list[list[list[Passage]]]
+_Parts: TypeAlias = list[list[list[_Passage]]]
 """A history to summarise: parts that are merged at the end, each of chunks of units."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class _Made(NamedTuple):
     """The summary of a part of history, and the step of the ladder that it comes from."""
 
     text: str
@@ -273,109 +151,182 @@ class _Partial:
     units: int = 0
 
 
-def _make_passage(span: Span, *, window: int, count: TokenCounter) -> Passage:
-    """Render a unit for a summariser; of one that would fill its window only the beginning and the end."""
-    messages = tuple(item.message for item in span.items)
-    text = render_messages(messages)
-    passage = Passage(text=text, tokens=count(text), messages=messages)
-    if not is_oversized(passage, window):
-        return passage
-    size = len(text) * window // (4 * passage.tokens)
-    left = clip(text, head=size * 2 // 3, tail=size // 3, marker="\n[... the middle is left out: too long]\n")
-    return replace(passage, text=left)  # its tokens stay, so that a later step may leave it out
-
-
-def _omit(unit: Passage) -> Passage:
-    thousands = max(1, round(unit.tokens / 1000))
-    text = f"[Large {unit.messages[0].role} message (~{thousands}K tokens) omitted from summary]"
-    return replace(unit, text=text, tokens=len(text))
-
-
 @dataclass(slots=True, kw_only=True)
-class _Summariser:
-    """Summarises a plan with a model, down the ladder."""
+class Summariser:
+    """Makes the summary of a plan, down the ladder. Nothing is changed: the caller records it.
 
-    builder: _Builder
-    prompts: Prompts
-    asker: Asker
-    window: int
-    on_progress: Callable[[Progress], None] | None
+    Attributes:
+        plan: What is summarised.
+        model: The model; None makes the digest.
+        settings: How summaries are made.
+        window_tokens: The tokens of the model's window.
+        clock: Returns monotonic seconds.
+        sleep: Waits between two tries; `cancel.wait` can be interrupted.
+        instructions: What this summary focuses on, in the user's words.
+        cancel: Cancels the compaction when set, from any thread.
+        on_progress: Called with every step. Must not raise.
+        done: Finished answers by the digest of their prompt. If the caller keeps them, they are not asked for again
+            after a failure.
+        count: Counts tokens.
+        calls: The calls of the model so far.
+        troubles: The errors, in order.
+        hopeless: Why further calls make no sense; empty while they do.
+    """
+
+    plan: CompactionPlan
+    model: Model | None
+    settings: Compaction
+    window_tokens: int
+    clock: Callable[[], float]
+    sleep: Callable[[float], object]
+    instructions: str | None = None
+    cancel: Event | None = None
+    on_progress: Callable[[Progress], None] | None = None
+    done: MutableMapping[str, str] = field(default_factory=dict)
+    count: TokenCounter = count_text
+    calls: int = field(default=0, init=False)
+    troubles: list[str] = field(default_factory=list, init=False)
+    hopeless: str = field(default="", init=False)
+    _deadline: float = field(init=False)
+    _max_tokens: int = field(init=False)
+    _required: Checklist = field(init=False)
+    _appendix: tuple[Section, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, Retrying):  # its own retries would multiply those of a compaction
+            self.model = self.model.model
+        reply = min(int(_REPLY_SHARE * self.settings.reserve_tokens), self.window_tokens // 4)
+        self._max_tokens = max(_MIN_REPLY, reply)
+        self._deadline = self.clock() + self.settings.timeout_seconds
+        self._required = find_requirements(self.plan, settings=self.settings)
+        self._appendix = make_appendix(self.plan, recent_turns=self.settings.recent_turns_preserve)
 
     def summarise(self) -> Summary:
-        """Summarise, audit and repair; make the digest where the model gives no summary."""
-        made = self._summarise_parts()
-        troubles, builder = self.asker.troubles, self.builder
-        if made is None:
-            return builder.build(builder.outline(), rung="digest", calls=self.asker.calls, warnings=troubles)
-        if not builder.settings.quality_guard.enabled:
-            body = Section(title="", lines=tuple(made.text.splitlines()))
-            return builder.build([body], rung=made.rung, calls=self.asker.calls, warnings=troubles)
-        text, misses = self._revise(made.text)
-        sections = repair(text, misses, plan=builder.plan)
-        return builder.build(sections, rung=made.rung, calls=self.asker.calls, misses=misses, warnings=troubles)
+        """Summarise, audit and repair; make the digest where the model gives no summary.
 
-    def _summarise_parts(self) -> Made | None:
+        Raises:
+            CompactionError: There is nothing to summarise, or no summary is shorter than what it would replace.
+            ModelCancelledError: It was cancelled.
+        """
+        if self.plan.outcome != "ready":
+            raise CompactionError(self.plan.reason)
+        made = self._summarise_parts() if self.model is not None else None
+        misses = Checklist()
+        if made is None:
+            sections = [section for group in outline_plan(self.plan).values() for section in group]
+        elif not self.settings.quality_guard.enabled:
+            sections = [Section(title="", lines=tuple(made.text.splitlines()))]
+        else:
+            text, misses = self._revise(made.text)
+            sections = repair(text, misses, plan=self.plan)
+        text, tokens = self._fit(sections)
+        return Summary(
+            text=text,
+            framed=wrap_summary(text),
+            tokens=tokens,
+            rung=made.rung if made else "digest",
+            calls=self.calls,
+            misses=misses,
+            warnings=tuple(dict.fromkeys(self.troubles)),
+            details=make_details(self.plan),
+        )
+
+    def _fit(self, sections: Sequence[Section]) -> tuple[str, int]:
+        """Pack sections and appendix into the cap, in the frame, and shorter than what they replace."""
+        replaced = self.plan.replaced
+        limit = self.plan.summary_tokens - self._count_framed("")
+        if limit < _MIN_ROOM:
+            raise CompactionError(f"a summary of {replaced:,} tokens of history would be no shorter")
+        text = escape_frame(pack([*sections, *self._appendix], limit=limit, count=self.count))
+        text = cut_to(text, limit=limit, count=self.count)
+        tokens = self._count_framed(text)
+        if not text or tokens >= replaced:
+            raise CompactionError(f"the summary takes {tokens:,} tokens, what it would stand for {replaced:,}")
+        return text, tokens
+
+    def _count_framed(self, text: str) -> int:
+        return count_message(Message(role="user", parts=(Text(text=wrap_summary(text)),)), count=self.count)
+
+    # --- the ladder --------------------------------------------------------------
+
+    def _summarise_parts(self) -> _Made | None:
         """Summarise the history and the beginning of a split turn; None where every part is a digest."""
-        plan = self.builder.plan
-        made: list[Made] = []
-        if plan.dropped:
-            made.append(self._climb("dropped", plan.dropped, plan.previous))
-        if plan.history:
-            made.append(self._climb("history", plan.history, made[0].text if made else plan.previous))
-        history = made[-1].text if made else plan.previous
+        plan, history = self.plan, self.plan.previous
+        made: list[_Made] = []
+        for stage, items in (("dropped", plan.dropped), ("history", plan.history)):
+            if items:
+                made.append(self._climb(stage, items, history))
+                history = made[-1].text
         if plan.prefix:
             made.append(self._climb("prefix", plan.prefix, ""))
         if all(one.rung == "digest" for one in made):
             return None
         worst = max((min(one.rung, "partial", key=RUNGS.index) for one in made), key=RUNGS.index)
-        return Made(text=f"{history}\n\n{_TURN}\n\n{made[-1].text}" if plan.prefix else history, rung=worst)
+        return _Made(f"{history}\n\n{_TURN}\n\n{made[-1].text}" if plan.prefix else history, worst)
 
-    def _climb(self, stage: str, items: Sequence[Item], previous: str) -> Made:
+    def _climb(self, stage: str, items: Sequence[Item], previous: str) -> _Made:
         """Summarise a part of history after the previous summary; try one step of the ladder after the other."""
-        units = [_make_passage(span, window=self.window, count=self.builder.count) for span in spans(items)]
+        units = [self._make_passage(span) for span in spans(items)]
         best = _Partial([previous])
         for rung, parts in self._ways(units):
             finished = _Partial([previous])
             try:
-                return Made(text=self._summarise(stage, parts, previous, finished), rung=rung)
-            except NoAnswerError:
+                return _Made(self._summarise(stage, parts, previous, finished), rung)
+            except _NoAnswerError:
                 best = max(best, finished, key=lambda one: one.units)
-            if self.asker.hopeless:
+            if self.hopeless:
                 break
         rest = [message for unit in units[best.units :] for message in unit.messages]
         if not best.units:
-            return Made(text=self.builder.digest(rest, previous), rung="digest")
+            return _Made(self._digest(rest, previous), "digest")
         texts = [text for text in best.texts if text]
         if rest:
             note = f"[Partial summary: the first {best.units} of {len(units)} exchanges."
-            texts += [f"{note} What follows was put together by rule.]", self.builder.digest(rest, "")]
-        return Made(text="\n\n".join(texts), rung="partial")
+            texts += [f"{note} What follows was put together by rule.]", self._digest(rest, "")]
+        return _Made("\n\n".join(texts), "partial")
 
-    def _ways(self, units: Sequence[Passage]) -> Iterator[tuple[Rung, Parts]]:
+    def _make_passage(self, span: Span) -> _Passage:
+        """Render a unit for a summariser; of one that would fill its window only the beginning and the end."""
+        messages = tuple(item.message for item in span.items)
+        text = render_messages(messages)
+        passage = _Passage(text, self.count(text), messages)
+        if not is_oversized(passage, self.window_tokens):
+            return passage
+        size = len(text) * self.window_tokens // (4 * passage.tokens)
+        left = clip(text, head=size * 2 // 3, tail=size // 3, marker="\n[... the middle is left out: too long]\n")
+        return replace(passage, text=left)  # its tokens stay, so that a later step may leave it out
+
+    def _digest(self, messages: Sequence[Message], previous: str) -> str:
+        return make_digest(
+            messages,
+            limit=self.plan.summary_tokens // 2,
+            activity=find_activity(messages),
+            previous=previous,
+            request=self.plan.request,
+            count=self.count,
+        )
+
+    def _ways(self, units: Sequence[_Passage]) -> Iterator[tuple[Rung, _Parts]]:
         """Yield the ways to try, without those that would make the same calls again."""
-        is_staged = self.builder.settings.mode == "safeguard"
-        most = chunk_tokens(units, self.window) if is_staged else self._room()
+        is_staged = self.settings.mode == "safeguard"
+        # Beside the chunk, a prompt has room for the previous summary and the answer.
+        previous = max(self.plan.summary_tokens, self.count(self.plan.previous))
+        room = max(self.window_tokens // 8, self.window_tokens - self._max_tokens - OVERHEAD - previous)
+        most = chunk_tokens(units, self.window_tokens) if is_staged else room
         whole = split_by_size(units, most)
         stages = [whole]
         if is_staged and len(whole) > 1 and len(units) >= _MIN_STAGED:
             stages = [split_by_size(part, most) for part in split_by_share(units)]
         yield "full", stages
-        smaller = split_by_size(units, max(1, min(most, sum(unit.tokens for unit in units)) // 2))
+        smaller = split_by_size(units, max(1, min(most, count_tokens(units)) // 2))
         if len(smaller) > len(whole):
             yield "smaller", [smaller]
-        reduced = [_omit(unit) if is_oversized(unit, self.window) else unit for unit in units]
+        reduced = [_omit(unit) if is_oversized(unit, self.window_tokens) else unit for unit in units]
         if reduced != list(units):
             yield "without_oversized", [split_by_size(reduced, most)]
 
-    def _room(self) -> int:
-        """Count the tokens of the largest chunk that fits into a prompt beside the previous summary."""
-        plan = self.builder.plan
-        previous = max(plan.summary_tokens, self.builder.count(plan.previous))
-        return max(self.window // 8, self.window - self.asker.max_tokens - OVERHEAD - previous)
-
-    def _summarise(self, stage: str, parts: Parts, previous: str, finished: _Partial) -> str:
+    def _summarise(self, stage: str, parts: _Parts, previous: str, finished: _Partial) -> str:
         """Summarise chunk after chunk, and merge the parts. `finished` is kept up to date, in case a call fails."""
-        make_prompt = self.prompts.prefix if stage == "prefix" else self.prompts.history
         total, is_merged, step = sum(map(len, parts)), len(parts) > 1, 0
         for part in parts:
             so_far = "" if is_merged else previous
@@ -383,35 +334,128 @@ class _Summariser:
             for chunk in part:
                 step += 1
                 self._report(stage, step, total)
-                so_far = self._ask(make_prompt("\n\n".join(unit.text for unit in chunk), so_far))
+                template = "summary_prefix" if stage == "prefix" else "summary_update" if so_far else "summary"
+                so_far = self._ask(template, _tag("conversation", "\n\n".join(unit.text for unit in chunk)), so_far)
                 finished.texts[-1] = so_far
                 finished.units += len(chunk)
         if not is_merged:
             return finished.texts[-1]
         self._report("merge", 1, 1)
-        return self._ask(self.prompts.merge(finished.texts[1:], previous))
+        texts = "\n\n".join(_tag("partial-summary", escape(text)) for text in finished.texts[1:])
+        return self._ask("summary_merge", texts, previous)
 
     def _revise(self, text: str) -> tuple[str, Checklist]:
         """Ask for the summary again while it lacks something; return the best one, and what it lacks."""
-        misses = self.builder.audit(text)
-        retries = self.builder.settings.quality_guard.max_retries
+        below = "\n".join(section.text for section in self._appendix)
+        misses = audit(text, self._required, below=below)
+        retries = self.settings.quality_guard.max_retries
         for step in range(1, retries + 1):
             if not misses:
                 break
             self._report("audit", step, retries)
             try:
-                again = self._ask(self.prompts.revise(text, misses))
-            except NoAnswerError:
+                again = self._ask("summary_revise", _tag("summary", escape(text)), missing=escape(str(misses)))
+            except _NoAnswerError:
                 break
-            left = self.builder.audit(again)
+            left = audit(again, self._required, below=below)
             if left.total < misses.total:
                 text, misses = again, left
         return text, misses
 
-    def _ask(self, prompt: str) -> str:
-        """Ask for a summary, and cut it to the cap, since the next prompt repeats it."""
-        return cut_to(self.asker.ask(prompt), limit=self.builder.plan.summary_tokens, count=self.builder.count)
-
     def _report(self, stage: str, step: int, steps: int) -> None:
         if self.on_progress is not None:
-            self.on_progress(Progress(stage=stage, step=step, steps=steps, calls=self.asker.calls))
+            self.on_progress(Progress(stage=stage, step=step, steps=steps, calls=self.calls))
+
+    # --- calls -------------------------------------------------------------------
+
+    def _ask(self, template: str, material: str, previous: str = "", **fields: str) -> str:
+        """Ask for a summary, and cut it to the cap, since the next prompt repeats it.
+
+        Raises:
+            _NoAnswerError: There is no usable answer.
+            ModelCancelledError: It was cancelled.
+        """
+        if previous:
+            material += "\n\n" + _tag("previous-summary", escape(without_lists(previous)))
+        prompt = load(template, material=material, rules=self._make_rules(), headings=", ".join(HEADINGS), **fields)
+        key = digest(prompt)
+        for _ in range(_MAX_BAD_ANSWERS):
+            if key in self.done:
+                break
+            reply = self._call(prompt)
+            fault = find_fault(reply)
+            if fault is None:
+                self.done[key] = reply.text.strip()
+            else:
+                self.troubles.append(fault)
+        if key not in self.done:
+            raise _NoAnswerError(self.troubles[-1])
+        return cut_to(self.done[key], limit=self.plan.summary_tokens, count=self.count)
+
+    def _make_rules(self) -> str:
+        settings, language = self.settings, self._required.language
+        words = str(int(_WORDS_PER_TOKEN * self.plan.summary_tokens))
+        named = f", {language}" if language not in {None, "Latin script"} else ""
+        identifiers = load("summary_identifiers") if settings.identifier_policy == "strict" else ""
+        if settings.identifier_policy == "custom":
+            identifiers = _quote(settings.identifier_instructions or "")
+        rules = [load("summary_rules", words=words, language=named), identifiers]
+        rules += [f"The user's last request is: {_quote(self.plan.request)}"] if self.plan.request else []
+        rules += [
+            f"Additional focus: {_quote(text)}" for text in (settings.custom_instructions, self.instructions) if text
+        ]
+        return "\n\n".join(rule for rule in rules if rule)
+
+    def _call(self, prompt: str) -> Reply:
+        """Call the model with retries, within the deadline and the limit of calls."""
+        left = self._deadline - self.clock()
+        if left < _MIN_TIME:
+            self.hopeless = self.hopeless or "the time for this compaction is over"
+        elif self.calls + _MAX_TRIES > MAX_CALLS:
+            self.hopeless = self.hopeless or f"{self.calls} calls were not enough"
+        if self.hopeless or self.model is None:
+            raise _NoAnswerError(self.hopeless)
+        check_cancelled(self.cancel, self.model.name)
+
+        def record(error: ModelError, _failed: int, _wait: float) -> None:
+            self.calls += 1
+            self.troubles.append(str(error))
+
+        retrying = Retrying(
+            model=self.model,
+            attempts=_MAX_TRIES,
+            first_wait=_MIN_WAIT,
+            longest_wait=_MAX_WAIT,
+            attempt_timeout=_CALL_SHARE * left,
+            on_retry=record,
+            sleep=lambda seconds, _cancel: self.sleep(seconds),
+            chance=lambda: 1.0,
+            clock=self.clock,
+        )
+        system = Message(role="system", parts=(Text(text=load("summary_system")),))
+        user = Message(role="user", parts=(Text(text=prompt),))
+        self.calls += 1
+        try:
+            request = Prompt(messages=(system, user), max_tokens=self._max_tokens)
+            return retrying.ask(request, timeout=left, cancel=self.cancel)
+        except ModelCancelledError:
+            raise
+        except ModelError as error:
+            self.troubles.append(str(error))
+            if isinstance(error, ModelRefusedError | ModelBusyError):
+                self.hopeless = str(error)
+            raise _NoAnswerError(str(error)) from error
+
+
+def _omit(unit: _Passage) -> _Passage:
+    thousands = max(1, round(unit.tokens / 1000))
+    text = f"[Large {unit.messages[0].role} message (~{thousands}K tokens) omitted from summary]"
+    return replace(unit, text=text, tokens=len(text))
+
+
+def _tag(tag: str, text: str) -> str:
+    return f"<{tag}>\n{text}\n</{tag}>"
+
+
+def _quote(text: str) -> str:
+    return escape(head(text.strip(), _MAX_REPEATED))

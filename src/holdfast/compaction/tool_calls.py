@@ -4,49 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from holdfast.compaction.dialogue import call_text, one_line, shorten
 from holdfast.messages import Message, ToolCall, ToolResult
+from holdfast.patterns import load
 
-__all__ = [
-    "Activity",
-    "Failure",
-    "Step",
-    "find_activity",
-    "find_command",
-    "find_command_line",
-    "find_files",
-    "find_path",
-    "find_steps",
-    "is_background",
-    "only_reads",
-]
-
-_PATH_KEYS: Final = (
-    *("path", "file_path", "filePath", "filename"),
-    *("notebook_path", "target_file", "absolute_path", "file"),
-)
-_COMMAND_KEYS: Final = ("command", "cmd", "script")
-_STEP_KEYS: Final = ("content", "step", "title", "task", "text", "description")
-_READERS: Final = frozenset({"read", "readfile", "view", "viewfile", "openfile", "open", "cat", "readmanyfiles"})
-_WRITERS: Final = frozenset(
-    """
-    applydiff create createfile edit editfile insert multiedit notebookedit replace searchreplace strreplace write
-    writefile writetofile
-    """.split()  # noqa: SIM905 - words read best as words
-)
-_EDITORS: Final = frozenset({"strreplaceeditor", "strreplacebasededittool", "fileeditor", "editor"})
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,400}?)\s*$", re.MULTILINE)
 _MAX_COMMAND: Final = 240
-_READ_ONLY: Final = frozenset(
-    """
-    awk cat cd cut du echo fd file find grep head less ls nl pwd rg sed sleep sort stat tail tree uniq wc which
-    """.split()  # noqa: SIM905 - words read best as words
-)
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PIPED: Final = re.compile(r"\|\||&&|[|;\n]")
 _WRITES: Final = re.compile(r"(?<![0-9&>])>{1,2}\s*(?!&|/dev/null)|\bsed -i|\s-delete\b|\s-exec\b")
@@ -63,6 +31,11 @@ class Step:
 # --- files -------------------------------------------------------------------
 
 
+def _words(kind: str) -> list[str]:
+    words: list[str] = load("tools")[kind]
+    return words
+
+
 def find_files(call: ToolCall) -> tuple[list[str], list[str]]:
     """List the files that a call reads, and those that it changes."""
     arguments = _arguments(call)
@@ -71,14 +44,14 @@ def find_files(call: ToolCall) -> tuple[list[str], list[str]]:
     patched = [file for text in _strings(arguments) for file in _PATCHED.findall(text)]
     if path is None:
         return [], patched
-    if name in _READERS or (name in _EDITORS and arguments.get("command") == "view"):
+    if name in _words("readers") or (name in _words("editors") and arguments.get("command") == "view"):
         return [path], patched
-    return [], [path, *patched] if name in _WRITERS | _EDITORS else patched
+    return [], [path, *patched] if name in (*_words("writers"), *_words("editors")) else patched
 
 
 def find_path(call: ToolCall) -> str | None:
     """Return the file that a call names."""
-    paths = (_arguments(call).get(key) for key in _PATH_KEYS)
+    paths = (_arguments(call).get(key) for key in _words("path_keys"))
     return next((value for value in paths if isinstance(value, str) and value.strip()), None)
 
 
@@ -108,10 +81,10 @@ def find_command(call: ToolCall) -> str:
 def find_command_line(call: ToolCall) -> str:
     """Return the whole command line of a call; nothing where it has none."""
     arguments = _arguments(call)
-    line = next((arguments[key] for key in _COMMAND_KEYS if arguments.get(key)), "")
+    line = next((arguments[key] for key in _words("command_keys") if arguments.get(key)), "")
     if isinstance(line, list):
         line = str(line[-1]) if line and line[0] in {"bash", "sh", "zsh"} else " ".join(map(str, line))
-    if not isinstance(line, str) or _PATCHED.search(line) or set(_PATH_KEYS) & set(arguments):
+    if not isinstance(line, str) or _PATCHED.search(line) or set(_words("path_keys")) & set(arguments):
         return ""
     return line.strip()
 
@@ -120,7 +93,7 @@ def only_reads(command: str) -> bool:
     """Tell whether a command line changes nothing, judging by its programs."""
     bare = _QUOTED.sub("''", command)
     firsts = [piece.split(maxsplit=1)[0] for piece in _PIPED.split(bare) if piece.strip()]
-    return all(first in _READ_ONLY for first in firsts) and not _WRITES.search(bare)
+    return all(first in _words("read_only") for first in firsts) and not _WRITES.search(bare)
 
 
 def is_background(call: ToolCall) -> bool:
@@ -142,7 +115,7 @@ def find_steps(call: ToolCall) -> tuple[Step, ...]:
 def _read_step(item: Any) -> Step | None:
     if not isinstance(item, Mapping) or not isinstance(item.get("status"), str):
         return None
-    text = next((item[key] for key in _STEP_KEYS if isinstance(item.get(key), str)), None)
+    text = next((item[key] for key in _words("step_keys") if isinstance(item.get(key), str)), None)
     return None if text is None else Step(text=one_line(text, _MAX_COMMAND), status=item["status"])
 
 
@@ -162,11 +135,7 @@ _MAX_CALL: Final = 100
 class Failure:
     """A tool call that failed, and was not repeated with success.
 
-    Attributes:
-        tool: The name of the tool.
-        about: The command or the arguments, shortened.
-        status: The exit code, where there is one.
-        text: The output, shortened.
+    `about` is the command or the arguments, and `text` the output, both shortened.
     """
 
     tool: str
@@ -208,28 +177,6 @@ class Activity:
         return replace(self, read=tuple(sorted(only_read)), modified=tuple(sorted(changed)))
 
 
-class _FinishedCall(NamedTuple):
-    """A call and its result."""
-
-    call: ToolCall
-    result: ToolResult | None
-
-    @property
-    def status(self) -> int | None:
-        text = self.result.text if self.result else ""
-        codes = [*_EXIT.findall(text[:_ENDS]), *_EXIT.findall(text[-_ENDS:])]
-        return int(codes[-1]) if codes else None
-
-    @property
-    def has_failed(self) -> bool:
-        if self.result is None:
-            return False
-        size = len(self.result.text.strip())
-        # A search without a hit ends with code 1 and prints little: that is no failure to remember.
-        is_empty_search = self.status == 1 and size < _MAX_CALL // 2 and only_reads(find_command_line(self.call))
-        return (self.result.is_error or (bool(self.status) and size > _MAX_CALL)) and not is_empty_search
-
-
 @dataclass(slots=True)
 class _Tally:
     read: set[str] = field(default_factory=set)
@@ -240,34 +187,39 @@ class _Tally:
     commands: dict[str, None] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
 
-    def add(self, finished: _FinishedCall) -> None:
-        call = finished.call
-        subject = find_path(call) or json.dumps(call.arguments, sort_keys=True, default=str)
-        key = f"{call.name} {subject}"
+    def add(self, call: ToolCall, result: ToolResult | None) -> None:
+        key = f"{call.name} {find_path(call) or json.dumps(call.arguments, sort_keys=True, default=str)}"
         self.failures.pop(key, None)
-        if finished.has_failed:
-            self.failures[key] = _make_failure(finished)
-            return
-        if finished.result is None:
+        if result is None:
             self.pending.append(call)
-            return
-        read, modified = find_files(call)
-        self.read.update(read)
-        self.modified.update(modified)
-        self.steps = find_steps(call) or self.steps
-        if is_background(call):
-            self.background.append(call_text(call, limit=_MAX_CALL))
-        elif line := find_command(call):
-            self.commands.pop(line, None)
-            self.commands[line] = None
+        elif failure := _find_failure(call, result):
+            self.failures[key] = failure
+        else:
+            read, modified = find_files(call)
+            self.read.update(read)
+            self.modified.update(modified)
+            self.steps = find_steps(call) or self.steps
+            if is_background(call):
+                self.background.append(call_text(call, limit=_MAX_CALL))
+            elif line := find_command(call):
+                self.commands.pop(line, None)
+                self.commands[line] = None
 
 
 def find_activity(messages: Sequence[Message]) -> Activity:
     """Find what tools did. A failure counts until the same call, or one on the same file, succeeds."""
     tally = _Tally()
-    for finished in _pair_calls(messages):
-        tally.add(finished)
-    open_calls = {call.id for message in _last_turn(messages) for call in message.calls}
+    results: dict[str, deque[ToolResult]] = defaultdict(deque)  # ids may be used again: each call takes the next result
+    open_calls: set[str] = set()
+    for message in messages:
+        for result in message.results:
+            results[result.call_id].append(result)
+    for message in messages:
+        if message.role == "user":  # calls that wait from before that were given up
+            open_calls.clear()
+        for call in message.calls:
+            open_calls.add(call.id)
+            tally.add(call, results[call.id].popleft() if results[call.id] else None)
     return Activity(
         read=tuple(sorted(tally.read - tally.modified)),
         modified=tuple(sorted(tally.modified)),
@@ -279,26 +231,16 @@ def find_activity(messages: Sequence[Message]) -> Activity:
     )
 
 
-def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages since the last user message; calls that wait from before that were given up."""
-    places = (index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "user")
-    return messages[next(places, 0) :]
-
-
-def _pair_calls(messages: Sequence[Message]) -> Iterator[_FinishedCall]:
-    """Pair calls with results; ids may be used again, so each call takes the next result of its id."""
-    waiting: dict[str, deque[ToolResult]] = {}
-    for message in messages:
-        for result in message.results:
-            waiting.setdefault(result.call_id, deque()).append(result)
-    for message in messages:
-        for call in message.calls:
-            results = waiting.get(call.id)
-            yield _FinishedCall(call, results.popleft() if results else None)
-
-
-def _make_failure(finished: _FinishedCall) -> Failure:
-    call, output = finished.call, finished.result.text if finished.result else ""
-    about = find_command_line(call) or call_text(call, limit=_MAX_CALL)
+def _find_failure(call: ToolCall, result: ToolResult) -> Failure | None:
+    """Tell how a call failed; None where it succeeded."""
+    output = result.text
+    codes = [*_EXIT.findall(output[:_ENDS]), *_EXIT.findall(output[-_ENDS:])]
+    status = int(codes[-1]) if codes else None
+    size, line = len(output.strip()), find_command_line(call)
+    # A search without a hit ends with code 1 and prints little: that is no failure to remember.
+    is_empty_search = status == 1 and size < _MAX_CALL // 2 and only_reads(line)
+    if is_empty_search or not (result.is_error or (status and size > _MAX_CALL)):
+        return None
     text = one_line(shorten(output, _MAX_FAILURE), _MAX_FAILURE) or "failed without a word"
-    return Failure(tool=call.name, about=one_line(about, _MAX_CALL), status=finished.status, text=text)
+    about = one_line(line or call_text(call, limit=_MAX_CALL), _MAX_CALL)
+    return Failure(tool=call.name, about=about, status=status, text=text)

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.providers.models import find_tokens
-from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Compaction, Settings
+from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Settings
 
 __all__ = ["Budget", "LimitSource", "budget"]
 
@@ -85,14 +85,8 @@ def budget(
 ) -> Budget:
     """Compute the limits of a request.
 
-    Args:
-        settings: What to reserve and recall, and the window of the agent.
-        window: The size of the window; unset, that of the settings or of the model.
-        model: The name of the model; unset, that of the settings.
-        model_window: The window that the model reports; it counts more than what is known of its name.
-        overhead: Tokens beside the messages.
-        reserve: Tokens kept for the reply; unset, by the settings, and at most a quarter of the window.
-        scale: How many tokens the provider may count for each one that we count.
+    The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
+    what is known of the model's name. The reserve is by default that of the settings, at most a quarter of the window.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
@@ -105,13 +99,19 @@ def budget(
     if type(reserve) is not int or not 0 <= reserve < size:
         raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
     share = int(settings.recall.max_window_share * size)
+    flush = compaction.memory_flush
+    soft_threshold = min(
+        flush.soft_threshold_tokens, (size - reserve) // 2
+    )  # else it were always due in a small window
+    if flush.soft_threshold is not None:
+        soft_threshold = max(0, size - reserve - int(flush.soft_threshold * size))
     return Budget(
         window=size,
         reserve=reserve,
         overhead=overhead,
         recall=min(settings.recall.hard_cap_tokens, share) if settings.recall.enabled else 0,
         live_recall=share,
-        soft_threshold=_soft_threshold(compaction, size, size - reserve),
+        soft_threshold=soft_threshold,
         history=int(compaction.max_history_share * size),
         source=source,
         scale=scale,
@@ -127,10 +127,3 @@ def _window(agent: Agent, window: int | None, model: str | None, model_window: i
         return agent.context_tokens, "settings"
     known = model_window or find_tokens(model or agent.model or "")
     return (known, "model") if known else (DEFAULT_CONTEXT_TOKENS, "default")
-
-
-def _soft_threshold(compaction: Compaction, window: int, compact_at: int) -> int:
-    flush = compaction.memory_flush
-    if flush.soft_threshold is not None:
-        return max(0, compact_at - int(flush.soft_threshold * window))
-    return min(flush.soft_threshold_tokens, compact_at // 2)  # in a small window the flush would always be due

@@ -36,8 +36,6 @@ __all__ = [
     "apply",
     "from_json",
     "in_force",
-    "messages_of",
-    "newest_turn",
     "shorten",
     "to_json",
     "tokens",
@@ -52,10 +50,11 @@ GAP: Final = "\n[...]\n"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Recalled text beside a message, and its tokens."""
+    """Recalled text beside a message, its tokens, and the passages that it quotes."""
 
     text: str
     tokens: int
+    passages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,24 +82,16 @@ class Item:
         """The tokens of the item with its block."""
         return self.tokens + (self.block.tokens if self.block else 0)
 
+    @property
+    def sent(self) -> Message:
+        """The message with its block as the last part."""
+        block, message = self.block, self.message
+        return replace(message, parts=(*message.parts, Text(text=block.text))) if block else message
+
 
 def tokens(items: Iterable[Item]) -> int:
     """Return the tokens of a window."""
     return sum(item.total for item in items)
-
-
-def newest_turn(items: Sequence[Item]) -> Item | None:
-    """Return the newest user turn: a user message, or tool results."""
-    turns = (item for item in reversed(items) if item.kind == "message" and item.message.role in {"user", "tool"})
-    return next(turns, None)
-
-
-def messages_of(items: Iterable[Item]) -> list[Message]:
-    """Return the messages of a window; a recalled block is the last part of its message."""
-    return [
-        replace(item.message, parts=(*item.message.parts, Text(text=item.block.text))) if item.block else item.message
-        for item in items
-    ]
 
 
 # --- changes -----------------------------------------------------------------
@@ -194,11 +185,6 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
         """`pruned`, `trimmed`, `compacted`, `recalled`, `restored`, `pinned` or `forgotten`."""
         return type(self.change).__name__.lower()
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether the window before and after share only their beginning."""
-        return isinstance(self.change, Trimmed | Compacted | Restored)
-
 
 def to_json(edit: Edit) -> dict[str, Any]:
     """Return an edit as plain JSON."""
@@ -229,41 +215,27 @@ def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
     compaction, or until the limit is at least twice the one they did not fit into; the same holds for results that were
     shortened only because they did not fit.
     """
-    cut = _last_index(edits, Trimmed | Compacted)
-    compaction = _last_index(edits, Compacted)
-    limits = _prune_limits(edits)
-    return tuple(
-        edit
-        for index, edit in enumerate(edits)
-        if _holds(edit, after_cut=index > cut, after_compaction=index > compaction, limit=limit, prune_limits=limits)
-    )
-
-
-def _last_index(edits: Sequence[Edit], kind: Any) -> int:
-    return max((index for index, edit in enumerate(edits) if isinstance(edit.change, kind)), default=-1)
-
-
-def _prune_limits(edits: Sequence[Edit]) -> Mapping[int, float]:
-    """Return the limit that each shortened message did not fit into; infinity where it was shortened for good.
-
-    The results of one message stay shortened together: its tokens were counted with all of them.
-    """
-    limits: dict[int, float] = {}
+    prune_limits: dict[int, float] = {}  # the results of one message were counted together, and stay shortened so
     for edit in edits:
         if isinstance(edit.change, Pruned):
-            limit = math.inf if edit.change.limit is None else edit.change.limit
-            limits.update((number, max(limit, limits.get(number, 0))) for number in edit.ids)
-    return limits
+            too_small = math.inf if edit.change.limit is None else edit.change.limit
+            prune_limits.update((number, max(too_small, prune_limits.get(number, 0))) for number in edit.ids)
+    held: list[Edit] = []
+    is_cut = is_compacted = False
+    for edit in reversed(edits):
+        if _holds(edit, limit, prune_limits, is_cut=is_cut, is_compacted=is_compacted):
+            held.append(edit)
+        is_compacted |= isinstance(edit.change, Compacted)
+        is_cut |= isinstance(edit.change, Trimmed | Compacted)
+    return tuple(reversed(held))
 
 
-def _holds(
-    edit: Edit, *, after_cut: bool, after_compaction: bool, limit: int, prune_limits: Mapping[int, float]
-) -> bool:
+def _holds(edit: Edit, limit: int, prune_limits: Mapping[int, float], *, is_cut: bool, is_compacted: bool) -> bool:
     match edit.change:
         case Recalled(into=into):
-            return after_cut and into is not None
+            return not is_cut and into is not None
         case Trimmed(limit=too_small):
-            return after_compaction and limit < RESTORE_FACTOR * max(too_small, MIN_LIMIT)
+            return not is_compacted and limit < RESTORE_FACTOR * max(too_small, MIN_LIMIT)
         case Pruned():
             return all(limit < RESTORE_FACTOR * max(prune_limits[number], MIN_LIMIT) for number in edit.ids)
         case _:
@@ -272,55 +244,45 @@ def _holds(
 
 @dataclass(slots=True)
 class _Outcome:
-    """The combined effect of a list of edits."""
+    """The combined effect of a list of edits. The block of None is the one at the head."""
 
     changed: dict[int, list[tuple[Callable[[Message], Message], int]]] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     pinned: dict[int, bool] = field(default_factory=dict)
-    blocks: dict[int, Block] = field(default_factory=dict)
-    head: Block | None = None
+    blocks: dict[int | None, Block] = field(default_factory=dict)
     summary: Item | None = None
-    cut: bool = False
+    is_cut: bool = False
 
     def add(self, edit: Edit) -> None:
         match edit.change:
             case Pruned() as change:
                 for number in edit.ids:
-                    self._change(number, partial(shorten, change=change), edit.tokens_after)
-            case Recalled(into=None) as change:
-                self.head = Block(change.text, edit.tokens_after)
-            case Recalled(into=number) as change:
-                self.blocks[number] = Block(change.text, edit.tokens_after)
-            case Trimmed():
-                self._cut(edit.ids)
-            case Compacted() as change:
-                self._cut(edit.ids)
-                self.summary = _make_item(change.summary, kind="summary", cost=edit.tokens_after)
-                for number, cost in change.thinking_removed:
-                    self._change(number, without_thinking, cost)
+                    self.changed.setdefault(number, []).append((partial(shorten, change=change), edit.tokens_after))
+            case Recalled() as change:
+                self.blocks[change.into] = Block(change.text, edit.tokens_after, change.passages)
+            case Trimmed() | Compacted() as change:
+                self.gone.update(edit.ids)
+                self.blocks, self.is_cut = {}, True
+                if isinstance(change, Compacted):
+                    self.summary = _make_item(change.summary, kind="summary", cost=edit.tokens_after)
+                    for number, cost in change.thinking_removed:
+                        self.changed.setdefault(number, []).append((without_thinking, cost))
             case Restored():
                 self.gone.difference_update(edit.ids)
             case Pinned() as change:
                 self.pinned.update(dict.fromkeys(edit.ids, change.on))
                 self.gone.difference_update(edit.ids if change.on else ())
 
-    def _change(self, number: int, change: Callable[[Message], Message], cost: int) -> None:
-        self.changed.setdefault(number, []).append((change, cost))
-
-    def _cut(self, ids: Iterable[int]) -> None:
-        self.gone.update(ids)
-        self.blocks, self.head, self.cut = {}, None, True
-
     def keeps(self, item: Item) -> bool:
         if item.id:
             return item.id not in self.gone
-        replaced = {"recall": self.cut or self.head, "summary": self.summary}
+        replaced = {"recall": self.is_cut or None in self.blocks, "summary": self.summary is not None}
         return not replaced.get(item.kind)
 
     def render(self, item: Item) -> Item:
         if not item.id:
             return item
-        block = self.blocks.get(item.id) or (None if self.cut else item.block)
+        block = self.blocks.get(item.id) or (None if self.is_cut else item.block)
         pinned = self.pinned.get(item.id, item.pinned)
         if item.id not in self.changed and block == item.block and pinned == item.pinned:
             return item
@@ -335,17 +297,15 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
     outcome = _Outcome()
     for edit in edits:
         outcome.add(edit)
+    if outcome == _Outcome():
+        return tuple(items)
     window = [outcome.render(item) for item in items if outcome.keeps(item)]
     if outcome.summary:
-        window.insert(_leading(window, "system"), outcome.summary)
-    if outcome.head:
-        head = _make_item(outcome.head.text, kind="recall", cost=outcome.head.tokens)
-        window.insert(_leading(window, "system", "summary"), head)
+        window.insert(sum(1 for _ in takewhile(lambda item: item.kind == "system", window)), outcome.summary)
+    if head := outcome.blocks.get(None):
+        at = sum(1 for _ in takewhile(lambda item: item.kind in {"system", "summary"}, window))
+        window.insert(at, _make_item(head.text, kind="recall", cost=head.tokens))
     return tuple(window)
-
-
-def _leading(window: Sequence[Item], *kinds: ItemKind) -> int:
-    return sum(1 for _ in takewhile(lambda item: item.kind in kinds, window))
 
 
 def _make_item(text: str, *, kind: ItemKind, cost: int) -> Item:

@@ -6,21 +6,22 @@ says how to get it back from the archive, which holds all of it.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import structs
 
-from holdfast.context.edits import Edit, Item, Pruned, shorten, tokens
-from holdfast.context.excerpt import excerpt
+from holdfast.context.edits import GAP, Edit, Item, Pruned, shorten, tokens
 from holdfast.messages import Image, Opaque, ToolResult
-from holdfast.settings import Pruning, ToolFilter
+from holdfast.settings import Pruning
+from holdfast.text import head, tail
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_part, count_text
 
-__all__ = ["prune", "shrink_results"]
+__all__ = ["Span", "excerpt", "prune", "shrink_results"]
 
 MIN_SAVED_SHARE: Final = 0.05
 """What a round must save, and how far below its mark clearing goes, as shares of the window: it keeps rounds rare."""
@@ -41,33 +42,28 @@ def prune(
     """Plan which tool results to shorten or clear now.
 
     With `cache-ttl` nothing happens while the provider's cache is warm. With `adaptive` a round must save enough to be
-    worth the cache that it breaks. Results with images shrink only with `aggressive`.
-
-    Args:
-        items: The window.
-        edits: The edits that are applied already.
-        pruning: The settings.
-        window: The size of the window in tokens.
-        idle: The time since the last request.
-        tool: The name of the tool that shows archived messages, where the model has one.
-        count: Counts tokens.
+    worth the cache that it breaks. Results with images shrink only with `aggressive`. `edits` are applied already,
+    `idle` is the time since the last request, and `tool` the tool that shows archived messages, if there is one.
     """
+    mode, total = pruning.mode or "off", tokens(items)
     if not _is_due(pruning, idle):
         return ()
     pruner = _Pruner(pruning, count, tool)
     candidates = pruner.candidates(items, edits, within=_prunable_range(items, pruning.keep_last_assistants))
-    if pruning.mode == "aggressive":
-        return _make_edits(filter(None, map(pruner.clear, candidates)), "aggressive")
+    if mode == "aggressive":
+        return _make_edits(filter(None, map(pruner.clear, candidates)), mode)
+    if total < pruning.soft_trim_ratio * window:
+        return ()
     candidates = [one for one in candidates if not any(isinstance(block, Image) for block in one.result.content)]
-    steps = _prune_by_fill(candidates, pruner, total=tokens(items), window=window)
-    min_saved = 0 if pruning.mode == "cache-ttl" else MIN_SAVED_SHARE * window
-    return _make_edits(steps, pruning.mode or "off") if sum(step.saved for step in steps) >= min_saved else ()
+    least = 0.0 if mode == "cache-ttl" else MIN_SAVED_SHARE * window
+    steps = pruner.plan_by_fill(candidates, total=total, window=window, further=least)
+    return _make_edits(steps, mode) if sum(step.saved for step in steps) >= least else ()
 
 
 def _is_due(pruning: Pruning, idle: timedelta | None) -> bool:
     if pruning.mode != "cache-ttl":
         return pruning.mode not in {None, "off"}
-    return idle is not None and pruning.ttl > timedelta(0) and idle >= pruning.ttl
+    return idle is not None and timedelta(0) < pruning.ttl <= idle
 
 
 def shrink_results(
@@ -93,11 +89,17 @@ def shrink_results(
         if excess <= 0:
             break
         excess -= step.saved
-        steps.append(replace(step, change=structs.replace(step.change, limit=limit)))
+        steps.append(_Step(step.candidate, structs.replace(step.change, limit=limit), step.saved))
     return _make_edits(steps, "the newest messages alone do not fit")
 
 
-# --- candidates --------------------------------------------------------------
+def _prunable_range(items: Sequence[Item], keep: int) -> range:
+    """Return the range of old results: from the first user message up to the last `keep` replies."""
+    roles = [item.message.role for item in items]
+    start = roles.index("user") if "user" in roles else len(roles)
+    replies = [at for at, role in enumerate(roles) if role == "assistant" and roles[at - 1 : at] != ["assistant"]]
+    ends = [0, *replies, len(roles)]
+    return range(start, ends[-1 - keep] if keep <= len(replies) else 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,16 +122,6 @@ class _Step:
     saved: int
 
 
-def _prunable_range(items: Sequence[Item], keep: int) -> range:
-    """Return the range of old results: from the first user message up to the last `keep` replies."""
-    roles = [item.message.role for item in items]
-    start = next((index for index, role in enumerate(roles) if role == "user"), len(roles))
-    if keep == 0:
-        return range(start, len(roles))
-    replies = [i for i, role in enumerate(roles) if role == "assistant" and (i == 0 or roles[i - 1] != "assistant")]
-    return range(start, replies[-keep]) if len(replies) >= keep else range(0)
-
-
 @dataclass(frozen=True, slots=True)
 class _Pruner:
     """Shortens and clears results by the settings."""
@@ -143,18 +135,26 @@ class _Pruner:
 
         Pinned results, those without an archive number and those with unknown blocks may not.
         """
-        pruned = {(number, e.change.part): e.change for e in edits if isinstance(e.change, Pruned) for number in e.ids}
+        pruned = {
+            (number, edit.change.part): bool(edit.change.keep)
+            for edit in edits
+            if isinstance(edit.change, Pruned)
+            for number in edit.ids
+        }
         names = {call.id: call.name for item in items for call in item.message.calls}
-        is_allowed = _make_filter(self.pruning.tools)
+        allow = _compile(self.pruning.tools.allow, otherwise=".*")
+        deny = _compile(self.pruning.tools.deny, otherwise="(?!)")
         found: list[_Candidate] = []
-        for item, part, result in _results(items[index] for index in within):
-            before = pruned.get((item.id, part))
-            is_cleared = before is not None and not before.keep
-            if not is_cleared and is_allowed(result.name or names.get(result.call_id, "")):
-                is_alone = len(item.message.parts) == 1
-                cost = item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
-                found.append(_Candidate(item, part, result, cost, before is not None))
+        for item, part, result in _results(items[within.start : within.stop]):
+            key = (item.id, part)
+            name = (result.name or names.get(result.call_id, "")).strip()
+            if pruned.get(key, True) and allow.fullmatch(name) and not deny.fullmatch(name):
+                found.append(_Candidate(item, part, result, self._count(item, result), key in pruned))
         return found
+
+    def _count(self, item: Item, result: ToolResult) -> int:
+        is_alone = len(item.message.parts) == 1
+        return item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
 
     def soften(self, one: _Candidate) -> _Step | None:
         """Keep the beginning, the end, and lines about errors; None where the result is short or saves nothing."""
@@ -176,6 +176,21 @@ class _Pruner:
         note = f"{self.pruning.hard_clear.placeholder} ({self._reference(one)})"
         return self._make_step(one, Pruned(part=one.part, note=note))
 
+    def plan_by_fill(self, candidates: Sequence[_Candidate], *, total: int, window: int, further: float) -> list[_Step]:
+        """Shorten long results once the window fills; clear the oldest once it is fuller still."""
+        pruning = self.pruning
+        steps = {one: step for one in candidates if (step := self.soften(one))}
+        saved = {one: step.saved for one, step in steps.items()}
+        left = sum(one.tokens for one in candidates) - sum(saved.values())
+        excess = total - sum(saved.values()) - pruning.hard_clear_ratio * window
+        is_worth_it = CHARS_PER_TOKEN * left >= pruning.min_prunable_tool_chars
+        excess += further if pruning.hard_clear.enabled and is_worth_it and excess >= 0 else -math.inf
+        for one in candidates:
+            if excess >= 0 and (step := self.clear(one)):
+                excess -= step.saved - saved.get(one, 0)
+                steps[one] = step
+        return list(steps.values())
+
     def _reference(self, one: _Candidate) -> str:
         """Return where the whole result is; the tool is named only where the model has it."""
         return f"holdfast id {one.item.id}" + (f": {self.tool} brings it back" if self.tool else "")
@@ -196,41 +211,10 @@ def _results(items: Iterable[Item]) -> Iterator[tuple[Item, int, ToolResult]]:
                 yield item, part, result
 
 
-def _make_filter(tools: ToolFilter) -> Callable[[str], bool]:
-    """Return a function that tells whether results of a tool may shrink: not denied, and allowed where any is."""
-    allow, deny = (_compile(names) for names in (tools.allow, tools.deny))
-    return lambda name: (
-        not (deny and deny.fullmatch(name.strip())) and not (allow and not allow.fullmatch(name.strip()))
-    )
-
-
-def _compile(names: Iterable[str]) -> re.Pattern[str] | None:
+def _compile(names: Iterable[str], *, otherwise: str) -> re.Pattern[str]:
+    """Compile names of tools with wildcards; `otherwise` where there is no name."""
     patterns = [re.escape(name.strip()).replace(r"\*", ".*") for name in names if name.strip()]
-    return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL) if patterns else None
-
-
-# --- steps -------------------------------------------------------------------
-
-
-def _prune_by_fill(candidates: Sequence[_Candidate], pruner: _Pruner, *, total: int, window: int) -> list[_Step]:
-    """Shorten long results once the window fills; clear the oldest once it is fuller still."""
-    pruning = pruner.pruning
-    if total < pruning.soft_trim_ratio * window:
-        return []
-    steps = {step.candidate: step for step in filter(None, map(pruner.soften, candidates))}
-    total -= sum(step.saved for step in steps.values())
-    left = sum(one.tokens for one in candidates) - sum(step.saved for step in steps.values())
-    is_worth_it = CHARS_PER_TOKEN * left >= pruning.min_prunable_tool_chars
-    if pruning.hard_clear.enabled and is_worth_it and total >= pruning.hard_clear_ratio * window:
-        further = 0 if pruning.mode == "cache-ttl" else MIN_SAVED_SHARE
-        excess = total - (pruning.hard_clear_ratio - further) * window
-        for one in candidates:
-            if excess < 0:
-                break
-            if step := pruner.clear(one):
-                excess -= step.saved - (steps[one].saved if one in steps else 0)
-                steps[one] = step
-    return list(steps.values())
+    return re.compile("|".join(patterns) or otherwise, re.IGNORECASE | re.DOTALL)
 
 
 def _make_edits(steps: Iterable[_Step], reason: str) -> tuple[Edit, ...]:
@@ -240,14 +224,104 @@ def _make_edits(steps: Iterable[_Step], reason: str) -> tuple[Edit, ...]:
     for step in steps:
         number = step.candidate.item.id
         before = left.get(number, step.candidate.item.tokens)
-        left[number] = before - step.saved
-        edits.append(
-            Edit(
-                change=step.change,
-                ids=(number,),
-                reason=reason,
-                tokens_before=before,
-                tokens_after=left[number],
-            )
-        )
+        after = left[number] = before - step.saved
+        edits.append(Edit(change=step.change, ids=(number,), reason=reason, tokens_before=before, tokens_after=after))
     return tuple(edits)
+
+
+# --- excerpts ----------------------------------------------------------------
+
+Span: TypeAlias = tuple[int, int]
+"""A part of a text: start and stop."""
+
+_STATUS: Final = (
+    "exit code|exit status|exit_code|exited with|return code|returncode|code de sortie|código de salida|"
+    "код завершения|код возврата|退出码|退出代码|退出状态|返回码|返回值|結束代碼|終了コード|종료 코드"
+)
+_ERRORS: Final = (
+    "error|exception|traceback|failed|failure|fatal|panic|abort|denied|refused|timed out|no such file|"
+    "not found|undefined|segmentation fault|killed|assert|erreur|échec|échoué|fehler|fehlgeschlagen|"
+    "ausnahme|falló|excepción|falha|ошибка|исключение|не удалось|"
+    "错误|失败|异常|崩溃|超时|拒绝|錯誤|失敗|異常|逾時|エラー|例外|タイムアウト|오류|실패|예외"
+)
+MAX_MATCHES: Final = 4
+"""How many matches of one word are examined, from the beginning and from the end."""
+MAX_LINE_CHARS: Final = 240
+"""The most characters of one line that are kept."""
+
+
+def excerpt(text: str, *, first: int, last: int, limit: int) -> tuple[Span, ...]:
+    """Return the parts of a text to keep: about `first` characters, about `last` characters, and lines about errors.
+
+    With a gap between each two they are at most `limit` characters. Time is linear in the text.
+    """
+    if len(text) <= limit:
+        return ((0, len(text)),)
+    room = max(0, limit - len(GAP))
+    if first + last > room:  # the settings ask for more than they allow: reduce both
+        first, last = room * first // (first + last), room * last // (first + last)
+    # Cut at a whole line, unless that would lose much.
+    stop, start = len(head(text, first)), len(text) - len(tail(text, last))
+    line = text.rfind("\n", stop - stop // 4, stop)
+    stop = line if line > 0 else stop
+    line = text.find("\n", start, start + (len(text) - start) // 4)
+    start = line + 1 if line >= 0 else start
+    kept = [(0, stop), (start, len(text))]
+    room = limit - len(GAP) - stop - (len(text) - start)
+    for begin, end in _find_lines(text, stop, start):
+        room -= end - begin + len(GAP)
+        if room < 0:
+            break
+        kept.append((begin, end))
+    return _merge(kept)
+
+
+def _find_lines(text: str, start: int, stop: int) -> list[Span]:
+    """Find lines about the outcome: the last exit status first, then errors from both ends inwards."""
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a few letters grow in lower case; then only lower-case words match
+        lowered = text
+    statuses, errors = (
+        {line for word in words.split("|") for line in _matching_lines(lowered, word, start, stop)}
+        for words in (_STATUS, _ERRORS)
+    )
+    order = sorted(errors - statuses)
+    inwards = [order[-1 - place // 2] if place % 2 else order[place // 2] for place in range(len(order))]
+    return [*sorted(statuses)[-1:], *inwards]
+
+
+def _matching_lines(text: str, word: str, start: int, stop: int) -> Iterator[Span]:
+    """Iterate over the lines of the first and last matches of a word."""
+    low = start
+    for _ in range(MAX_MATCHES):
+        if (place := text.find(word, low, stop)) < 0:
+            return
+        line = _line_at(text, place, start, stop)
+        yield line
+        low = max(low, line[1])
+    high = stop
+    for _ in range(MAX_MATCHES):
+        if (place := text.rfind(word, low, high)) < 0:
+            return
+        line = _line_at(text, place, start, stop)
+        yield line
+        high = line[0]
+
+
+def _line_at(text: str, place: int, start: int, stop: int) -> Span:
+    """Return the line at a place; of a very long one the part around it."""
+    first = max(start, place - MAX_LINE_CHARS // 2)
+    begin = max(first, text.rfind("\n", first, place) + 1)
+    end = text.find("\n", place, min(stop, begin + MAX_LINE_CHARS))
+    return begin, end if end >= 0 else min(stop, begin + MAX_LINE_CHARS)
+
+
+def _merge(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Sort spans, join those that touch or are one character apart, and drop empty ones."""
+    merged: list[Span] = []
+    for start, stop in sorted(spans):
+        if merged and stop > start and start <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        elif stop > start:
+            merged.append((start, stop))
+    return tuple(merged)

@@ -1,22 +1,38 @@
-"""The last step: make a window valid for its provider, or raise an error before it is sent."""
+"""The last step: make a window valid for its provider, or raise an error before it is sent.
+
+Calls and results are paired first: every call is answered right after it, every result belongs to a call. A message
+that is correct stays the same object, so that it is rendered as it came. Anything else is repaired by the smallest
+change that helps, and reported. Then the window is shaped, rendered and checked by the rules of its provider.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, Final, TypeAlias
 
 from holdfast import providers
-from holdfast.context.edits import Item, messages_of
-from holdfast.context.pairing import repair
+from holdfast.context.edits import Item
 from holdfast.errors import InvalidWindowError
-from holdfast.messages import Message, Opaque, Origin, RedactedThinking, Text, Thinking, ToolResult
+from holdfast.messages import (
+    Message,
+    Opaque,
+    Origin,
+    Part,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from holdfast.providers import Log, Repair, Violation
+from holdfast.providers.shaping import is_blank, is_empty
 from holdfast.providers.wire import wire_of
 
-__all__ = ["ValidWindow", "ValidationCache", "validate"]
+__all__ = ["MISSING", "UNKNOWN", "Repaired", "ValidWindow", "ValidationCache", "repair", "validate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,39 +57,33 @@ class ValidWindow:
 _NO_LINKS: Final[Mapping[str, str]] = {}
 
 
-def validate(
-    messages: Sequence[Message],
-    provider: str,
-    *,
-    known_tools: Collection[str] | None = None,
-    reasoning: Mapping[str, str] = _NO_LINKS,
-) -> ValidWindow:
+def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[str, str] = _NO_LINKS) -> ValidWindow:
     """Make a message list valid for a provider. What is valid already is left as it is.
 
-    Args:
-        messages: What is to be sent.
-        provider: The provider whose rules it must follow.
-        known_tools: The tools that exist, where that is known: calls of others are dropped.
-        reasoning: The reasoning item that each item of the conversation came after, as `link_reasoning` returns it.
+    `reasoning` has the reasoning item that each item of the conversation came after, as `link_reasoning` returns it.
 
     Raises:
         FormatError: There is no such provider.
         InvalidWindowError: It still breaks a rule. It must not be sent.
     """
     log = Log(providers.expect_format(provider).name, reasoning=reasoning)
-    encodable = [_make_encodable(message, index, log) for index, message in enumerate(messages)]
-    first = _repair_and_check(encodable, log, known_tools)
+    encodable: list[Message] = []
+    for index, message in enumerate(messages):
+        if not message.is_encodable:
+            log.note("surrogates", index, "replaced halves of surrogate pairs, which cannot be sent, by U+FFFD")
+        encodable.append(message if message.is_encodable else _join_surrogates(message))
+    first = _repair_and_check(encodable, log)
     if not first.violations:
         return first
     log.note("unknown", None, f"left out every block that is not understood, because of {first.violations[0]}")
-    second = _repair_and_check([_keep_understood(message) for message in encodable], log, known_tools)
+    second = _repair_and_check([_keep_understood(message) for message in encodable], log)
     if second.violations:
         raise InvalidWindowError(provider, second.violations)
     return replace(second, violations=first.violations)
 
 
-def _repair_and_check(messages: Sequence[Message], log: Log, known_tools: Collection[str] | None) -> ValidWindow:
-    paired = repair(messages, known_tools=known_tools)
+def _repair_and_check(messages: Sequence[Message], log: Log) -> ValidWindow:
+    paired = repair(messages)
     shaped = providers.shape(paired.messages, log)
     wire = providers.render_list(shaped, log.format)
     return ValidWindow(
@@ -83,15 +93,6 @@ def _repair_and_check(messages: Sequence[Message], log: Log, known_tools: Collec
         repairs=(*paired.repairs, *log.repairs),
         violations=tuple(providers.check(wire, log.format, reasoning=log.reasoning)),
     )
-
-
-def _make_encodable(message: Message, index: int, log: Log) -> Message:
-    """Replace what cannot be encoded as UTF-8."""
-    if message.is_encodable:
-        return message
-    log.note("surrogates", index, "replaced halves of surrogate pairs, which cannot be sent, by U+FFFD")
-    encodable: Message = _join_surrogates(message)
-    return encodable
 
 
 def _join_surrogates(value: Any) -> Any:
@@ -120,6 +121,222 @@ def _keep_understood(message: Message) -> Message:
     return replace(message, parts=tuple(parts), origin=None)
 
 
+# --- calls and results -------------------------------------------------------
+
+MISSING: Final = "[holdfast] The result of this call is missing from the history; this error was inserted in its place."
+"""The text of an inserted result."""
+UNKNOWN: Final = "unknown"
+"""The name of a tool whose name was lost."""
+_WITHOUT_RESULTS: Final[dict[Role, Role]] = {"tool": "user"}
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Messages whose calls and results are paired, and what had to be changed."""
+
+    messages: tuple[Message, ...]
+    repairs: tuple[Repair, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A message during a repair: its source, the list of repairs, and the turn that owns each of its results."""
+
+    message: Message
+    source: int
+    repairs: list[Repair]
+    owners: dict[int, _Turn] = field(default_factory=dict)
+
+    def note(self, rule: str, what: str) -> None:
+        self.repairs.append(Repair(rule=rule, where=self.source, what=what))
+
+    def make_usable(self, answered: Collection[str]) -> list[_Slot]:
+        """Return a message with calls that have ids and names, in a role that may hold its parts."""
+        message = self.message
+        if is_empty(message):
+            self.note("empty-message", "dropped a message without content")
+            return []
+        usable = (_make_part_usable(part, answered, is_broken=message.is_broken) for part in message.parts)
+        parts = tuple(part for part in usable if part is not None)
+        if len(parts) != len(message.parts) or not all(map(is_, parts, message.parts)):
+            self.note("unusable-part", "dropped or named a call without id or name, or dropped incomplete thinking")
+            self.message = replace(message, parts=parts)
+        return [] if is_empty(self.message) else self.split_by_role()
+
+    def split_by_role(self) -> list[_Slot]:
+        """Split a message so that calls are the assistant's, and results in a tool message."""
+        message = self.message
+        others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
+        role = message.role
+        if message.calls:
+            role = "assistant"
+        elif role != "assistant":
+            role = "tool" if message.results else _WITHOUT_RESULTS.get(role, role)
+        is_whole = role == "tool" or len(others) == len(message.parts)
+        if role == message.role and is_whole:
+            return [self]
+        self.note("wrong-role", f"a {message.role} message cannot hold all of this")
+        if is_whole:
+            self.message = replace(message, role=role)
+            return [self]
+        self.message = replace(message, role=role, parts=others, origin=None)
+        results = _Slot(Message(role="tool", parts=message.results), self.source, self.repairs)
+        return [self, results] if others else [results]
+
+    def give_id(self, result: ToolResult, at: int, turn: _Turn) -> ToolResult:
+        """Give a result without an id that of the only open call."""
+        if result.call_id or len(turn.open_calls) != 1:
+            return result
+        known = replace(result, call_id=turn.open_calls[0].id)
+        parts = self.message.parts
+        self.message = replace(self.message, parts=(*parts[:at], known, *parts[at + 1 :]))
+        self.note("nameless-result", "gave a result the id of the only open call")
+        return known
+
+    def match_result(self, result: ToolResult, at: int, turn: _Turn, candidates: Sequence[_Turn]) -> None:
+        owner = next((asked for asked in reversed(candidates) if result.call_id not in asked.answered), None)
+        if owner is None:
+            name = f"call {result.call_id[:40]!r}"
+            if candidates:
+                self.note("repeated-result", f"dropped a second result of {name}")
+            else:
+                self.note("orphan-result", f"dropped a result of {name}, which is missing")
+            return
+        owner.answered.add(result.call_id)
+        self.owners[at] = owner
+        if owner is not turn:
+            owner.late.append(result)
+            self.note("displaced-result", "moved a result to its call")
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """One reply of the assistant, what followed until the next one, and results of its calls from later turns."""
+
+    reply: list[_Slot] = field(default_factory=list)
+    after: list[_Slot] = field(default_factory=list)
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    late: list[ToolResult] = field(default_factory=list)
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        return [call for call in self.calls.values() if call.id not in self.answered]
+
+    def rebuild(self) -> list[Message]:
+        """Return the messages of a self in order: the reply, its results, and everything else that followed."""
+        if self.open_calls and self.reply[-1].message.is_broken:
+            self.drop_open_calls()
+        results, rest = self.split_following()
+        missing = [
+            ToolResult(call_id=call.id, name=call.name, content=(Text(text=MISSING),), is_error=True)
+            for call in self.open_calls
+        ]
+        if missing:
+            self.reply[-1].note("missing-result", f"inserted {len(missing)} error(s) for missing results")
+        added = [Message(role="tool", parts=tuple(parts)) for parts in (self.late, missing) if parts]
+        return [*(slot.message for slot in self.reply if not is_empty(slot.message)), *results, *added, *rest]
+
+    def split_following(self) -> tuple[list[Message], list[Message]]:
+        """Split what followed a reply into messages with its results, and all others."""
+        results: list[Message] = []
+        rest: list[Message] = []
+        for slot in self.after:
+            message = slot.message
+            own = [part for at, part in enumerate(message.parts) if slot.owners.get(at) is self]
+            others = [part for part in message.parts if not isinstance(part, ToolResult)]
+            if own and not rest:
+                results.append(_keep_parts(message, [*own, *others]))
+                continue
+            if own:  # something is between the call and its result: it has to come after
+                slot.note("displaced-result", "moved a result to its call")
+                results.append(_keep_parts(message, own))
+            if not all(map(is_blank, others)):
+                rest.append(_keep_parts(message, others))
+        return results, rest
+
+    def drop_open_calls(self) -> None:
+        """Drop the open calls of a broken reply, and the reply where nothing but thinking is left."""
+        unanswered = {call.id for call in self.open_calls}
+        for slot in self.reply:
+            parts = [part for part in slot.message.parts if not (isinstance(part, ToolCall) and part.id in unanswered)]
+            has_content = any(not isinstance(part, Thinking | RedactedThinking) for part in parts)
+            slot.message = replace(slot.message, parts=tuple(parts) if has_content else ())
+            slot.note("broken-reply", "dropped open calls of a broken reply")
+        self.answered |= unanswered
+
+
+def repair(messages: Sequence[Message]) -> Repaired:
+    """Pair calls and results. Repairing again changes nothing.
+
+    Results without a call, and second results of a call, are dropped; displaced ones are moved to their call; missing
+    ones become marked errors, except after a broken reply, whose open calls are dropped. Calls without an id are
+    dropped, and calls without a name unless they were answered.
+    """
+    repairs: list[Repair] = []
+    answered = {result.call_id for message in messages for result in message.results}
+    turns = [_Turn()]
+    for index, message in enumerate(messages):
+        for slot in _Slot(message, index, repairs).make_usable(answered):
+            _add_to_turn(slot, turns)
+    _match_results(turns)
+    paired = tuple(message for turn in turns for message in turn.rebuild())
+    return Repaired(paired, tuple(sorted(repairs, key=lambda repair: repair.where or 0)))
+
+
+def _make_part_usable(part: Part, answered: Collection[str], *, is_broken: bool) -> Part | None:
+    """Return a part, a call with a name if that was lost, or None where the part cannot be sent."""
+    if isinstance(part, ToolCall):
+        if not part.id.strip() or not (part.name.strip() or part.id in answered):
+            return None
+        return part if part.name.strip() else replace(part, name=UNKNOWN)
+    # A broken reply may have ended inside its thinking.
+    return None if isinstance(part, Thinking) and part.signature is None and is_broken else part
+
+
+def _add_to_turn(slot: _Slot, turns: list[_Turn]) -> None:
+    """Add a message to the last turn, or to a new one; drop calls whose id was used before in the same reply."""
+    turn, message = turns[-1], slot.message
+    if message.role != "assistant":
+        turn.after.append(slot)
+        return
+    if turn.after or message.is_broken or (turn.reply and turn.reply[-1].message.is_broken):
+        turn = _Turn()
+        turns.append(turn)
+    turn.reply.append(slot)
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            if part.id in turn.calls:
+                slot.note("repeated-call", "dropped a call whose id was used before in the same reply")
+                continue
+            turn.calls[part.id] = part
+        parts.append(part)
+    if len(parts) != len(message.parts):
+        slot.message = replace(message, parts=tuple(parts))
+
+
+def _match_results(turns: Sequence[_Turn]) -> None:
+    """Assign every result to the last call of its id that has none yet; drop those without such a call."""
+    asking: dict[str, list[_Turn]] = {}
+    for turn in turns:
+        for call_id in turn.calls:
+            asking.setdefault(call_id, []).append(turn)
+        for slot in turn.after:
+            for at, part in enumerate(slot.message.parts):
+                if isinstance(part, ToolResult):
+                    result = slot.give_id(part, at, turn)
+                    slot.match_result(result, at, turn, asking.get(result.call_id, []))
+
+
+def _keep_parts(message: Message, parts: Sequence[Part]) -> Message:
+    """Return a message with some of its parts, in the role that they need; the message itself where it has no other."""
+    if len(parts) == len(message.parts):
+        return message
+    kept = replace(message, parts=tuple(parts))
+    return replace(kept, role="user") if kept.role == "tool" and not kept.results else kept
+
+
 # --- windows that grow -------------------------------------------------------
 
 _Make: TypeAlias = Callable[[Sequence[Message]], ValidWindow]
@@ -129,6 +346,7 @@ MIN_CACHED: Final = 24
 _RESPONSES: Final = "openai_responses"
 _UNIQUE_IDS: Final = frozenset({"anthropic", _RESPONSES})
 """Providers that require every id to be unique."""
+_SENT: Final[Callable[[Item], Message]] = attrgetter("sent")
 _FILLER: Final = Message(role="user", parts=(Text(text="?"),))
 
 
@@ -157,39 +375,28 @@ class ValidationCache:
         if provider != self.provider or not is_continued:
             self.provider, self.items, self.valid, self.ids = provider, [], None, set()
         make: _Make = partial(validate, provider=provider, reasoning=reasoning)
-        rest = messages_of(items[len(self.items) :])
-        whole = self._extend(rest, make) or make(messages_of(items))
-        if len(rest) >= MIN_CACHED:
-            self._cache(items, rest, make)
+        rest = list(map(_SENT, items[len(self.items) :]))
+        whole = self._extend(rest, make, is_last=True) or make(list(map(_SENT, items)))
+        stop = _last_change(rest) if len(rest) >= MIN_CACHED else 0
+        longer = self._extend(rest[:stop], make, is_last=False) if stop else None
+        if longer and not longer.repairs and not longer.violations:
+            self.ids |= _ids([*rest[:stop], *longer.messages], provider)
+            self.items = list(items[: len(self.items) + stop])
+            self.valid = longer
         return whole
 
-    def _extend(self, rest: Sequence[Message], make: _Make) -> ValidWindow | None:
-        """Validate the rest after the cached beginning; None where they cannot be separated."""
-        if self.valid is None:
+    def _extend(self, rest: Sequence[Message], make: _Make, *, is_last: bool) -> ValidWindow | None:
+        """Validate what comes after the cached beginning; None where they cannot be separated."""
+        start = self.valid
+        if start is None and is_last:
             return None
-        end = _validate_alone(rest, make)
+        end = _validate_part(rest, make, is_first=start is None, is_last=is_last)
         if end is None or not self.ids.isdisjoint(_ids([*rest, *end.messages], self.provider)):
             return None
-        return replace(_concatenate(self.valid, end), repairs=_shift(end.repairs, by=len(self.items)))
-
-    def _cache(self, items: Sequence[Item], rest: Sequence[Message], make: _Make) -> None:
-        """Cache everything up to the last change of sides, where nothing in it had to be repaired."""
-        stop = _last_change(rest)
-        before = rest[:stop]
-        end = _validate_closed(before, make, is_first=self.valid is None) if stop else None
-        if end is None or end.repairs or end.violations:
-            return
-        ids = _ids([*before, *end.messages], self.provider)
-        if not self.ids.isdisjoint(ids):
-            return
-        self.ids |= ids
-        self.items = list(items[: len(self.items) + stop])
-        self.valid = end if self.valid is None else _concatenate(self.valid, end)
-
-
-def _concatenate(first: ValidWindow, second: ValidWindow) -> ValidWindow:
-    messages, wire = (*first.messages, *second.messages), (*first.wire, *second.wire)
-    return replace(second, messages=messages, wire=wire)
+        if start is None:
+            return end
+        messages, wire = (*start.messages, *end.messages), (*start.wire, *end.wire)
+        return replace(end, messages=messages, wire=wire, repairs=_shift(end.repairs, by=len(self.items)))
 
 
 def _last_change(messages: Sequence[Message]) -> int:
@@ -201,49 +408,37 @@ def _last_change(messages: Sequence[Message]) -> int:
     return 0
 
 
-def _validate_alone(messages: Sequence[Message], make: _Make) -> ValidWindow | None:
-    """Validate messages as if the other side came before them; None where it matters what came before."""
-    if messages[0].role == "system":
+def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, is_last: bool) -> ValidWindow | None:
+    """Validate a part of a window as if the other side came before and after it; None where it matters what does."""
+    before = [_FILLER] * (not is_first and messages[0].role == "assistant")
+    after = [_FILLER] * (not is_last and messages[-1].role == "assistant")
+    try:
+        whole = make([*before, *messages, *after])
+    except InvalidWindowError:
         return None
-    if messages[0].role != "assistant":
-        valid = _try(messages, make)
-        return valid if valid is not None and _starts_with(valid, "user", "tool") else None
-    valid = _try([_FILLER, *messages], make)
-    if valid is None or valid.messages[0].parts != _FILLER.parts:
+    fillers = (*whole.messages[: len(before)], *whole.messages[len(whole.messages) - len(after) :])
+    if any(message.parts != _FILLER.parts for message in fillers):
         return None
-    rest = replace(valid, messages=valid.messages[1:], wire=valid.wire[1:], repairs=_shift(valid.repairs, by=-1))
-    return rest if _starts_with(rest, "assistant") else None
+    part = replace(
+        whole,
+        messages=whole.messages[len(before) : len(whole.messages) - len(after)],
+        wire=whole.wire[len(before) : len(whole.wire) - len(after)],
+        repairs=_shift(whole.repairs, by=-len(before)),
+    )
+    return part if is_first or _is_separate(messages[0], part) else None
 
 
-def _starts_with(valid: ValidWindow, *roles: str) -> bool:
-    """Whether the first message has one of the roles without a repair, and no rule was broken."""
-    is_inserted = any(repair.rule == "first-user" for repair in valid.repairs)
-    return bool(valid.messages) and valid.messages[0].role in roles and not is_inserted and not valid.violations
+def _is_separate(first: Message, part: ValidWindow) -> bool:
+    """Whether a part begins as it did before it was validated, and breaks no rule."""
+    is_inserted = any(repair.rule == "first-user" for repair in part.repairs)
+    if first.role == "system" or not part.messages or is_inserted or part.violations:
+        return False
+    return (part.messages[0].role == "assistant") == (first.role == "assistant")
 
 
 def _shift(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
     """Move the positions of repairs."""
     return tuple(one if one.where is None else replace(one, where=one.where + by) for one in repairs)
-
-
-def _validate_closed(messages: Sequence[Message], make: _Make, *, is_first: bool) -> ValidWindow | None:
-    """Validate messages as if the other side came after them."""
-    is_reply = messages[-1].role == "assistant"
-    closed = [*messages, _FILLER] if is_reply else messages
-    valid = _try(closed, make) if is_first else _validate_alone(closed, make)
-    if valid is None or not is_reply:
-        return valid
-    if valid.messages[-1].parts != _FILLER.parts:
-        return None
-    return replace(valid, messages=valid.messages[:-1], wire=valid.wire[:-1])
-
-
-def _try(messages: Sequence[Message], make: _Make) -> ValidWindow | None:
-    """Validate a part of a window; None where it cannot be sent by itself."""
-    try:
-        return make(messages)
-    except InvalidWindowError:
-        return None
 
 
 def _ids(messages: Iterable[Message], provider: str) -> set[str]:

@@ -17,25 +17,10 @@ from typing import Any, Final, NamedTuple
 from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
-from holdfast.search.passages import passages
 from holdfast.store.base import MessageRow, PassageText, Scope, Store
 from holdfast.store.codec import from_json, to_json
-from holdfast.text import is_unsegmented, terms
-
-__all__ = [
-    "FIRST",
-    "Ingested",
-    "Key",
-    "append",
-    "cut",
-    "extract_text",
-    "is_noise",
-    "mask",
-    "passages_of",
-    "rows",
-    "strip_recalled",
-    "unwrap",
-]
+from holdfast.store.cutting import cut
+from holdfast.text import is_unsegmented
 
 
 class Key(NamedTuple):
@@ -109,7 +94,7 @@ def append(
     known = store.find(scope, [message.digest for message in messages] + [key.digest for key in before[-1:]])
     keys = _identify(messages, known=known, before=before)
     made = _rows(messages, keys, scope=scope, time=time, marks=marks)
-    return store.add(made), keys
+    return store.add_messages(made), keys
 
 
 def rows(
@@ -225,20 +210,6 @@ def _render_arguments(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def cut(text: str, *, speaker: str = "") -> list[PassageText]:
-    """Cut a text into the passages of the index; the speaker's name is a term of each window."""
-    name = tuple(terms(speaker))
-    return [
-        PassageText(
-            start=passage.start,
-            text=text[passage.start : passage.stop],
-            windows=tuple((first - passage.start, last - passage.start) for first, last in passage.windows),
-            terms=tuple(tuple(terms(text[first:last])) + name for first, last in passage.windows),
-        )
-        for passage in passages(text)
-    ]
-
-
 # --- noise ---------------------------------------------------------------------
 
 # [Sun 2026-02-15 18:49 GMT+8] hello   -> the envelope is removed. After the first line it must name the weekday or the
@@ -280,6 +251,7 @@ _ACKS: Final = frozenset(
 _NO_LETTERS: Final = re.compile(r"[\W_]*")
 _MIN_LETTERS: Final = 6
 _CHARACTER_WEIGHT: Final = 3
+"""A Chinese character counts as three letters."""
 
 
 def unwrap(text: str) -> str:
@@ -294,7 +266,8 @@ def is_noise(text: str) -> bool:
     """Tell whether an unwrapped message contains nothing worth searching for."""
     words = text.strip()
     bare = words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
-    if not bare or bare in _ACKS or _weight(bare) <= _MIN_LETTERS:
+    weights = (_CHARACTER_WEIGHT if is_unsegmented(character) else 1 for character in bare[: _MIN_LETTERS + 1])
+    if not bare or bare in _ACKS or sum(weights) <= _MIN_LETTERS:
         return True
     return _is_marker(words) or _NO_LETTERS.fullmatch(words) is not None
 
@@ -306,8 +279,3 @@ def _is_marker(words: str) -> bool:
     if words.startswith("[Audio]") and "file_key" in words:
         return True
     return "HEARTBEAT.md" in words and ("HEARTBEAT_OK" in words or words.startswith("Read HEARTBEAT.md"))
-
-
-def _weight(text: str) -> int:
-    """Count letters; a Chinese character counts as three."""
-    return sum(_CHARACTER_WEIGHT if is_unsegmented(character) else 1 for character in text[: _MIN_LETTERS + 1])

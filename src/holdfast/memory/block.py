@@ -19,37 +19,16 @@ import hashlib
 import hmac
 import re
 import secrets
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from typing import Final, TypeAlias, get_args
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias, get_args
 
 from holdfast.messages import Message, Part, Text, ToolResult
 from holdfast.moments import minute
+from holdfast.patterns import compile_once, load
 from holdfast.store.base import FactType, Record, Scope, Select, Store
 from holdfast.store.codec import text_bytes
-
-__all__ = [
-    "CLOSE",
-    "LENGTH",
-    "NO_MARKS",
-    "OPEN",
-    "UNKEPT",
-    "Detail",
-    "Fact",
-    "Marks",
-    "brief_header",
-    "fact_line",
-    "find_blocks",
-    "header",
-    "moment",
-    "open_marks",
-    "render",
-    "strip_message",
-    "strip_text",
-]
 
 # --- marks ---------------------------------------------------------------------
 
@@ -97,12 +76,12 @@ def open_marks(store: Store) -> Marks:
     if known.keys:
         return known
     key = {"key": secrets.token_hex(16)}
-    store.add([Record(scope=_OWNER, kind=_KIND, key=secrets.token_hex(8), data=key)])
+    store.add_records([Record(scope=_OWNER, kind=_KIND, key=secrets.token_hex(8), data=key)])
     return _read_keys(store)
 
 
 def _read_keys(store: Store) -> Marks:
-    rows: list[Record] = store.fetch(Select(kind="record", scope=_OWNER, name=_KIND))
+    rows: list[Record] = store.read_records(Select(scope=_OWNER), kind=_KIND)
     keys = (row.data.get("key") for row in rows)
     return Marks(tuple(bytes.fromhex(key) for key in keys if isinstance(key, str) and _KEY.fullmatch(key)))
 
@@ -233,14 +212,9 @@ def _format_time(milliseconds: int) -> str:
 
 
 def _escape(text: str) -> str:
-    tag, entry = _patterns()
+    # Compiled when the first block is made: it takes 20 ms.
+    tag, entry = compile_once(_TAG, re.IGNORECASE), compile_once(_ENTRY, re.IGNORECASE)
     return entry.sub(r"\g<0>\\", tag.sub("&lt;", text))
-
-
-@cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Compile the patterns that quoted text must not contain, when the first block is made: it takes 20 ms."""
-    return re.compile(_TAG, re.IGNORECASE), re.compile(_ENTRY, re.IGNORECASE)
 
 
 def strip_text(text: str, marks: Marks) -> str:
@@ -248,9 +222,13 @@ def strip_text(text: str, marks: Marks) -> str:
 
     The blank line around a block goes with it; the text before and after it stays separated.
     """
-    cuts = _cuts(text, marks)
-    if not cuts:
-        return text
+    cuts: list[tuple[int, int, int, int]] = []  # adjacent blocks as one, with the line ends before and after them
+    for start, stop in find_blocks(text, marks):
+        near, behind = text[max(0, start - _APART) : start], text[stop : stop + _APART]
+        first, before, after = start, len(near) - len(near.rstrip("\n")), len(behind) - len(behind.lstrip("\n"))
+        if cuts and start - before <= cuts[-1][1] + cuts[-1][3]:
+            first, _, before, _ = cuts.pop()
+        cuts.append((first, stop, before, after))
     kept: list[str] = []
     place = 0
     for start, stop, before, after in cuts:
@@ -258,18 +236,6 @@ def strip_text(text: str, marks: Marks) -> str:
         kept += [text[place : start - before], "\n" * max(before, after) if inside else ""]
         place = stop + after
     return "".join([*kept, text[place:]])
-
-
-def _cuts(text: str, marks: Marks) -> list[tuple[int, int, int, int]]:
-    """Find the parts of a text to remove, adjacent blocks as one, with the line ends before and after them."""
-    cuts: list[tuple[int, int, int, int]] = []
-    for start, stop in find_blocks(text, marks):
-        near, behind = text[max(0, start - _APART) : start], text[stop : stop + _APART]
-        first, before, after = start, len(near) - len(near.rstrip("\n")), len(behind) - len(behind.lstrip("\n"))
-        if cuts and start - before <= cuts[-1][1] + cuts[-1][3]:
-            first, _, before, _ = cuts.pop()
-        cuts.append((first, stop, before, after))
-    return cuts
 
 
 def strip_message(message: Message, marks: Marks) -> Message | None:
@@ -284,14 +250,11 @@ def strip_message(message: Message, marks: Marks) -> Message | None:
 def _strip_part(part: Part, marks: Marks) -> Part | None:
     if isinstance(part, Text):
         words = strip_text(part.text, marks)
-        if words == part.text:
-            return part
-        return replace(part, text=words) if words.strip() else None
+        stripped = replace(part, text=words) if words.strip() else None
+        return part if words == part.text else stripped
     if isinstance(part, ToolResult):
         blocks = tuple(
-            replace(block, text=words)
-            if isinstance(block, Text) and (words := strip_text(block.text, marks)) != block.text
-            else block
+            replace(block, text=strip_text(block.text, marks)) if isinstance(block, Text) else block
             for block in part.content
         )
         return part if blocks == part.content else replace(part, content=blocks)
@@ -302,29 +265,14 @@ def _strip_part(part: Part, marks: Marks) -> Part | None:
 
 Span: TypeAlias = tuple[int, int]
 
-_LT: Final = r"(?:<|&(?:amp;){0,9}+lt;|\\{1,9}+u003c)"
-_GT: Final = r"(?:>|&(?:amp;){0,9}+gt;|\\{1,9}+u003e)"
-_QUOTE: Final = r"(?:\"|&(?:amp;){0,9}+(?:quot|\#34);|\\{1,9}+(?:\"|u0022))"
-_GAP: Final = rf"(?:[\s|#*/]|\\{{1,9}}+[nrt]|{_GT})"
-"""What a wrapped line may put inside a tag: line ends, also escaped ones, and the marks of a quotation."""
-_MARK: Final = rf"(?P<mark>(?:[a-z2-7]{_GAP}{{0,40}}+){{{LENGTH - 1}}}[a-z2-7])"
-_ECHO_TAG: Final = re.compile(
-    rf"{_LT}\s{{0,9}}+(?P<close>\\{{0,9}}+/)?\s{{0,9}}+recalled-{_GAP}{{0,40}}+context\b"
-    rf"(?:(?!{_LT}).){{0,200}}?\bmark{_GAP}{{0,40}}+={_GAP}{{0,40}}+{_QUOTE}{_GAP}{{0,40}}+{_MARK}"
-    rf"{_GAP}{{0,40}}+{_QUOTE}(?:(?!{_GT}){_GAP}){{0,40}}+{_GT}",
-    re.DOTALL | re.IGNORECASE,
-)
-_IN_MARK: Final = re.compile(_GAP, re.IGNORECASE)
 _QUOTING: Final = " \t>|"
-_LEFT_OUT: Final = re.compile(
-    r"^[ \t>|]{0,40}+(?:[.…]{1,9}|(?!\[[^\]\n]{1,99}\] )[\[(<{.…*=~-]{1,9}[^\n]{0,200}?"
-    r"(?:truncated|omitted|trimmed|clipped|elided|left out|省略|截断|생략)[^\n]{0,400}+)[ \t]{0,9}$",
-    re.MULTILINE | re.IGNORECASE,
-)
 
 
-@dataclass(frozen=True, slots=True)
-class _EchoTag:
+def _pattern(name: str) -> re.Pattern[str]:
+    return compile_once(load("echoes")["blocks"][name])
+
+
+class _EchoTag(NamedTuple):
     """A tag with a valid mark, and its position."""
 
     start: int
@@ -342,62 +290,42 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
     follow it.
     """
     tags = _find_tags(text, marks)
-    ends: dict[str, list[int]] = defaultdict(list)
-    for tag in tags:
-        if tag.closes:
-            ends[tag.mark].append(tag.stop)
     blocks: list[Span] = []
-    done = 0
     for number, tag in enumerate(tags):
+        done = blocks[-1][1] if blocks else 0
         if tag.start < done:
             continue
-        if tag.closes:
-            start, stop = _skip_omitted(text, done, tag.start), tag.stop
-        else:
-            start, stop = _find_start(text, tag.start), _find_end(text, tags, number, ends[tag.mark])
+        if tag.closes:  # its beginning was clipped
+            omitted = [match.end() for match in _pattern("left_out").finditer(text, done, tag.start)]
+            start, stop = omitted[-1] if omitted else done, tag.stop
+        else:  # with the indent of its first line, and the marks of a quotation
+            line = text.rfind("\n", 0, tag.start) + 1
+            start, stop = tag.start if text[line : tag.start].strip(_QUOTING) else line, _find_end(text, tags, number)
+        if blocks and start <= done:
+            start = blocks.pop()[0]
         blocks.append((start, stop))
-        done = stop
-    return _join(blocks)
+    return blocks
 
 
 def _find_tags(text: str, marks: Marks) -> list[_EchoTag]:
     if not marks.keys or "recalled-" not in text.lower():
         return []
     tags = [
-        _EchoTag(match.start(), match.end(), _IN_MARK.sub("", match["mark"]).lower(), match["close"] is not None)
-        for match in _ECHO_TAG.finditer(text)
+        _EchoTag(
+            match.start(), match.end(), _pattern("in_mark").sub("", match["mark"]).lower(), match["close"] is not None
+        )
+        for match in _pattern("tag").finditer(text)
     ]
     return [tag for tag in tags if marks.is_ours(tag.mark)]
 
 
-def _find_end(text: str, tags: list[_EchoTag], number: int, ends: list[int]) -> int:
+def _find_end(text: str, tags: Sequence[_EchoTag], number: int) -> int:
     """Find the end of the block that a tag opens: the next closing tag with its mark; else it was clipped."""
     tag = tags[number]
-    place = bisect_left(ends, tag.stop)
-    if place < len(ends):
-        return ends[place]
+    ends = (other.stop for other in tags[number + 1 :] if other.closes and other.mark == tag.mark)
+    stop = next(ends, None)
+    if stop is not None:
+        return stop
     stop = tags[number + 1].start if number + 1 < len(tags) else len(text)
-    omitted = _LEFT_OUT.search(text, tag.stop, stop)
+    omitted = _pattern("left_out").search(text, tag.stop, stop)
     return omitted.start() if omitted else stop
-
-
-def _find_start(text: str, place: int) -> int:
-    """Find the start of a block's first line, with its indent and the marks of a quotation."""
-    line = text.rfind("\n", 0, place) + 1
-    return place if text[line:place].strip(_QUOTING) else line
-
-
-def _skip_omitted(text: str, start: int, stop: int) -> int:
-    for omitted in _LEFT_OUT.finditer(text, start, stop):
-        start = omitted.end()
-    return start
-
-
-def _join(spans: list[Span]) -> list[Span]:
-    joined: list[Span] = []
-    for start, stop in spans:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], stop)
-        else:
-            joined.append((start, stop))
-    return joined

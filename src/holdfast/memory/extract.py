@@ -9,27 +9,24 @@ Without a model these forms are read from what the user writes: `remember that �
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any, Final
+from typing import Final
 
 from holdfast import prompts, signals
 from holdfast.errors import ModelError
 from holdfast.memory import facts
 from holdfast.memory.archive import is_noise, unwrap
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
-from holdfast.memory.facts import Decision, Draft, Ledger, kind_of, resolve, split_slot, type_of
+from holdfast.memory.facts import Decision, Draft, kind_of, resolve, split_slot, type_of
 from holdfast.memory.reader import Dropped, Reader, is_secret, parse_objects, split_messages
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, MessageRow, Scope
 from holdfast.text import head, tail
-
-__all__ = ["Dropped", "Extraction", "extract", "read_explicit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,37 +79,37 @@ def extract(
     """
     if not settings.knowledge.extraction:
         return Extraction()
-    ledger = Ledger(known)
-    before = len(ledger.rows)
+    rows = list(known)
     if model is None:
-        decisions = _resolve_all(read_explicit(messages, marks), scope=scope, ledger=ledger, now=now)
-        return Extraction(rows_to_add=tuple(ledger.rows[before:]), actions=_count_actions(decisions))
-    reader = Reader(model=model, known=ledger.current, timeout=timeout, cancel=cancel)
-    decisions = _resolve_all(reader.read(split_messages(messages, marks)), scope=scope, ledger=ledger, now=now)
-    unclear = [decision for decision in decisions if decision.rivals]
-    verdicts, calls, trouble = _Verdicts(), reader.calls, reader.trouble
+        decisions = _resolve_all(read_explicit(messages, marks), rows, scope=scope, now=now)
+        return Extraction(rows_to_add=tuple(rows[len(known) :]), actions=_count_actions(decisions))
+    reader = Reader(model=model, known=facts.current(rows), timeout=timeout, cancel=cancel)
+    decisions = _resolve_all(reader.read(split_messages(messages, marks)), rows, scope=scope, now=now)
+    unclear = [decision for decision in decisions if decision.rivals][:_MAX_UNCLEAR]
+    calls, trouble, more = reader.calls, reader.trouble, list[str]()
     if unclear and not trouble:
-        allowed = settings.knowledge.allow_delete
-        verdicts = _judge(unclear, ledger=ledger, model=model, allow_delete=allowed, timeout=timeout, cancel=cancel)
-        ledger.add(verdicts.rows)
-        calls, trouble = calls + 1, verdicts.trouble
+        calls += 1
+        try:
+            reply = model.ask(_ask_about(unclear, rows, settings), timeout=timeout, cancel=cancel)
+            more = _apply_verdicts(reply.text, unclear, rows, settings)
+        except ModelError as error:
+            trouble = str(error)
     return Extraction(
-        rows_to_add=tuple(ledger.rows[before:]),
+        rows_to_add=tuple(rows[len(known) :]),
         dropped=tuple(reader.dropped),
-        actions=_count_actions(decisions, verdicts.actions),
+        actions=_count_actions(decisions, more),
         calls=calls,
         unread=tuple(sorted({piece.id for piece in reader.unread})),
         trouble=trouble,
     )
 
 
-def _resolve_all(drafts: Iterable[Draft], *, scope: Scope, ledger: Ledger, now: int) -> list[Decision]:
-    """Resolve drafts one after the other, each against the facts that the ones before it left."""
+def _resolve_all(drafts: Iterable[Draft], rows: list[FactRow], *, scope: Scope, now: int) -> list[Decision]:
+    """Resolve drafts one after the other, each against `rows`, to which the rows of the ones before it were added."""
     decisions: list[Decision] = []
     for draft in drafts:
-        decision = resolve(replace(draft, time=draft.time or now), scope=scope, ledger=ledger)
-        ledger.add(decision.rows)
-        decisions.append(decision)
+        decisions.append(resolve(replace(draft, time=draft.time or now), scope=scope, known=rows))
+        rows += decisions[-1].rows
     return decisions
 
 
@@ -125,37 +122,6 @@ def _count_actions(decisions: Iterable[Decision], more: Iterable[str] = ()) -> t
 _MAX_OWN_CHARS: Final = 4_000
 _ENDS: Final = 600
 """Of a text so long that most of it was pasted, this many characters of its beginning and end are read."""
-_PASTED: Final = re.compile(
-    r"^\s*(?:>|\||\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?(?:INFO|DEBUG|WARN|ERROR|TRACE)\b|at \S+\(|Traceback ).*$"
-    r"|^.*(?:=>|[({]\{|\}[);]|\\[nt]|</?[a-z]+>|;\s*$|\w\(\)|[{}]\s*$).*$",
-    re.MULTILINE,
-)
-_QUOTED: Final = re.compile(r"[\"“「『][^\"”」』\n]{12,}[\"”」』]")
-_TODO: Final = re.compile(
-    r"^\s*(?:[-*+] )?(?:\[(?P<box>[ xX])\] |(?:TODO|FIXME|待办|未完成)(?:\([^)]*\))?\s*[:：]\s*)(?P<task>\S.{3,200})$",
-    re.MULTILINE,
-)
-_SETTING: Final = re.compile(
-    r"^\s*(?:[-*+] )?(?i:(?:please |we |i )?(?:set|changed|export)(?: the)? )?"
-    r"`?(?P<key>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`?"
-    r"(?:\s?=\s?|: | (?:is(?: now)?(?: set to)?|to|改为|改成|设为) )(?P<value>[^\s=|&;,。，]{1,80}?)`?[.。]?\s*$",
-    re.MULTILINE,
-)
-_VERB: Final = r"(?:moved|migrated|switched|changed|renamed|relocated|upgraded|downgraded|bumped|postponed|rescheduled)"
-_VERB_ZH: Final = "(?:改为|改成|换成|改到|迁移到|搬到|升级到|改名为|推迟到|提前到)"
-_FROM_TO: Final = r"(?: from (?P<old>.{1,60}?))? to (?P<value>.{1,60})"
-_WAS: Final = "(?:has been |have been |was |were |is now |are now |has |have )?"
-_CHANGES: Final = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?:.*\b)?(?:i|we)(?:['’]ve| have)? (?:\w+ly |just |now )?{_VERB} (?P<subject>.{{2,60}}?){_FROM_TO}",
-        rf"(?P<subject>(?:the|our) .{{2,60}}?) {_WAS}{_VERB}{_FROM_TO}",
-        rf"(?:我们|我)?(?:已经?)?(?:把|将)(?P<subject>.{{2,40}}?)(?:从(?P<old>.{{1,40}}?))?{_VERB_ZH}(?P<value>.{{1,40}})",
-    )
-)
-_NAMED_VALUE: Final = re.compile(
-    r"(?:the )?(?P<slot>port|version) (?P<value>\S+)|(?P<port>\d{2,5})\s?端口", re.IGNORECASE
-)
 _SLOT_OF_KIND: Final = {"url": "url", "path": "place", "version": "version", "date": "date"}
 
 
@@ -180,39 +146,38 @@ def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> li
 
 
 def _read_text(text: str) -> Iterator[Draft]:
+    todo, setting = signals.line_pattern("todo"), signals.line_pattern("setting")
     lines = signals.without_code(text)
-    for match in _TODO.finditer(lines):
+    for match in todo.finditer(lines):
         state = "open" if (match["box"] or " ") == " " else "done"
         task = match["task"].strip().rstrip(".。")
-        yield Draft(type="task_state", content=_one_line(match), subject=task, slot="status", value=state)
-    for match in _SETTING.finditer(lines):
-        yield Draft(type="config", content=_one_line(match), subject=match["key"], slot="value", value=match["value"])
-    for sentence in signals.sentences(_PASTED.sub("\n", _TODO.sub("\n", _SETTING.sub("\n", lines)))):
+        yield Draft(type="task_state", content=" ".join(match[0].split()), subject=task, slot="status", value=state)
+    for match in setting.finditer(lines):
+        key, value = match["key"], match["value"]
+        yield Draft(type="config", content=" ".join(match[0].split()), subject=key, slot="value", value=value)
+    own = signals.line_pattern("pasted").sub("\n", todo.sub("\n", setting.sub("\n", lines)))
+    for sentence in signals.sentences(own):
         kind = signals.classify_sentence(sentence)
-        if kind is not None and not _QUOTED.search(sentence):
+        if kind is not None and not signals.line_pattern("quoted").search(sentence):
             yield _read_change(sentence) if kind == "correction" else Draft(type="decision", content=sentence)
-
-
-def _one_line(match: re.Match[str]) -> str:
-    return " ".join(match.group().split())
 
 
 def _read_change(sentence: str) -> Draft:
     """Read subject, property and value of a correction, where it names them; without them it replaces nothing."""
     draft = Draft(type="decision", content=sentence, additive=signals.is_additive(sentence))
-    match = next((match for form in _CHANGES if (match := form.fullmatch(sentence.strip().rstrip(".。!！")))), None)
+    match = signals.find_change(sentence)
     if match is None or not signals.is_stated(sentence):
         return draft
-    value, slot, subject = match["value"].strip(), "", match["subject"].strip()
-    if (named := _NAMED_VALUE.fullmatch(value)) is not None:
-        value, slot = named["value"] or named["port"], (named["slot"] or "port").lower()
+    value, slot, subject, old = match["value"].strip(), "", match["subject"].strip(), match["old"] or ""
+    if named := signals.line_pattern("named_value").fullmatch(value):
+        slot, value = (named["slot"].lower(), named["value"]) if named["slot"] else ("port", named["port"])
     key = split_slot(subject)
     if key is not None and key[0]:
         subject, slot = key
     slot = slot or _SLOT_OF_KIND.get(kind_of(value), "")
     if not slot:
         return draft
-    return replace(draft, type=type_of(slot), subject=subject, slot=slot, value=value, old=(match["old"] or "").strip())
+    return replace(draft, type=type_of(slot), subject=subject, slot=slot, value=value, old=old.strip())
 
 
 # --- unclear pairs -----------------------------------------------------------------
@@ -222,74 +187,44 @@ _MAX_UNCLEAR: Final = 40
 _DELETE: Final = "- DELETE: it says that the old fact was wrong and nothing takes its place\n"
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdicts:
-    """The answer of a model: the rows to add, the actions taken, and the error."""
-
-    rows: tuple[FactRow, ...] = ()
-    actions: tuple[str, ...] = ()
-    trouble: str = ""
-
-
-def _judge(
-    unclear: Sequence[Decision],
-    *,
-    ledger: Ledger,
-    model: Model,
-    allow_delete: bool,
-    timeout: float | None,
-    cancel: Event | None,
-) -> _Verdicts:
-    """Ask a model once about facts that were added beside others of the same subject.
-
-    It may only choose among the rivals that the rules found. A fact that it calls over is superseded, not removed;
-    deleting has to be allowed, and even then the history stays.
-    """
-    pairs = [(decision.rows[0], decision.rivals) for decision in unclear][:_MAX_UNCLEAR]
-    known = {fact.id: fact for fact in ledger.current}
-    text = prompts.load("extract_unclear", delete=_DELETE if allow_delete else "", facts=_list_pairs(pairs, known))
-    prompt = Prompt(messages=(Message(role="user", parts=(Text(text=text),)),))
-    try:
-        reply = model.ask(prompt, timeout=timeout, cancel=cancel)
-    except ModelError as error:
-        return _Verdicts(trouble=str(error))
-    rows: list[FactRow] = []
-    actions: list[str] = []
-    for answer in parse_objects(reply.text, name="answers", key="new") or []:
-        action = str(answer.get("action") or "").upper()
-        pair = _find_pair(answer, pairs, known)
-        made = _apply_verdict(action, *pair, allow_delete=allow_delete) if pair else None
-        if made is not None:
-            actions.append(action)
-            rows.append(made)
-            known = {fact.id: fact for fact in facts.current([*known.values(), made])}
-    return _Verdicts(rows=tuple(rows), actions=tuple(actions))
-
-
-def _list_pairs(pairs: Sequence[tuple[FactRow, Sequence[str]]], known: Mapping[str, FactRow]) -> str:
+def _ask_about(unclear: Sequence[Decision], rows: Sequence[FactRow], settings: Settings) -> Prompt:
+    """Ask a model about facts that were added beside others of the same subject."""
+    held = {fact.id: fact for fact in facts.current(rows)}
     lines: list[str] = []
-    for number, (new, rivals) in enumerate(pairs, 1):
-        lines.append(f"New {number}: {new.content}")
-        lines += [f"  old {fact}: {known[fact].content}" for fact in rivals if fact in known]
-    return "\n".join(lines)
+    for number, decision in enumerate(unclear, 1):
+        lines.append(f"New {number}: {decision.rows[0].content}")
+        lines += [f"  old {fact}: {held[fact].content}" for fact in decision.rivals if fact in held]
+    delete = _DELETE if settings.knowledge.allow_delete else ""
+    text = prompts.load("extract_unclear", delete=delete, facts="\n".join(lines))
+    return Prompt(messages=(Message(role="user", parts=(Text(text=text),)),))
 
 
-def _find_pair(
-    answer: Mapping[str, Any], pairs: Sequence[tuple[FactRow, Sequence[str]]], known: Mapping[str, FactRow]
-) -> tuple[FactRow, FactRow] | None:
-    """Find the new fact and the rival that an answer names; None unless both hold and the rival is not pinned."""
-    number, old_id = answer.get("new"), str(answer.get("old") or "")
-    if not isinstance(number, int) or not 1 <= number <= len(pairs):
-        return None
-    new, rivals = pairs[number - 1]
-    old = known.get(old_id) if old_id in rivals else None
-    return None if old is None or old.pinned or new.id not in known else (new, old)
+def _apply_verdicts(reply: str, unclear: Sequence[Decision], rows: list[FactRow], settings: Settings) -> list[str]:
+    """Add the rows of a model's answers to `rows`, and return the actions that it chose.
+
+    It may only choose among the rivals that the rules found, and none that is pinned. A fact that it calls over is
+    superseded, not removed; deleting has to be allowed, and even then the history stays.
+    """
+    actions: list[str] = []
+    for answer in parse_objects(reply, name="answers", key="new") or []:
+        held = {fact.id: fact for fact in facts.current(rows)}
+        given = answer.get("new")
+        number = given if isinstance(given, int) else 0
+        old, action = held.get(str(answer.get("old"))), str(answer.get("action")).upper()
+        rivals = {place: decision.rivals for place, decision in enumerate(unclear, 1) if decision.rows[0].id in held}
+        if old is None or old.pinned or old.id not in rivals.get(number, ()):
+            continue
+        row = _apply_verdict(action, unclear[number - 1].rows[0], old, settings)
+        if row is not None:
+            actions.append(action)
+            rows.append(row)
+    return actions
 
 
-def _apply_verdict(action: str, new: FactRow, old: FactRow, *, allow_delete: bool) -> FactRow | None:
+def _apply_verdict(action: str, new: FactRow, old: FactRow, settings: Settings) -> FactRow | None:
     """Make the row of one answer; None where it changes nothing."""
     if action in {"SUPERSEDE", "UPDATE"}:
-        return facts.supersede(old, new)[1]
+        return facts.supersede(old, new)
     if action == "NONE":  # the new fact says the same: the old one stays
         return replace(new, superseded_by=old.id)
-    return facts.retire(old, time=new.time) if action == "DELETE" and allow_delete else None
+    return facts.retire(old, time=new.time) if action == "DELETE" and settings.knowledge.allow_delete else None

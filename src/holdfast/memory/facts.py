@@ -18,32 +18,9 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
 
+from holdfast import patterns
 from holdfast.store.base import Across, FactRow, FactType, Scope, Select, Store
 from holdfast.text import digest, terms
-
-__all__ = [
-    "LONG_TERM",
-    "Action",
-    "Decision",
-    "Draft",
-    "FactHit",
-    "Ledger",
-    "as_of",
-    "current",
-    "find",
-    "history",
-    "is_asked",
-    "kind_of",
-    "load",
-    "make_row",
-    "normalise_slot",
-    "resolve",
-    "retire",
-    "same_subject",
-    "split_slot",
-    "supersede",
-    "type_of",
-]
 
 LONG_TERM: Final = "memory"
 """The kind of the record that marks a fact as a long-term memory; `long_term` decides whether it is recalled."""
@@ -65,26 +42,14 @@ def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
 
 def load(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
     """Read every version of every fact of an agent and project, oldest first, without long-term memories."""
-    memories = {record.key for record in store.fetch(Select(kind="record", scope=scope, across=across, name=LONG_TERM))}
-    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=across))
+    memories = {record.key for record in store.read_records(Select(scope=scope, across=across), kind=LONG_TERM)}
+    rows: list[FactRow] = store.read_facts(Select(scope=scope, across=across))
     return [row for row in rows if row.id not in memories]
 
 
-def history(store: Store, fact_id: str, *, scope: Scope, across: bool = False) -> list[FactRow]:
-    """Read every version of a fact and of its successors, oldest first."""
-    rows: list[FactRow] = []
-    pending, seen = {fact_id}, set[str]()
-    while pending:
-        versions = store.fetch(Select(kind="fact", scope=scope, across=across, keys=tuple(pending)))
-        rows += versions
-        seen |= pending
-        pending = {row.superseded_by for row in versions if row.superseded_by is not None} - seen
-    return sorted(rows, key=lambda row: row.time)
-
-
-def supersede(old: FactRow, new: FactRow) -> tuple[FactRow, FactRow]:
-    """Make the rows that replace an old fact by a new one; add both in one call."""
-    return new, replace(old, superseded_by=new.id, time=new.time)
+def supersede(old: FactRow, new: FactRow) -> FactRow:
+    """Make the row that says that a new fact replaces an old one; add it with the new fact in one call."""
+    return replace(old, superseded_by=new.id, time=new.time)
 
 
 def retire(fact: FactRow, *, time: int) -> FactRow:
@@ -142,19 +107,10 @@ _MIN_GROWTH: Final = 1.2
 class Draft:
     """A fact that was read from a message and is not resolved yet.
 
-    Attributes:
-        type: One of the six types of facts.
-        content: The fact, in one sentence.
-        context: What the conversation was about.
-        subject: What the fact is about; empty where it is about the work as a whole.
-        slot: The property of the subject that it states; empty where it states none that could change.
-        value: The value of the property, where it is known.
-        old: The value that the same sentence says is replaced.
-        additive: The fact adds one more value; it replaces none.
-        doubtful: The quoted words ask, suppose, plan or deny: the fact replaces nothing by rule.
-        evidence: The archived messages that prove it.
-        quote: The words that prove it.
-        time: When they were written, in Unix milliseconds.
+    It states the `value` of a property (`slot`) of a `subject`, if it is about one that can change; `old` is the value
+    that the same sentence says is replaced. A fact that is `additive` adds one more value; one that is `doubtful`
+    replaces nothing by rule, since its words ask, suppose, plan or deny. The words of the `quote`, in the archived
+    messages of the `evidence`, prove it.
     """
 
     type: FactType
@@ -173,35 +129,12 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What becomes of a draft.
-
-    Attributes:
-        action: What is done.
-        reason: Why, in a few words.
-        rows: The rows to add to the store, in order.
-        rivals: The ids of facts that it may replace, where no rule can tell.
-    """
+    """What becomes of a draft: the rows to add in order, and the facts that it may replace where no rule can tell."""
 
     action: Action
     reason: str
     rows: tuple[FactRow, ...] = ()
     rivals: tuple[str, ...] = ()
-
-
-class Ledger:
-    """The facts of a scope while drafts are resolved against them."""
-
-    def __init__(self, rows: Iterable[FactRow]) -> None:
-        self.rows = list(rows)
-
-    @property
-    def current(self) -> list[FactRow]:
-        """The facts that hold."""
-        return current(self.rows)
-
-    def add(self, rows: Iterable[FactRow]) -> None:
-        """Add rows."""
-        self.rows += rows
 
 
 def make_row(draft: Draft, *, scope: Scope) -> FactRow:
@@ -222,17 +155,16 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
     )
 
 
-def resolve(draft: Draft, *, scope: Scope, ledger: Ledger) -> Decision:
-    """Decide what becomes of a draft, by its subject, its slot and its evidence."""
+def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
+    """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
     new = make_row(draft, scope=scope)
-    versions = [version for version in ledger.rows if version.id == new.id]
-    if versions and _is_known(new, versions):
+    if _is_known(new, [version for version in known if version.id == new.id]):
         return Decision(action="NONE", reason="known")
-    related = [fact for fact in ledger.current if same_subject(fact.subject, draft.subject)]
+    related = [fact for fact in current(known) if same_subject(fact.subject, draft.subject)]
     rivals = [fact for fact in related if draft.slot == fact.slot != ""]
-    for fact in related:
-        if _states_same(draft, fact, is_rival=fact in rivals):
-            return _add_detail(draft, fact)
+    twins = [fact for fact in related if _states_same(draft, fact)]
+    if twins:
+        return _add_detail(draft, twins[0])
     if rivals:
         return _replace_rivals(draft, new, rivals)
     near = tuple(fact.id for fact in related if _is_near(draft, fact))
@@ -248,12 +180,17 @@ def _replace_rivals(draft: Draft, new: FactRow, rivals: Sequence[FactRow]) -> De
     over = [fact for fact in rivals if not draft.doubtful and _is_replaced(draft, fact, alone=len(rivals) == 1)]
     if not over:
         return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
-    rows = (new, *(supersede(fact, new)[1] for fact in over))
-    return Decision(action="SUPERSEDE", reason=f"a newer {draft.slot}", rows=rows)
+    return Decision(
+        action="SUPERSEDE",
+        reason=f"a newer {draft.slot}",
+        rows=(new, *(supersede(fact, new) for fact in over)),
+    )
 
 
 def _is_known(new: FactRow, versions: Sequence[FactRow]) -> bool:
     """Tell whether a fact was read from the same messages before, or still holds."""
+    if not versions:
+        return False
     latest = versions[-1]
     if latest.deleted or latest.superseded_by is None:
         return True
@@ -267,8 +204,8 @@ def _is_near(draft: Draft, fact: FactRow) -> bool:
     return bool(draft.subject) and len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs)
 
 
-def _states_same(draft: Draft, fact: FactRow, *, is_rival: bool) -> bool:
-    if is_rival:
+def _states_same(draft: Draft, fact: FactRow) -> bool:
+    if draft.slot == fact.slot != "":
         return bool(draft.value) and _contains(fact.content, draft.value)
     is_same_kind = fact.slot == draft.slot and fact.type == draft.type
     return is_same_kind and _plain(fact.content) == _plain(draft.content)
@@ -276,9 +213,9 @@ def _states_same(draft: Draft, fact: FactRow, *, is_rival: bool) -> bool:
 
 def _add_detail(draft: Draft, twin: FactRow) -> Decision:
     """Keep a known fact; take the new words where they contain all of the old ones and clearly more."""
-    ours, theirs = set(terms(draft.content)), set(terms(twin.content))
-    is_longer = theirs < ours and len(draft.content) > _MIN_GROWTH * len(twin.content)
-    if not is_longer or twin.pinned or not _is_newer(draft, twin):
+    is_longer = len(draft.content) > _MIN_GROWTH * len(twin.content)
+    has_more = is_longer and set(terms(twin.content)) < set(terms(draft.content))
+    if not has_more or twin.pinned or not _is_newer(draft, twin):
         return Decision(action="NONE", reason="known")
     evidence = tuple(sorted({*twin.evidence, *draft.evidence}))
     update = replace(twin, content=draft.content, quote=draft.quote, evidence=evidence, time=max(draft.time, twin.time))
@@ -291,7 +228,11 @@ def _is_replaced(draft: Draft, fact: FactRow, *, alone: bool) -> bool:
         return False
     if draft.old:
         return _contains(fact.content, draft.old)
-    return alone and (not draft.value or kind_of(draft.value) in _kinds_in(fact.content))
+    if not alone or not draft.value:
+        return alone
+    tokens = (token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(fact.content.replace("=", " ")))
+    kinds = {kind_of(token) for token in tokens} - {"words"}
+    return kind_of(draft.value) in (kinds or {"words"})
 
 
 def _is_newer(draft: Draft, fact: FactRow) -> bool:
@@ -303,46 +244,19 @@ def _is_newer(draft: Draft, fact: FactRow) -> bool:
 
 # --- values ------------------------------------------------------------------------
 
-Kind: TypeAlias = Literal["url", "path", "version", "number", "date", "words"]
-
 _MAX_VALUE_CHARS: Final = 200
-_MONTHS: Final = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
-_DAYS: Final = "mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun"
-_DATE: Final = "|".join(
-    (
-        r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*",
-        rf"(?:next |this )?(?:{_DAYS})(?:day)?\b.*",
-        rf"(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{_MONTHS})[a-z]*\.?\s+\d{{1,4}}.*",
-        r"\d{1,2}(?::\d\d)?\s?[ap]\.?m\.?.*|\d{1,2}:\d\d.*|tomorrow|today",
-        r"(?:\d{2,4}年)?\d{1,2}月(?:\d{1,2}[日号]?|初|底|中旬)?.*",
-        r"(?:每|下|本|这)?(?:周|星期)[一二三四五六日天末].*|(?:今|明|后)天.*",
-        r"(?:凌晨|早上|上午|中午|下午|晚上)?\d{1,2}[点时].*",
-    )
-)
-_KINDS: Final[tuple[tuple[Kind, str], ...]] = (
-    ("url", r"(?:https?|wss?|ftp|ssh|git|postgres(?:ql)?|redis|mongodb|amqp)://\S+"),
-    ("date", _DATE),
-    ("version", r"v?\d+(?:\.\d+)+[a-z]*\d*(?:[-+.][a-z0-9]+)*"),
-    ("number", r"[$€£¥]?\d[\d,_]*(?:\.\d+)?\s?(?:%|[a-z]{1,9}|[\u4e00-\u9fff]{1,2})?"),
-    ("path", r"(?:~|\.{1,2})?/?[\w.@+-]+(?:/[\w.@+-]+)+/?|(?:~|\.{1,2})?/[\w.@+-]+/?|[a-z]:\\\S+|[\w-]+\.[a-z]{2,5}"),
-)
 _UNIT: Final = r"(?: (?:[kMG]B|ms|seconds?|minutes?|hours?|days?|weeks?|euros?|dollars?)\b)?"
 _TOKEN: Final = re.compile(rf"[A-Z][a-z]{{2,8}} \d{{1,2}}\b|[\x21-\x7e]+{_UNIT}|[^\x00-\x7f\s，。；]+")
 
 
 @lru_cache(maxsize=4096)
-def kind_of(value: str) -> Kind:
-    """Classify a value; a value of one kind never replaces one of another kind."""
+def kind_of(value: str) -> str:
+    """Classify a value as url, date, version, number, path or words; it never replaces one of another kind."""
     plain = value.strip()
     if len(plain) > _MAX_VALUE_CHARS:
         return "words"
-    return next((kind for kind, pattern in _KINDS if re.fullmatch(pattern, plain, re.IGNORECASE)), "words")
-
-
-def _kinds_in(content: str) -> set[Kind]:
-    """List the kinds of the values in a fact; `words` where it contains nothing but words."""
-    kinds = {kind_of(token.strip(".,;:!?()\"'`")) for token in _TOKEN.findall(content.replace("=", " "))} - {"words"}
-    return kinds or {"words"}
+    kinds = patterns.load("facts")["kinds"].items()
+    return next((kind for kind, pattern in kinds if re.fullmatch(pattern, plain, re.IGNORECASE)), "words")
 
 
 def _contains(content: str, value: str) -> bool:
@@ -359,60 +273,13 @@ def _plain(text: str) -> str:
 
 # --- subjects and slots --------------------------------------------------------------
 
-# The nouns of a property in several languages, by the name of its slot.
-_NOUNS: Final[Mapping[str, str]] = {
-    "port": "port 端口号 端口 ポート 포트",
-    "url": "url link address endpoint 网址 链接 地址 接口地址 リンク 주소",
-    "place": "path directory folder location region 路径 目录 位置 地域 区域 パス 場所 경로 위치",
-    "version": "version 版本号 版本 バージョン 버전",
-    "name": "name codename title 名字 名称 代号 名前 이름",
-    "owner": "owner maintainer lead 负责人 维护者 所有者 担当者 担当 담당자",
-    "deadline": "deadline due_date 截止日期 截止时间 截止日 期限 締め切り 締切 마감일",
-    "date": "date time 日期 时间 日程 日時 日付 날짜 시간",
-    "start": "start_date 开始日期 开始时间",
-    "end": "end_date expiry_date 结束日期 结束时间",
-    "status": "status state 状态 进度 ステータス 상태",
-    "choice": "preference choice 选择 偏好",
-    "timeout": "timeout 超时时间 超时 タイムアウト 타임아웃",
-    "limit": "limit maximum 上限 限制 限额 额度 上限値",
-    "host": "host hostname 主机 主机名 ホスト 호스트",
-    "branch": "branch 分支 ブランチ 브랜치",
-    "database": "database 数据库",
-    "budget": "budget 预算",
-    "price": "price 价格",
-    "interval": "interval 间隔",
-    "threshold": "threshold 阈值",
-    "size": "size 大小",
-    "priority": "priority 优先级",
-    "level": "level 级别 等级 レベル",
-    "contact": "contact_person contact 联系人 对接人",
-    "reviewer": "reviewer 评审人",
-    "manager": "manager 主管 经理",
-    **{word: word for word in ("domain", "ttl", "username", "email", "bucket", "framework", "license", "language")},
-    **{word: word for word in ("model", "mode", "format", "encoding", "editor", "theme", "timezone", "dimension")},
-}
-_SLOTS: Final = {noun.replace("_", " "): slot for slot, nouns in _NOUNS.items() for noun in nouns.split()}
-# How people ask for a property without its noun.
-_QUESTIONS: Final[Mapping[str, str]] = {
-    "place": r"where|stored?|host\w*|deploy\w*|locat\w+|哪|部署|存放|保存|どこ|어디",
-    "url": r"where|find|哪|どこ|어디",
-    "name": r"called|叫",
-    "owner": r"who|whose|owns?|responsible|in charge|谁|负责|誰|누구",
-    "deadline": r"when|due|什么时候|何时|截止|いつ|언제",
-    "date": r"when|scheduled?|什么时候|何时|哪天|几点|定在|いつ|언제",
-    "status": r"how far|finished|done|ready|怎么样|进展|完成",
-    "choice": r"use|using|prefer|which|what|how|用|喜欢|偏好|どれ|무엇",
-    "start": r"when|start|begin|什么时候|何时|开始",
-    "end": r"when|end|expire|什么时候|何时|结束",
-    "home": r"where|live|city|住|哪",
-    "employer": r"where|who|work|company|公司|上班|工作",
-    "value": r"",
-}
-_CONFIG: Final = frozenset(
-    """port url place version timeout limit host branch interval threshold size domain ttl username email bucket model
-    mode format encoding timezone dimension value""".split()  # noqa: SIM905 - words read best as words
-)
-_WORK: Final = frozenset({"status", "deadline", "date", "start", "end", "priority"})
+
+@cache
+def _slots() -> dict[str, str]:
+    """Return the names of slots by the nouns of a property."""
+    nouns = patterns.load("facts")["nouns"].items()
+    return {word.replace("_", " "): slot for slot, words in nouns for word in words.split()}
+
 
 _ARTICLE: Final = re.compile(r"^(?:the|our|my|a|an)\s+", re.IGNORECASE)
 _FIRST_PERSON: Final = re.compile(r"\b(?:i|my|me)\b|我|私|나는|내", re.IGNORECASE)
@@ -436,14 +303,14 @@ def split_slot(noun: str) -> tuple[str, str] | None:
     if match is None:
         return None
     before = _ARTICLE.sub("", match["before"] or "") if match["after"] else match["before"] or ""
-    return f"{before}{match['after']}".strip(), _SLOTS[match["slot"].lower()]
+    return f"{before}{match['after']}".strip(), _slots()[match["slot"].lower()]
 
 
 @cache
 def _slot_forms() -> tuple[re.Pattern[str], ...]:
     """Compile the forms of a phrase that names a property: `port of the API`, `API port`, `API 的端口`."""
     latin, others = (
-        "|".join(sorted((re.escape(word) for word in _SLOTS if word.isascii() == is_latin), key=len, reverse=True))
+        "|".join(sorted((re.escape(word) for word in _slots() if word.isascii() == is_latin), key=len, reverse=True))
         for is_latin in (True, False)
     )
     return (
@@ -456,7 +323,7 @@ def _slot_forms() -> tuple[re.Pattern[str], ...]:
 def normalise_slot(words: str) -> str:
     """Return the name of a slot, whatever a model calls it."""
     plain = " ".join(unicodedata.normalize("NFKC", words).casefold().replace("_", " ").split())
-    return _SLOTS.get(plain, plain)
+    return _slots().get(plain, plain)
 
 
 @lru_cache(maxsize=4096)
@@ -484,12 +351,11 @@ def is_asked(subject: str, slot: str, *, question: str) -> bool:
 
 @cache
 def _question_form(slot: str) -> re.Pattern[str]:
-    nouns = (re.escape(word) for word, name in _SLOTS.items() if name == slot)
-    return re.compile("|".join((*nouns, _QUESTIONS.get(slot, re.escape(slot)))), re.IGNORECASE)
+    nouns = (re.escape(word) for word, name in _slots().items() if name == slot)
+    return re.compile("|".join((*nouns, patterns.load("facts")["questions"].get(slot, re.escape(slot)))), re.IGNORECASE)
 
 
 def type_of(slot: str) -> FactType:
     """Return the type of a fact that states a property."""
-    if slot in _CONFIG:
-        return "config"
-    return "task_state" if slot in _WORK else "decision"
+    types: dict[FactType, list[str]] = patterns.load("facts")["types"]
+    return next((kind for kind, slots in types.items() if slot in slots), "decision")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,15 +18,12 @@ from holdfast.errors import StorageError
 from holdfast.memory.archive import mask, passages_of, unwrap
 from holdfast.memory.block import Marks, open_marks, strip_message
 from holdfast.memory.embedding import vector_rows
-from holdfast.memory.home import is_folder as claims
 from holdfast.memory.transfer import is_known, pages, renumber_evidence
 from holdfast.redact import redact
 from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Embedder, unit
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.folder import FolderStore
-
-__all__ = ["Taken", "claims", "load", "save"]
 
 _BATCH: Final = 500
 _FOREIGN: Final = "segment:"
@@ -63,10 +61,10 @@ def save(
             numbers: dict[int, int] = {}
             for rows in _batches(pages(store, scope)):
                 new = [replace(row, id=0, passages=tuple(passages_of(row.message, marks))) for row in rows]
-                numbers.update(zip((row.id for row in rows), files.add(new), strict=True))
+                numbers.update(zip((row.id for row in rows), files.add_messages(new), strict=True))
                 progress(len(rows))
-            known = store.fetch(Select(kind="fact", scope=scope, across=True))
-            files.add([renumber_evidence(fact, numbers) for fact in known])
+            known = store.read_facts(Select(scope=scope, across=True))
+            files.add_facts([renumber_evidence(fact, numbers) for fact in known])
             count += len(numbers) + len(known)
         if embedder is not None:
             _write_vectors(files, embedder)
@@ -78,20 +76,15 @@ def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
     means: dict[int, Floats] = {}
     while passages := files.without_vectors(embedder.space, limit=_BATCH):
         rows = vector_rows(passages, embedder)
-        files.add(rows)
+        files.add_vectors(rows)
         for passage, row in zip(passages, rows, strict=True):
             means[passage.message] = means.get(passage.message, 0) + row.vectors.sum(axis=0, dtype=np.float32)
     files.write_vectors({number: unit(mean[None])[0] for number, mean in means.items()}, embedder.space)
 
 
 def _batches(rows: Iterable[MessageRow]) -> Iterator[list[MessageRow]]:
-    batch: list[MessageRow] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
+    left = iter(rows)
+    while batch := list(islice(left, _BATCH)):
         yield batch
 
 
@@ -123,10 +116,10 @@ def load(
                 count += len(rows)
                 progress(len(rows))
         for scope in agents:
-            known: list[FactRow] = files.fetch(Select(kind="fact", scope=scope, across=True))
+            known: list[FactRow] = files.read_facts(Select(scope=scope, across=True))
             facts = [renumber_evidence(_assign_owner(fact, project, agent, masked=masked), numbers) for fact in known]
             seen: set[tuple[str, str]] = set()
-            store.add([fact for fact in facts if not is_known(store, fact, seen)])
+            store.add_facts([fact for fact in facts if not is_known(store, fact, seen)])
             count += len(facts)
         problems = tuple(f"{folder / each.file}:{each.line}: {each.reason}" for each in files.problems)
     return Taken(rows=count, problems=problems)
@@ -148,7 +141,7 @@ def _import_rows(
             if (kept.role, kept.text) in texts[scope]:
                 continue
         new[row.id] = replace(row, id=0, scope=scope, message=kept, passages=tuple(passages_of(kept, marks)))
-    return dict(zip(new, texts.store.add(list(new.values())), strict=True))
+    return dict(zip(new, texts.store.add_messages(list(new.values())), strict=True))
 
 
 class _SessionTexts(dict[Scope, set[tuple[str, str]]]):

@@ -8,7 +8,7 @@ such a record before find an edit that says that something was forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
@@ -17,8 +17,6 @@ from holdfast.context.edits import Edit, Forgotten, to_json
 from holdfast.memory import block
 from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest
-
-__all__ = ["FORGOTTEN", "forget"]
 
 FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and the summary with it.]"
 """What is left of a summary."""
@@ -37,24 +35,24 @@ def forget(
     Facts belong to the agent and project: those that rest on a forgotten message, and blocks that quote a forgotten
     fact, are found in every session.
     """
-    rows: list[FactRow] = store.fetch(Select(kind="fact", scope=scope, across=True))
+    rows: list[FactRow] = store.read_facts(Select(scope=scope, across=True))
     own = {row.id for row in rows if across or row.scope == scope}
     if ids is None and fact_ids is None:
-        evidence = tuple(sorted({number for row in rows for number in row.evidence}))
-        messages = _fetch_messages(store, evidence, scope=scope, across=across)
+        evidence = set[int]().union(*(row.evidence for row in rows))
+        messages = _fetch_messages(store, sorted(evidence), scope=scope, across=across)
         count = _forget_facts(store, rows, {row.id for row in messages}, own, scope=scope, across=across)
-        store.remove(Select(kind="record", scope=scope, across=across))
-        store.remove(Select(kind="job", scope=scope, across=across))
-        return count + store.remove(Select(kind="message", scope=scope, across=across))
+        store.remove_records(Select(scope=scope, across=across))
+        store.remove_jobs(Select(scope=scope, across=across))
+        return count + store.remove_messages(Select(scope=scope, across=across))
     numbers = tuple(sorted(set(ids or ())))
     count = _forget_facts(store, rows, set(numbers), set(fact_ids or ()) & own, scope=scope, across=across)
     if numbers:
-        count += store.remove(Select(kind="message", scope=scope, across=across, ids=numbers))
+        count += store.remove_messages(Select(scope=scope, across=across, ids=numbers))
     return count
 
 
 def _fetch_messages(store: Store, ids: Sequence[int], *, scope: Scope, across: bool) -> list[Any]:
-    return store.fetch(Select(kind="message", scope=scope, across=across, ids=tuple(ids))) if ids else []
+    return store.read_messages(Select(scope=scope, across=across, ids=tuple(ids))) if ids else []
 
 
 def _forget_facts(
@@ -73,7 +71,7 @@ def _forget_facts(
     keys |= {row.id for row in rows if not messages.isdisjoint(row.evidence)}
     facts = [row for row in rows if row.id in keys]
     _clean_records(store, messages, facts, scope=scope, across=across or bool(facts))
-    return store.remove(Select(kind="fact", scope=scope, across=True, keys=tuple(sorted(keys)))) if facts else 0
+    return store.remove_facts(Select(scope=scope, across=True), keys=tuple(sorted(keys))) if facts else 0
 
 
 def _clean_records(
@@ -81,11 +79,11 @@ def _clean_records(
 ) -> None:
     """Remove records that quote what is forgotten, empty summaries, and record that something was forgotten."""
     lines = tuple(block.fact_line(block.Fact(type=fact.type, text=fact.content)) for fact in facts)
-    records: list[Record] = store.fetch(Select(kind="record", scope=scope, across=across))
+    records: list[Record] = store.read_records(Select(scope=scope, across=across))
     quoting = [record for record in records if _quotes(record.data, messages, lines)]
     others = tuple(record.id for record in quoting if not _is_summary(record))
     if others:
-        store.remove(Select(kind="record", scope=scope, across=across, ids=others))
+        store.remove_records(Select(scope=scope, across=across, ids=others))
     emptied: list[Record] = []
     tainted: set[Scope] = set()
     for record in records:
@@ -95,16 +93,16 @@ def _clean_records(
                 replace(record, data={**record.data, "change": {**record.data["change"], "summary": FORGOTTEN}})
             )
     rows = _fetch_messages(store, sorted(messages), scope=scope, across=across)
-    owners = {row.scope for row in (*quoting, *rows)}
-    store.add([*emptied, *(_make_notice(messages, facts, scope=owner) for owner in sorted(owners, key=repr))])
+    store.add_records([*emptied, *_make_notices(messages, facts, [*quoting, *rows])])
 
 
-def _make_notice(messages: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope) -> Record:
-    """Make the edit that says that something was forgotten."""
+def _make_notices(messages: AbstractSet[int], facts: Sequence[FactRow], rows: Sequence[Any]) -> Iterator[Record]:
+    """Make the edits that say that something was forgotten, for each scope that had a part in it."""
     ids = tuple(sorted(messages))
     edit = Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0)
     key = digest(repr((ids, sorted(fact.id for fact in facts))))
-    return Record(scope=scope, kind="edit", key=f"forgotten:{key}", data=to_json(edit))
+    for scope in sorted({row.scope for row in rows}, key=repr):
+        yield Record(scope=scope, kind="edit", key=f"forgotten:{key}", data=to_json(edit))
 
 
 def _is_summary(record: Record) -> bool:

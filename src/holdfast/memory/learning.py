@@ -12,8 +12,6 @@ from holdfast.memory.memory import Memory
 from holdfast.models.base import Model
 from holdfast.store.base import Across, Job, Record, Scope, Select
 
-__all__ = ["EXTRACT", "jobs", "learn", "queue"]
-
 EXTRACT: Final = "extract"
 """The kind of the jobs that extract facts."""
 LEARNED: Final = "learned"
@@ -36,19 +34,12 @@ def jobs(ids: Sequence[int], *, scope: Scope, time: int) -> list[Job]:
 def queue(memory: Memory, *, scope: Scope, across: Across = False, reader: str = "rules") -> int:
     """Queue the messages of a session, or `across` all of the agent's, that were not queued for this model before.
 
-    Args:
-        memory: The memory with the messages and the queue.
-        scope: Whose messages.
-        across: Whether to include the agent's other sessions; see `Across`.
-        reader: The name of the model that will read them, or `rules`.
-
-    Returns:
-        The number of messages that will be read.
+    `reader` is the name of the model that will read them, or `rules`. Returns the number of messages.
     """
-    records = memory.store.fetch(Select(kind="record", scope=scope, across=across, name=LEARNED, keys=(reader,)))
+    records = memory.store.read_records(Select(scope=scope, across=across), kind=LEARNED, keys=(reader,))
     queued = {record.scope: int(record.data["last"]) for record in records}
     now, last, count = memory.clock(), 0, 0
-    while rows := memory.store.fetch(Select(kind="message", scope=scope, across=across, after=last, limit=_PAGE)):
+    while rows := memory.store.read_messages(Select(scope=scope, across=across, after=last, limit=_PAGE)):
         last = rows[-1].id
         waiting: dict[Scope, list[int]] = {}
         for row in rows:
@@ -56,7 +47,9 @@ def queue(memory: Memory, *, scope: Scope, across: Across = False, reader: str =
                 waiting.setdefault(row.scope, []).append(row.id)
         for owner, ids in waiting.items():
             done = Record(scope=owner, kind=LEARNED, key=reader, data={"last": ids[-1]}, time=now)
-            memory.store.add([*jobs(ids, scope=owner, time=now), done])
+            with memory.store.transaction():
+                memory.store.add_jobs(jobs(ids, scope=owner, time=now))
+                memory.store.add_records([done])
             count += len(ids)
     return count
 
@@ -72,7 +65,7 @@ def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -
     if job is None:
         return None
     tries = int(job.data.get("tries", 0))
-    rows = memory.store.fetch(Select(kind="message", scope=job.scope, ids=tuple(job.data.get("ids", ()))))
+    rows = memory.store.read_messages(Select(scope=job.scope, ids=tuple(job.data.get("ids", ()))))
     result = extract(
         rows,
         scope=job.scope,
@@ -89,6 +82,8 @@ def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -
     is_cancelled = cancel is not None and cancel.is_set()  # does not count as a failure of the model
     again = {"ids": list(result.unread), "tries": tries if is_cancelled else tries + 1}
     rest = [Job(scope=job.scope, kind=EXTRACT, data=again, time=job.time)] if result.unread else []
-    memory.store.add([*result.rows_to_add, *rest])
-    memory.store.remove(Select(kind="job", scope=job.scope, ids=(job.id,)))
+    with memory.store.transaction():
+        memory.store.add_facts(result.rows_to_add)
+        memory.store.add_jobs(rest)
+    memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
     return result

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 from holdfast.errors import InputError, StorageError
 from holdfast.memory import facts
 from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
-from holdfast.memory.home import STORE_NAME, Home, default_path, open_home, store_file
 from holdfast.messages import Message
 from holdfast.settings import Settings
-from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Scope, SearchQuery, Select
+from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Scope, SearchQuery, Select, Store
+from holdfast.store.opening import open_store, store_file
 from holdfast.text import terms
 
 if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # search and its vectors are imported by the first query, so 
     from holdfast.search.embed.base import Embedder
     from holdfast.search.embed.choice import Choice
 
-__all__ = ["STORE_NAME", "Memory", "Stats", "default_path", "store_file"]
-
 _EMBED_BATCH: Final = 256
+_MAX_SCORED: Final = 20_000
+"""The passages of a session that are scored for trimming: more than a window can hold."""
 
 
 def _now() -> int:
@@ -69,7 +69,7 @@ class Memory:
     def __init__(
         self,
         *,
-        store: Home,
+        store: Store,
         settings: Settings,
         choice: Choice | None = None,
         clock: Callable[[], int] = _now,
@@ -97,7 +97,7 @@ class Memory:
         milliseconds.
         """
         known = settings if settings is not None else Settings()
-        return cls(store=open_home(store_file(path, settings=known)), settings=known, clock=clock)
+        return cls(store=open_store(store_file(path, settings=known)), settings=known, clock=clock)
 
     def close(self) -> None:
         """Close the store."""
@@ -164,7 +164,7 @@ class Memory:
             missing = self.store.without_vectors(embedder.space, limit=batch)
             if not missing:
                 break
-            self.store.add(vector_rows(missing, embedder))
+            self.store.add_vectors(vector_rows(missing, embedder))
             done += len(missing)
         return done
 
@@ -199,23 +199,18 @@ class Memory:
             pinned=pinned,
         )
         old = [row for row in known.values() if slot and (row.subject, row.slot) == (subject, slot)]
-        self.store.add([fact, *(facts.supersede(row, fact)[1] for row in old)])
+        self.store.add_facts([fact, *(facts.supersede(row, fact) for row in old)])
         return fact
 
     def pin(self, ids: Sequence[int], *, scope: Scope, across: bool = False, pinned: bool = True) -> int:
         """Keep messages in every window, or no longer."""
-        return self._flag(ids, scope=scope, across=across, pinned=pinned)
+        return self.store.set_flags(Select(scope=scope, across=across, ids=tuple(ids)), pinned=pinned)
 
     def exclude_from_recall(
         self, ids: Sequence[int], *, scope: Scope, across: bool = False, excluded: bool = True
     ) -> int:
         """Exclude messages from recall, or include them again."""
-        return self._flag(ids, scope=scope, across=across, excluded=excluded)
-
-    def _flag(self, ids: Sequence[int], *, scope: Scope, across: bool, **flags: bool) -> int:
-        rows = self.get(ids, scope=scope, across=across)
-        self.store.add([replace(row, **flags) for row in rows])  # type: ignore[arg-type]  # flags are booleans
-        return len(rows)
+        return self.store.set_flags(Select(scope=scope, across=across, ids=tuple(ids)), excluded=excluded)
 
     def forget(
         self,
@@ -238,18 +233,18 @@ class Memory:
         Raises:
             StorageError: One of these messages is damaged.
         """
-        select = Select(kind="message", scope=scope, across=across, ids=tuple(ids))
-        rows: dict[int, MessageRow] = {row.id: row for row in self.store.fetch(select)}
+        select = Select(scope=scope, across=across, ids=tuple(ids))
+        rows = {row.id: row for row in self.store.read_messages(select)}
         gaps = self.gaps(scope, across=across)
         lost = [gap for gap in gaps if gap.kind == "message" and gap.id in ids and gap.id not in rows]
         if lost:
             raise StorageError("; ".join(map(str, lost)), path=self.store.path)
         for row in list(rows.values()) if around else ():
             for side in (
-                Select(kind="message", scope=row.scope, before=row.id, newest=True, limit=around),
-                Select(kind="message", scope=row.scope, after=row.id, limit=around),
+                Select(scope=row.scope, before=row.id, newest=True, limit=around),
+                Select(scope=row.scope, after=row.id, limit=around),
             ):
-                rows.update((near.id, near) for near in self.store.fetch(side))
+                rows.update((near.id, near) for near in self.store.read_messages(side))
         return [rows[number] for number in sorted(rows)]
 
     def gaps(self, scope: Scope, *, across: Across = True) -> list[Gap]:
@@ -259,7 +254,7 @@ class Memory:
 
     def facts(self, *, scope: Scope, across: Across = False, time: int | None = None) -> list[FactRow]:
         """List the facts that hold now, or held at a moment."""
-        rows = self.store.fetch(Select(kind="fact", scope=scope, across=across))
+        rows = self.store.read_facts(Select(scope=scope, across=across))
         return facts.current(rows) if time is None else facts.as_of(rows, time=time)
 
     def query(
@@ -323,18 +318,18 @@ class Memory:
 
         space = None if self.embedder is None else self.embedder.space
         vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
-        self.store.match(SearchQuery(scope=scope, terms={}, vector=vector, space=space))
+        self.store.search(SearchQuery(scope=scope, terms={}, vector=vector, space=space))
         self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
         """Score the messages of a session by the words that they share with a question; 0 is left out."""
         counts = Counter(term for text in texts for term in terms(text))
-        evidence = self.store.match(SearchQuery(scope=scope, terms={term: float(n) for term, n in counts.items()}))
-        scores = evidence.keywords.passages
+        weights = {term: float(count) for term, count in counts.items()}
+        found = self.store.search(SearchQuery(scope=scope, terms=weights, limit=_MAX_SCORED))
         best: dict[int, float] = {}
-        for passage in scores.nonzero()[0].tolist():
-            message = int(evidence.columns["message"][passage])
-            best[message] = max(best.get(message, 0.0), float(scores[passage]))
+        for message, score in zip(found.messages.tolist(), found.keyword.tolist(), strict=True):
+            if score:
+                best[message] = max(best.get(message, 0.0), score)
         return best
 
     def waiting(self) -> int:

@@ -9,17 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-import numpy as np
-
-from holdfast.search.columns import Bools, Columns
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, Scope
 from holdfast.text import terms
 
-__all__ = ["Bounds", "RecallQuery", "build_query", "order_of", "select_texts", "weigh_terms"]
-
-_DAY: Final = 86_400_000
 _MIN_TERMS: Final = 4
 """A message with fewer terms is read together with the ones before it."""
 
@@ -35,19 +29,6 @@ class Bounds:
 
     passages: int | None = None
     days: int | None = None
-
-    def within(self, visible: Bools, columns: Columns, *, now: int | None) -> Bools:
-        """Restrict the visible passages to those within bounds."""
-        kept = visible
-        if self.days is not None:
-            times = columns["time"]
-            newest = int(times.max(initial=0)) if now is None else now
-            kept = kept & ((times <= 0) | (times >= newest - self.days * _DAY))
-        if self.passages is not None:
-            numbers = np.flatnonzero(kept)
-            kept = kept.copy()
-            kept[numbers[: max(0, len(numbers) - self.passages)]] = False
-        return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,16 +164,13 @@ def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
     for age, text in enumerate(reversed(texts)):
         for term, count in Counter(terms(text)).items():
             found[term] = max(found.get(term, 0.0), count * _EARLIER**age)
-    weighed = {term: weight * share for term, weight in found.items() if (share := _content_share(term))}
+    frame = _frame()
+    weighed: dict[str, float] = {}
+    for term, weight in found.items():
+        if term not in _SILENT:
+            share = _FRAME_WEIGHT if term in frame else _KANA_WEIGHT if _KANA.fullmatch(term) else 1.0
+            weighed[term] = weight * share
     return weighed or found
-
-
-def _content_share(term: str) -> float:
-    if term in _SILENT:
-        return 0.0
-    if term in _frame():
-        return _FRAME_WEIGHT
-    return _KANA_WEIGHT if _KANA.fullmatch(term) else 1.0
 
 
 @cache

@@ -7,7 +7,7 @@ gets no block.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -21,19 +21,17 @@ from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.embedding import embed_query
 from holdfast.memory.facts import FactHit
 from holdfast.memory.query import RecallQuery, weigh_terms
-from holdfast.search.columns import Columns
+from holdfast.search.candidates import Candidates
 from holdfast.search.dates import find_dates
 from holdfast.search.embed.base import Embedder, Floats
 from holdfast.search.embed.static import vector_weight
-from holdfast.search.fuse import Parts, Ranking, Signals, rank
+from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
-from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Candidate, Quote, pack
+from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Quotable, Quote, pack
 from holdfast.search.relevance import combined_relevance, relevance, word_relevance
-from holdfast.store.base import PassageText, SearchQuery, SearchResult, Select, Store
+from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text
-
-__all__ = ["Hit", "Recall", "recall", "search"]
 
 _MAX_TIME: Final = 32_503_680_000_000
 """The year 3000, in Unix milliseconds."""
@@ -85,8 +83,8 @@ def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None
     """Find the passages that match a question best, best first, whole."""
     found = _search(store, query, embedder, Deadline.after(None))
     best = found.ranking.order[:limit].tolist()
-    texts = {passage.number: passage for passage in _read_passages(store, query, best)}
-    return [_make_hit(texts[number], texts[number].text, found) for number in best if number in texts]
+    texts = _read_passages(store, query, found.candidates, best)
+    return [_make_hit(texts[place], place, texts[place].text, found) for place in best if place in texts]
 
 
 def recall(
@@ -111,14 +109,17 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     fact_hits = _find_facts(store, query)
     nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
     by_words = word_relevance(found.signals) >= query.gate
-    passed = by_words or _passes_by_vectors(query, found)
+    if query.order.fusion == "weighted":  # this formula tests each passage itself
+        passed = by_words or (found.candidates.cosine is not None and len(found.ranking.order) > 0)
+    else:
+        passed = by_words or combined_relevance(found.signals) >= query.gate
     if not passed and not fact_hits:
         return replace(nothing, reason="nothing in memory has to do with this")
     room = query.cap - _frame_tokens()
-    kept_facts = _fit_facts(fact_hits, room * query.knowledge_share)
-    room -= sum(map(_fact_tokens, kept_facts))
+    kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
+    room -= cost
     quotes: list[Quote] = []
-    if by_words and found.signals.cosine is not None:  # the best passage by words alone is quoted with vectors too
+    if by_words and found.candidates.cosine is not None:  # the best passage by words alone is quoted with vectors too
         words = found.signals.without_vectors()
         alone = replace(found, signals=words, ranking=_rank(store, query, words))
         quotes = _Quoter(store, query, alone, deadline).pack(room=room, limit=1)
@@ -136,19 +137,14 @@ def _find_facts(store: Store, query: RecallQuery) -> list[FactHit]:
     return [*given.values(), *matches][: query.max_facts]
 
 
-def _passes_by_vectors(query: RecallQuery, found: _Found) -> bool:
-    """Tell whether words and vectors together open the gate; the weighted formula tests each passage itself."""
-    if query.order.fusion == "weighted":
-        return found.signals.cosine is not None and len(found.ranking.order) > 0
-    return combined_relevance(found.signals) >= query.gate
-
-
 # --- searching and ranking -----------------------------------------------------------
+
+_DAY: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The result of a search: signals, ranking, weights of terms, the passages read so far, and notes."""
+    """The result of a search: signals, ranking, weights of terms, the passages read so far by place, and notes."""
 
     signals: Signals
     ranking: Ranking
@@ -156,66 +152,57 @@ class _Found:
     texts: dict[int, PassageText]
     notes: tuple[str, ...]
 
+    @property
+    def candidates(self) -> Candidates:
+        return self.signals.candidates
+
 
 def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadline: Deadline) -> _Found:
-    weights = weigh_terms(query.texts)
-    embedded = embed_query(embedder if query.texts else None, query.texts[-1] if query.texts else "", deadline=deadline)
+    weights, last = weigh_terms(query.texts), query.texts[-1] if query.texts else ""
+    embedded = embed_query(embedder if query.texts else None, last, deadline=deadline)
     deadline.check()
+    days = query.bounds.days
     question = SearchQuery(
         scope=query.scope,
         across=query.across,
         terms=weights,
         vector=embedded.vector,
         space=embedder.space if embedder is not None and embedded.vector is not None else None,
+        without_messages=query.in_window,
+        without_passages=query.quoted,
+        since=query.now - days * _DAY if days is not None and query.now is not None else None,
+        newest=query.bounds.passages,
+        neighbours=max(query.neighbours, _ANSWER_REACH),
     )
-    evidence, missing = _drop_sparse_vectors(store.match(question))
+    candidates, missing = _drop_sparse_vectors(store.search(question))
     deadline.check()
+    signals = Signals(
+        candidates=candidates,
+        dates=_find_dates(query, candidates),
+        length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
+        vector_weight=vector_weight(embedder, last),
+        now=query.now,
+    )
     notes = tuple(note for note in (embedded.note, missing) if note)
-    signals = _make_signals(query, evidence, embedder, weights)
     found = _Found(signals, _rank(store, query, signals), weights, {}, notes)
     deadline.check()
     return found
 
 
-def _drop_sparse_vectors(evidence: SearchResult) -> tuple[SearchResult, str]:
+def _drop_sparse_vectors(candidates: Candidates) -> tuple[Candidates, str]:
     """Drop the vectors while most passages have none of this model yet, with a note that says so."""
-    if evidence.cosine is None:
-        return evidence, ""
-    visible, columns = evidence.visible, evidence.columns
-    windows = columns.windows if visible.all() else int(np.count_nonzero(visible[columns["passage"]]))
-    embedded = 0 if evidence.centre is None else round(evidence.centre.known * windows)
+    if candidates.cosine is None:
+        return candidates, ""
+    windows, embedded = candidates.total_windows, candidates.embedded_windows
     if embedded and (embedded >= _MIN_EMBEDDED * windows or windows - embedded < _MAX_UNEMBEDDED):
-        return evidence, ""
+        return candidates, ""
     note = f"{embedded:,} of {windows:,} windows have vectors of this model yet: by words alone" if windows else ""
-    return replace(evidence, cosine=None, centre=None), note
+    return candidates.without_vectors(), note
 
 
-def _make_signals(
-    query: RecallQuery, evidence: SearchResult, embedder: Embedder | None, weights: Mapping[str, float]
-) -> Signals:
-    columns = evidence.columns
-    visible = query.bounds.within(evidence.visible, columns, now=query.now)
-    if query.in_window:
-        visible = visible & ~np.isin(columns["message"], np.array(list(query.in_window)))
-    if query.quoted:
-        visible = visible & ~np.isin(np.arange(len(visible)), np.array(list(query.quoted)))
-    return Signals(
-        columns=columns,
-        visible=visible,
-        keywords=evidence.keywords,
-        cosine=evidence.cosine,
-        centre=evidence.centre,
-        dates=_find_dates(query, evidence),
-        length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
-        vector_weight=vector_weight(embedder, query.texts[-1] if query.texts else ""),
-        now=query.now,
-    )
-
-
-def _find_dates(query: RecallQuery, evidence: SearchResult) -> list[tuple[int, int]]:
+def _find_dates(query: RecallQuery, candidates: Candidates) -> list[tuple[int, int]]:
     """Find the periods that a question names, such as `two weeks ago` or `in May`."""
-    times = evidence.columns["time"]
-    valid = times[(times > 0) & (times < _MAX_TIME)]
+    valid = candidates.times[(candidates.times > 0) & (candidates.times < _MAX_TIME)]
     if not len(valid) or not query.texts:
         return []
     first, last = (datetime.fromtimestamp(int(moment) / 1000, UTC).year for moment in (valid.min(), valid.max()))
@@ -226,8 +213,14 @@ def _rank(store: Store, query: RecallQuery, signals: Signals) -> Ranking:
     """Rank the passages as the query asks."""
     ranking = rank(signals, order=query.order)
     if query.order.fusion != "recipe":
-        ranking = _add_neighbours(ranking, signals, reach=query.neighbours)
-    return ranking if query.order.variety is None else _diversify(store, query, ranking, query.order.variety)
+        ranking = _add_neighbours(ranking, signals.candidates, reach=query.neighbours)
+    if query.order.variety is None:
+        return ranking
+    # Reorder the first passages so that none repeats one before it.
+    first = _read_passages(store, query, signals.candidates, ranking.order[:_MAX_VARIED].tolist())
+    items = {Item(score=float(ranking.scores[place]), text=passage.text): place for place, passage in first.items()}
+    varied = [items[item] for item in mmr(list(items), relevance_weight=query.order.variety)]
+    return replace(ranking, order=np.concatenate([np.array(varied, np.int64), ranking.order[_MAX_VARIED:]]))
 
 
 _NEIGHBOUR_LOSS: Final = 0.15
@@ -235,33 +228,23 @@ _NEIGHBOUR_LOSS: Final = 0.15
 _MAX_RANKED: Final = 400
 
 
-def _add_neighbours(ranking: Ranking, signals: Signals, *, reach: int) -> Ranking:
+def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranking:
     """Add the passages up to `reach` before and after each hit in the same session, with lower scores.
 
     For the two rankings of the original plugin; the measured recipe weighs neighbours itself.
     """
-    columns = signals.columns
-    hits = np.zeros(columns.passages + 1, np.float32)  # -1 means no neighbour, and reads the extra zero at the end
-    hits[ranking.order] = ranking.score(ranking.order)
+    hits = np.zeros(len(found) + 1, np.float32)  # -1 means no neighbour, and reads the extra zero at the end
+    hits[ranking.order] = ranking.scores[ranking.order]
     scores = hits[:-1].copy()
-    first = last = np.arange(columns.passages)
+    first = last = np.arange(len(found))
     for distance in range(1, reach + 1):
-        first, last = columns.beside(first, "previous"), columns.beside(last, "following")
+        first, last = found.beside(first, found.previous), found.beside(last, found.following)
         near = np.maximum(hits[first], hits[last]) * np.float32(max(0.0, 1 - _NEIGHBOUR_LOSS * distance))
         np.maximum(scores, near, out=scores)
-    scores = np.where(signals.visible, scores, np.float32(0))
-    positive = np.flatnonzero(scores > 0)
-    order = positive[np.argsort(-scores[positive], kind="stable")][:_MAX_RANKED]
-    gained = np.where(scores > hits[:-1], scores - hits[:-1], np.float32(0))
-    return replace(ranking, order=order, scores=scores, stages={**ranking.stages, "neighbours": gained})
-
-
-def _diversify(store: Store, query: RecallQuery, ranking: Ranking, weight: float) -> Ranking:
-    """Reorder the first passages so that none repeats one before it."""
-    first = _read_passages(store, query, ranking.order[:_MAX_VARIED].tolist())
-    items = {Item(score=float(ranking.score(passage.number)), text=passage.text): passage.number for passage in first}
-    order = [items[item] for item in mmr(list(items), relevance_weight=weight)]
-    return replace(ranking, order=np.concatenate([np.array(order, np.int64), ranking.order[_MAX_VARIED:]]))
+    scores = np.where(found.eligible, scores, np.float32(0))
+    gained = np.maximum(scores - hits[:-1], np.float32(0))
+    stages = {**ranking.stages, "neighbours": gained}
+    return Ranking(order=top(scores, _MAX_RANKED), scores=scores, stages=stages)
 
 
 # --- quoting passages ------------------------------------------------------------------
@@ -276,9 +259,13 @@ _MAX_ANSWER_CHARS: Final = 100
 _ONE: Final = np.ones(1, np.float32)
 
 
-def _read_passages(store: Store, query: RecallQuery, numbers: Sequence[int]) -> list[PassageText]:
-    """Read passages that still exist and that the query may see."""
-    return store.fetch(Select(kind="passage", scope=query.scope, across=query.across, ids=tuple(numbers)))
+def _read_passages(
+    store: Store, query: RecallQuery, candidates: Candidates, places: Sequence[int]
+) -> dict[int, PassageText]:
+    """Read passages that still exist and that the query may see, by place."""
+    numbers: dict[int, int] = dict(zip(candidates.passages[list(places)].tolist(), places, strict=True))
+    rows = store.read_passages(Select(scope=query.scope, across=query.across, ids=tuple(numbers)))
+    return {numbers[row.number]: row for row in rows}
 
 
 class _Quoter:
@@ -288,89 +275,72 @@ class _Quoter:
         self._store, self._query, self._found, self._deadline = store, query, found, deadline
         recipe, order, is_recipe = query.order.recipe, found.ranking.order, query.order.fusion == "recipe"
         if is_recipe and query.order.variety is None:
-            order = found.ranking.for_quoting(found.signals.columns, brevity=recipe.brevity, best=recipe.best)
-        numbers: list[int] = order.tolist()
-        self._order = _add_answers(numbers, found.signals) if is_recipe and query.neighbours > 0 else numbers
-        self._best = frozenset(numbers[: recipe.best])
-        self._places = {number: place for place, number in enumerate(self._order)}
-        self._scores = _WindowScores(found.signals, self._order)
+            order = found.ranking.for_quoting(found.candidates.sizes, brevity=recipe.brevity, best=recipe.best)
+        places: list[int] = order.tolist()
+        self._order = _add_answers(places, found.candidates) if is_recipe and query.neighbours > 0 else places
+        self._best = frozenset(places[: recipe.best])
+        self._ranks = {place: number for number, place in enumerate(self._order)}
+        self._scores = _score_windows(found.candidates, self._order)
 
     def pack(self, *, room: float, after: Sequence[Quote] = (), limit: int | None = None) -> list[Quote]:
         """Quote what fits into `room` tokens; see `holdfast.search.pack.pack`."""
-        sizes = zip(self._order, self._found.signals.columns["size"][self._order].tolist(), strict=True)
+        sizes = zip(self._order, self._found.candidates.sizes[self._order].tolist(), strict=True)
         weights = self._found.weights
         return pack(sizes, self._read, room=room, weights=weights, measure=_measure, after=after, limit=limit)
 
-    def _read(self, number: int) -> Candidate | None:
+    def _read(self, place: int) -> Quotable | None:
         """Read a passage, with those that follow it in the order; None where it no longer exists."""
-        passages = self._found.texts
-        if number not in passages:
+        passages, candidates = self._found.texts, self._found.candidates
+        if place not in passages:
             self._deadline.check()
-            place = self._places[number]
-            missing = [near for near in self._order[place : place + _BATCH] if near not in passages]
-            rows = _read_passages(self._store, self._query, missing)
-            passages.update((passage.number, passage) for passage in rows)
-        passage = passages.get(number)
+            start = self._ranks[place]
+            missing = [near for near in self._order[start : start + _BATCH] if near not in passages]
+            passages.update(_read_passages(self._store, self._query, candidates, missing))
+        passage = passages.get(place)
         if passage is None:
             return None
-        detail = _make_detail(passage, self._found.signals.columns, text="")
-        return Candidate(
-            passage=number,
+        detail = _make_detail(passage, candidates, place, text="")
+        return Quotable(
+            passage=place,
             text=passage.text,
             windows=passage.windows,
-            window_scores=self._scores[number],
+            window_scores=self._scores.get(place, _ONE),
             header=block.header(detail),
             brief=block.brief_header(detail),
             group=block.moment(detail),
-            room=MAX_EXCERPT_CHARS if number in self._best else MIN_EXCERPT_CHARS,
+            room=MAX_EXCERPT_CHARS if place in self._best else MIN_EXCERPT_CHARS,
         )
 
 
-def _add_answers(order: Sequence[int], signals: Signals) -> list[int]:
+def _add_answers(order: Sequence[int], found: Candidates) -> list[int]:
     """Add short passages that follow the best ones: the answer of a tool contains no word of the question."""
-    columns, visible = signals.columns, signals.visible
-    numbers: dict[int, None] = {}
-    for place, number in enumerate(order):
-        numbers[number] = None
-        after = np.array([number])
-        for _ in range(_ANSWER_REACH if place < _MAX_QUESTIONS else 0):
-            after = columns.beside(after, "following")
-            follower = int(after[0])
-            if follower < 0 or columns["human"][follower]:
+    places: dict[int, None] = {}
+    for count, place in enumerate(order):
+        places[place] = None
+        follower = place
+        for _ in range(_ANSWER_REACH if count < _MAX_QUESTIONS else 0):
+            follower = int(found.following[follower])
+            if follower < 0 or found.human[follower]:
                 break
-            if columns["size"][follower] <= _MAX_ANSWER_CHARS and visible[follower]:
-                numbers[follower] = None
-    return list(numbers)
+            if found.sizes[follower] <= _MAX_ANSWER_CHARS and found.eligible[follower]:
+                places[follower] = None
+    return list(places)
 
 
-class _WindowScores:
-    """The score of each window of some passages, by words and by vector: 0 to 1 within its passage."""
-
-    def __init__(self, signals: Signals, passages: Sequence[int]) -> None:
-        columns, cosine = signals.columns, signals.cosine
-        firsts = columns["first_window"]
-        chosen = np.sort(np.array(passages, np.int64))
-        counts = np.append(firsts[1:], columns.windows)[chosen] - firsts[chosen]
-        chosen, counts = chosen[counts > 1], counts[counts > 1]
-        places = np.cumsum(counts) - counts
-        numbers = np.arange(counts.sum()) + np.repeat(firsts[chosen] - places, counts)
-        self._parts = dict(zip(chosen.tolist(), map(slice, places.tolist(), (places + counts).tolist()), strict=True))
-        self._words = signals.keywords.windows(numbers, columns)
-        self._vectors = None if cosine is None else np.maximum(cosine[numbers], 0)
-
-    def __getitem__(self, number: int) -> Floats:
-        part = self._parts.get(number)
-        if part is None:
-            return _ONE
-        words = _scale(self._words[part])
-        if self._vectors is None:
-            return words
-        return (words + _scale(self._vectors[part])) / np.float32(2)
-
-
-def _scale(values: Floats) -> Floats:
-    largest = values.max(initial=0)
-    return values / largest if largest > 0 else values
+def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, Floats]:
+    """Score the windows of passages that have several, by words and by vector: 0 to 1 within each passage."""
+    chosen = np.sort(np.array(places, np.int64))
+    chosen = chosen[candidates.windows[chosen] > 1]
+    words, cosines = candidates.score_windows(chosen)
+    scores: dict[int, Floats] = {}
+    start = 0
+    for place, count in zip(chosen.tolist(), candidates.windows[chosen].tolist(), strict=True):
+        part = slice(start, start + count)
+        scores[place] = relative(words[part])
+        if cosines is not None:
+            scores[place] = (scores[place] + relative(np.maximum(cosines[part], 0))) / np.float32(2)
+        start += count
+    return scores
 
 
 # --- the block ---------------------------------------------------------------------------
@@ -387,23 +357,19 @@ def _frame_tokens() -> float:
     return _measure(block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT))
 
 
-def _fit_facts(hits: Sequence[FactHit], room: float) -> list[FactHit]:
-    kept: list[FactHit] = []
+def _fit_facts(hits: Sequence[FactHit], room: float) -> tuple[list[FactHit], float]:
+    """Keep the facts that fit into `room` tokens; return also what they cost."""
+    kept, spent = [], 0.0
     for hit in hits:
-        cost = _fact_tokens(hit)
-        if cost <= room:
+        cost = _measure(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
+        if spent + cost <= room:
             kept.append(hit)
-            room -= cost
-    return kept
+            spent += cost
+    return kept, spent
 
 
-def _fact_tokens(hit: FactHit) -> float:
-    return _measure(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
-
-
-def _make_detail(passage: PassageText, columns: Columns, *, text: str) -> block.Detail:
-    session = int(columns["scope"][passage.number])
-    return block.Detail(role=passage.speaker, time=passage.time, text=text, session=session)
+def _make_detail(passage: PassageText, candidates: Candidates, place: int, *, text: str) -> block.Detail:
+    return block.Detail(role=passage.speaker, time=passage.time, text=text, session=int(candidates.sessions[place]))
 
 
 def _compose(
@@ -416,36 +382,33 @@ def _compose(
     nothing: Recall,
 ) -> Recall:
     """Make the block of what was chosen, best first. What the cap does not hold after all is dropped from the end."""
-    columns, chosen = found.signals.columns, list(quotes)
+    chosen = list(quotes)
     lines = [block.Fact(type=hit.fact.type, text=hit.fact.content) for hit in kept_facts]
     while True:
         details = {
-            quote.passage: _make_detail(found.texts[quote.passage], columns, text=quote.text) for quote in chosen
+            quote.passage: _make_detail(found.texts[quote.passage], found.candidates, quote.passage, text=quote.text)
+            for quote in chosen
         }
-        ordered = sorted(details, key=lambda number: (*_minute_and_session(details[number]), number))
-        text = block.render(lines, [details[number] for number in ordered], marks)
+        # Oldest first; passages of the same minute and session stay together.
+        ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
+        text = block.render(lines, [details[place] for place in ordered], marks)
         tokens = count_text(text)
         if tokens <= query.cap or not chosen:
             break
         chosen.pop()
     if tokens > query.cap or not text:
         return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
-    hits = tuple(_make_hit(found.texts[number], details[number].text, found) for number in ordered)
+    hits = tuple(_make_hit(found.texts[place], place, details[place].text, found) for place in ordered)
     return replace(nothing, block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits)
 
 
-def _minute_and_session(detail: block.Detail) -> tuple[int, int]:
-    """Sort oldest first; passages of the same minute and session stay together."""
-    return detail.time // 60_000, detail.session
-
-
-def _make_hit(passage: PassageText, text: str, found: _Found) -> Hit:
+def _make_hit(passage: PassageText, place: int, text: str, found: _Found) -> Hit:
     return Hit(
         message=passage.message,
         passage=passage.number,
         text=text,
         speaker=passage.speaker,
         time=passage.time,
-        score=float(found.ranking.score(passage.number)),
-        parts=found.ranking.parts(passage.number),
+        score=float(found.ranking.scores[place]),
+        parts=found.ranking.parts(place),
     )

@@ -7,6 +7,7 @@ take it back from one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,8 +21,6 @@ from holdfast.messages import ToolCall, ToolResult
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
 
-__all__ = ["claims", "is_known", "load_jsonl", "pages", "renumber_evidence", "to_jsonl", "to_markdown"]
-
 VERSION: Final = 1
 _HEADER: Final = "holdfast-export"
 _PAGE: Final = 500
@@ -31,7 +30,7 @@ _BATCH: Final = 200
 def pages(store: Store, scope: Scope, *, across: bool = True) -> Iterator[MessageRow]:
     """Read every message of a scope, a page at a time."""
     after = 0
-    while rows := store.fetch(Select(kind="message", scope=scope, across=across, after=after, limit=_PAGE)):
+    while rows := store.read_messages(Select(scope=scope, across=across, after=after, limit=_PAGE)):
         yield from rows
         after = rows[-1].id
 
@@ -53,7 +52,7 @@ def to_jsonl(
             count += 1
             if progress is not None:
                 progress(1)
-        for fact in store.fetch(Select(kind="fact", scope=scope, across=True)):
+        for fact in store.read_facts(Select(scope=scope, across=True)):
             _write(file, {"kind": "fact", **asdict(fact)})
             count += 1
     return count
@@ -109,11 +108,11 @@ class _Importer:
         self.write()
         fact = renumber_evidence(row, self._numbers)
         if not is_known(self._store, fact, self._known):
-            self._store.add([fact])
+            self._store.add_facts([fact])
 
     def write(self) -> None:
         """Store the messages of the batch."""
-        numbers = self._store.add([row for _, row in self._batch])
+        numbers = self._store.add_messages([row for _, row in self._batch])
         self._numbers.update(zip((number for number, _ in self._batch), numbers, strict=True))
         self._batch = []
 
@@ -146,7 +145,7 @@ def _row(data: Mapping[str, Any], path: Path, number: int, marks: Marks) -> Mess
 def is_known(store: Store, row: FactRow, known: set[tuple[str, str]]) -> bool:
     """Return whether the store has this version of a fact; `known` are the versions before it in the import."""
     key = (row.id, json.dumps(asdict(row), sort_keys=True, default=str))
-    versions = store.fetch(Select(kind="fact", scope=row.scope, keys=(row.id,)))
+    versions = store.read_facts(Select(scope=row.scope), keys=(row.id,))
     there = key in known or row in versions
     known.add(key)
     return there
@@ -156,7 +155,7 @@ def to_markdown(store: Store, scopes: Iterable[Scope], file: IO[str], *, moment:
     """Write memory as a document: the facts first, then every session."""
     count = 0
     for scope in scopes:
-        held = facts.current(store.fetch(Select(kind="fact", scope=scope, across=True)))
+        held = facts.current(store.read_facts(Select(scope=scope, across=True)))
         file.write(f"# Memory of {scope.agent}{f' in {scope.project}' if scope.project else ''}\n\n")
         if held:
             file.write("## Facts\n\n" + "".join(f"- [{fact.type}] {fact.content}\n" for fact in held) + "\n")
@@ -177,15 +176,7 @@ def _markdown(row: MessageRow) -> str:
         if isinstance(part, ToolCall):
             pieces.append(f"`{part.name}` {json.dumps(part.arguments, ensure_ascii=False, default=str)}")
         elif isinstance(part, ToolResult):
-            fence = "`" * max(3, _longest_run(part.text) + 1)
+            longest = max(map(len, re.findall("`+", part.text)), default=0)  # a fence must be longer
+            fence = "`" * max(3, longest + 1)
             pieces.append(f"{fence}text\n{part.text}\n{fence}")
     return "\n\n".join(pieces)
-
-
-def _longest_run(text: str) -> int:
-    """Return the length of the longest run of backticks; a fence must be longer."""
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return longest

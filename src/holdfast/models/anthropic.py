@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
-from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, Part, Text, ToolCall
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.client import ProviderModel, Sdk, event_json, make_reply
+from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
 from holdfast.providers import render_request
 from holdfast.providers.anthropic import read_block, read_usage
 from holdfast.providers.wire import Json, decode_arguments, kind_of, object_arguments
-
-__all__ = ["AnthropicModel", "request_body"]
 
 _PROVIDER: Final = "anthropic"
 _STOPS: Final = {
@@ -56,37 +54,29 @@ class AnthropicModel(ProviderModel):
     ) -> None:
         try:
             import anthropic  # noqa: PLC0415 - an extra
-            import httpx2  # noqa: PLC0415 - comes with it
         except ImportError:
             raise MissingExtraError("Anthropic models", extra="anthropic") from None
         self._caching = caching
         self._transform_schema: Callable[[Any], Any] = anthropic.transform_schema
-
-        async def events(body: Json, seconds: float | None) -> AsyncIterator[Any]:
-            # A new client for each call: its connection pool belongs to one event loop, and so to one call.
-            client = anthropic.AsyncAnthropic(
-                api_key=api_key,
-                auth_token=auth_token,
-                base_url=base_url,
-                max_retries=0,
-                timeout=anthropic.DEFAULT_TIMEOUT if seconds is None else seconds,
-                http_client=anthropic.DefaultAsyncHttpxClient(verify=create_ssl_context()),
-            )
-            async with client, await client.messages.create(stream=True, **body) as stream:
-                async for event in stream:
-                    yield event_json(event)
-
-        sdk = Sdk(
-            events=events,
-            draft=_Draft,
-            timeout_errors=(anthropic.APITimeoutError, httpx2.TimeoutException),
-            connection_errors=(anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError),
-            api_errors=(anthropic.AnthropicError,),
+        super().__init__(
+            model,
+            name=f"anthropic/{model}",
+            provider=_PROVIDER,
+            context_tokens=context_tokens,
+            extra=extra,
+            sdk=anthropic,
+            sdk_error=anthropic.AnthropicError,
+            connect=partial(anthropic.AsyncAnthropic, api_key=api_key, auth_token=auth_token, base_url=base_url),
+            http_client=anthropic.DefaultAsyncHttpxClient,
             optional_fields=_OPTIONAL_FIELDS,
         )
-        super().__init__(
-            model, name=f"anthropic/{model}", provider=_PROVIDER, context_tokens=context_tokens, extra=extra, sdk=sdk
-        )
+
+    def _create(self, client: Any, body: Json) -> Awaitable[Any]:
+        created: Awaitable[Any] = client.messages.create(stream=True, **body)
+        return created
+
+    def _draft(self) -> Draft:
+        return AnthropicDraft()
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         body = request_body(prompt, model=self._model, caching=self._caching)
@@ -114,24 +104,17 @@ def request_body(prompt: Prompt, *, model: str, caching: bool = True) -> dict[st
             {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
             for tool in prompt.tools
         ]
-    return _mark_for_cache(body) if caching and not _has_cache_marks(body) else body
-
-
-def _has_cache_marks(body: Json) -> bool:
-    system = body.get("system")
-    lists = [message["content"] for message in body["messages"]] + [system]
-    return any("cache_control" in block for blocks in lists if isinstance(blocks, list) for block in blocks)
-
-
-def _mark_for_cache(body: Json) -> dict[str, Any]:
-    """Mark the end of the system prompt, which covers the tools before it, and the end of the last message."""
-    marked = dict(body)
+    lists = [body.get("system"), *(message["content"] for message in body["messages"])]
+    is_marked = any("cache_control" in block for blocks in lists if isinstance(blocks, list) for block in blocks)
+    if not caching or is_marked:
+        return body
+    # The mark at the end of the system prompt covers the tools before it; the other one is at the end of the messages.
     if body.get("system"):
-        marked["system"] = _mark_last(body["system"])
+        body["system"] = _mark_last(body["system"])
     if body["messages"]:
         *before, last = body["messages"]
-        marked["messages"] = [*before, {**last, "content": _mark_last(last["content"])}]
-    return marked
+        body["messages"] = [*before, {**last, "content": _mark_last(last["content"])}]
+    return body
 
 
 def _mark_last(content: str | Sequence[Json]) -> list[Json]:
@@ -187,7 +170,7 @@ class _Block:
         return part
 
 
-class _Draft:
+class AnthropicDraft:
     """A reply that is being assembled from the events of the Messages API."""
 
     def __init__(self) -> None:
@@ -208,7 +191,7 @@ class _Draft:
             case {"type": "content_block_delta", "index": int(index), "delta": Mapping() as delta}:
                 return self._blocks[index].add(delta) if index in self._blocks else ""
             case {"type": "message_delta", "delta": Mapping() as delta}:
-                self._stop = _text(delta.get("stop_reason")) or self._stop
+                self._stop = get_text(delta, "stop_reason") or self._stop
                 self._add_usage(event.get("usage"))
             case {"type": "message_stop"}:
                 self._ended = True
@@ -227,13 +210,7 @@ class _Draft:
         message = Message(
             role="assistant",
             parts=tuple(part for part in parts if not isinstance(part, Text) or part.text.strip()),
-            id=_text(self._envelope.get("id")),
             usage=read_usage(self._usage),
-            model=_text(self._envelope.get("model")),
             stop=self._stop,
         )
-        return make_reply(message, _STOPS)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+        return make_reply(message, self._envelope, _STOPS)

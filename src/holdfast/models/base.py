@@ -11,8 +11,6 @@ from holdfast.calls import Deadline
 from holdfast.errors import ModelCancelledError, ModelTimeoutError
 from holdfast.messages import Message, Usage
 
-__all__ = ["Model", "Prompt", "Reply", "Tool", "check_cancelled", "check_deadline"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:

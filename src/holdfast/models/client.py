@@ -7,19 +7,18 @@ caller's thread only reads events from a queue.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import replace
+from datetime import UTC
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, Final, Protocol, TypeVar
 
-from holdfast.calls import Deadline
+from holdfast.calls import Deadline, create_ssl_context
 from holdfast.errors import (
     FormatError,
     ModelBusyError,
@@ -30,11 +29,11 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message
 from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
-from holdfast.models.failures import error_from_response
 from holdfast.providers.models import context_tokens
-from holdfast.providers.wire import Json
-
-__all__ = ["Draft", "ProviderModel", "Sdk", "event_json", "make_reply", "stream"]
+from holdfast.providers.overflow import is_overflow, numbers
+from holdfast.providers.wire import Json, kind_of
+from holdfast.redact import redact
+from holdfast.text import head
 
 T = TypeVar("T")
 
@@ -44,6 +43,7 @@ CLOSE_SECONDS: Final = 0.1
 
 _UNSUPPORTED_FIELD_STATUSES: Final = frozenset({400, 404, 415, 422, 501})
 _WINDOW_FULL: Final = "model_context_window_exceeded"
+_FAILED_EVENTS: Final = frozenset({"error", "response.failed"})
 
 
 class Draft(Protocol):
@@ -56,29 +56,12 @@ class Draft(Protocol):
         """Return the complete reply; None if the events ended early."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sdk:
-    """What differs from one SDK to the next.
-
-    Attributes:
-        events: Sends a body and yields the events of the reply, given the seconds left.
-        draft: Creates an empty draft.
-        timeout_errors: Raised by the SDK when nothing arrived in time.
-        connection_errors: Raised when the connection failed or the reply could not be read.
-        api_errors: Raised when the provider answered with an error.
-        optional_fields: Fields of a body that some endpoints do not support, with a pattern that matches their error.
-    """
-
-    events: Callable[[Json, float | None], AsyncIterator[Any]]
-    draft: Callable[[], Draft]
-    timeout_errors: tuple[type[Exception], ...]
-    connection_errors: tuple[type[Exception], ...]
-    api_errors: tuple[type[Exception], ...]
-    optional_fields: Mapping[str, re.Pattern[str]]
-
-
 class ProviderModel:
-    """A model behind an SDK. Subclasses build the request bodies."""
+    """A model behind an SDK. Subclasses build the request bodies, send them and draft the replies.
+
+    `connect` makes a client of the SDK, `sdk_error` is the base class of its errors. `optional_fields` are fields of a
+    body that some endpoints do not support, with a pattern that matches their error.
+    """
 
     def __init__(
         self,
@@ -88,14 +71,33 @@ class ProviderModel:
         provider: str,
         context_tokens: int | None,
         extra: Mapping[str, Any] | None,
-        sdk: Sdk,
+        sdk: Any,
+        sdk_error: type[Exception],
+        connect: Callable[..., Any],
+        http_client: Callable[..., Any],
+        optional_fields: Mapping[str, re.Pattern[str]],
     ) -> None:
+        import httpx2  # noqa: PLC0415 - comes with the SDKs
+
         self._model = model
         self.name = name
         self.provider = provider
         self._context_tokens = context_tokens
         self._extra = dict(extra or {})
-        self._sdk = sdk
+        self._sdk, self._sdk_error = sdk, sdk_error
+        self._connect, self._http_client = connect, http_client
+        self._optional_fields = optional_fields
+        self._timeout_errors = (sdk.APITimeoutError, httpx2.TimeoutException)
+        self._connection_errors = (sdk.APIConnectionError, httpx2.HTTPError, httpx2.StreamError)
+
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _create(self, client: Any, body: Json) -> Awaitable[Any]:
+        raise NotImplementedError
+
+    def _draft(self) -> Draft:
+        raise NotImplementedError
 
     @property
     def context_tokens(self) -> int:
@@ -120,19 +122,19 @@ class ProviderModel:
             try:
                 return self._send(_encodable(body), deadline=deadline, cancel=cancel, on_text=on_text)
             except ModelRefusedError as error:
-                unsupported = self._unsupported_fields(body, error)
+                if error.status not in _UNSUPPORTED_FIELD_STATUSES:
+                    raise
+                patterns = self._optional_fields.items()
+                unsupported = {field for field, pattern in patterns if field in body and pattern.search(str(error))}
                 if not unsupported:
                     raise
                 body = {field: value for field, value in body.items() if field not in unsupported}
 
-    def _body(self, prompt: Prompt) -> dict[str, Any]:
-        raise NotImplementedError
-
     def _send(
         self, body: Json, *, deadline: Deadline, cancel: Event | None, on_text: Callable[[str], None] | None
     ) -> Reply:
-        draft = self._sdk.draft()
-        with closing(self._events(body, deadline=deadline, cancel=cancel)) as events:
+        draft = self._draft()
+        with closing(self._read_events(body, deadline, cancel)) as events:
             for event in events:
                 text = draft.add(event)
                 if text and on_text is not None:
@@ -147,28 +149,41 @@ class ProviderModel:
             raise ModelOverflowError("the window was full before the first word of the reply", model=self.name)
         return reply
 
-    def _events(self, body: Json, *, deadline: Deadline, cancel: Event | None) -> Generator[Json, None, None]:
-        """Yield the events that are JSON objects; errors of the SDK become errors of ours."""
-        sdk = self._sdk
+    def _read_events(self, body: Json, deadline: Deadline, cancel: Event | None) -> Generator[Json, None, None]:
+        """Yield the events of a reply; errors of the SDK become errors of ours."""
         # ValueError: the SDKs parse what they receive, and let the parser's errors through.
-        errors: tuple[type[Exception], ...] = (
-            *(*sdk.timeout_errors, *sdk.connection_errors, *sdk.api_errors),
-            ValueError,
-        )
+        errors = (*self._timeout_errors, *self._connection_errors, self._sdk_error, ValueError)
         try:
-            for event in stream(
-                lambda: sdk.events(body, deadline.remaining), model=self.name, deadline=deadline, cancel=cancel
-            ):
-                if isinstance(event, Mapping):
-                    yield event
+            yield from stream(
+                lambda: self._events(body, deadline.remaining), model=self.name, deadline=deadline, cancel=cancel
+            )
         except errors as error:
             raise self._translate(error, deadline) from error
 
+    async def _events(self, body: Json, seconds: float | None) -> AsyncIterator[Json]:
+        """Send a body and yield the events of the reply that are JSON objects."""
+        # A new client for each call: its connection pool belongs to one event loop, and so to one call.
+        client = self._connect(
+            max_retries=0,
+            timeout=self._sdk.DEFAULT_TIMEOUT if seconds is None else seconds,
+            http_client=self._http_client(verify=create_ssl_context()),
+        )
+        async with client, await self._create(client, body) as events:
+            async for event in events:
+                data = event.to_dict(warnings=False) if hasattr(event, "to_dict") else event
+                if not isinstance(data, Mapping):
+                    continue
+                if kind_of(data) in _FAILED_EVENTS:  # it ends a response early; its own `type` is no part of the error
+                    response = data.get("response")
+                    whole = {key: data.get(key) for key in ("code", "message")}
+                    error = response.get("error") if isinstance(response, Mapping) else whole
+                    raise self._sdk.APIError("the response failed", events.response.request, body=error)
+                yield data
+
     def _translate(self, error: Exception, deadline: Deadline) -> ModelError:
-        sdk = self._sdk
-        if isinstance(error, sdk.timeout_errors):
+        if isinstance(error, self._timeout_errors):
             return ModelTimeoutError(f"no answer within {deadline.seconds:.3g} s: allow more time", model=self.name)
-        if isinstance(error, sdk.connection_errors) or not isinstance(error, sdk.api_errors):
+        if isinstance(error, self._connection_errors) or not isinstance(error, self._sdk_error):
             reason = str(error.__cause__ or error) or type(error).__name__
             message = f"the connection failed: {reason}: check the network and the address"
             return ModelBusyError(message, model=self.name)
@@ -182,60 +197,44 @@ class ProviderModel:
             now=time.time(),
         )
 
-    def _unsupported_fields(self, body: Json, error: ModelRefusedError) -> set[str]:
-        if error.status not in _UNSUPPORTED_FIELD_STATUSES:
-            return set()
-        patterns = self._sdk.optional_fields
-        return {field for field, pattern in patterns.items() if field in body and pattern.search(str(error))}
 
-
-def make_reply(message: Message, stops: Mapping[str, str]) -> Reply:
-    """Return a reply with the provider's stop reason translated; a message with calls stops for `tools`."""
+def make_reply(message: Message, envelope: Json, stops: Mapping[str, str]) -> Reply:
+    """Return a reply with the id and the model of its envelope, and the provider's stop reason translated."""
+    message = replace(message, id=get_text(envelope, "id") or None, model=get_text(envelope, "model") or None)
     stop = stops.get(message.stop or "", message.stop or "end")
     return Reply(message=message, usage=message.usage, stop="tools" if message.calls and stop == "end" else stop)
 
 
-def event_json(event: Any) -> Any:
-    """Return the JSON that an SDK's event object was parsed from."""
-    return event.to_dict(warnings=False) if hasattr(event, "to_dict") else event
+def get_text(data: Json, key: str) -> str:
+    """Return a field that is a text; empty where it is missing or something else."""
+    value = data.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _encodable(body: Json) -> Json:
     """Return the body with unpaired surrogates replaced, which UTF-8 cannot encode."""
     text = json.dumps(body, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        replaced: Json = json.loads(text.encode("utf-8", "replace"))
-        return replaced
-    return body
+    return json.loads(text.encode("utf-8", "replace")) if re.search("[\ud800-\udfff]", text) else body
 
 
 # --- the stream --------------------------------------------------------------
 
 
-class _End:
-    """The last item in the queue."""
-
-
 def stream(
     source: Callable[[], AsyncIterator[T]], *, model: str, deadline: Deadline, cancel: Event | None = None
 ) -> Iterator[T]:
-    """Yield what an asynchronous source yields. The source is closed however this ends.
-
-    Args:
-        source: Opens the connection, and closes it when it is cancelled.
-        model: The name in errors.
-        deadline: The end of the whole call.
-        cancel: Setting this event ends the call soon after.
+    """Yield what an asynchronous source yields, up to a None. The source is closed however this ends.
 
     Raises:
         ModelTimeoutError: The deadline has passed.
         ModelCancelledError: The call was cancelled.
     """
+    import asyncio  # noqa: PLC0415 - takes long to import, and few programs call a model
+    from concurrent.futures import ThreadPoolExecutor, wait  # noqa: PLC0415 - see above
+
     check_cancelled(cancel, model)
     check_deadline(deadline, model)
-    items: SimpleQueue[T | _End] = SimpleQueue()
+    items: SimpleQueue[T | None] = SimpleQueue()
 
     async def pump() -> None:
         async for item in source():
@@ -243,12 +242,31 @@ def stream(
 
     loop = asyncio.new_event_loop()
     task = loop.create_task(pump())
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(task)
+        finally:
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-model")
-    done = worker.submit(_run, loop, task)
-    done.add_done_callback(lambda _: items.put(_End()))
+    done = worker.submit(run)
+    done.add_done_callback(lambda _: items.put(None))
     worker.shutdown(wait=False)
     try:
-        while not isinstance(item := _next(items, model, deadline, cancel), _End):
+        while True:
+            check_cancelled(cancel, model)
+            left = deadline.remaining
+            pause = left if cancel is None else min(CANCEL_POLL_SECONDS, CANCEL_POLL_SECONDS if left is None else left)
+            try:
+                item = items.get(timeout=pause)
+            except Empty:
+                check_deadline(deadline, model)
+                continue
+            if item is None:
+                break
             yield item
         done.result()
     finally:
@@ -257,20 +275,110 @@ def stream(
         wait([done], timeout=CLOSE_SECONDS)
 
 
-def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    try:
-        loop.run_until_complete(task)
-    finally:
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+# --- errors of providers -----------------------------------------------------
+
+_MAX_MESSAGE_CHARS: Final = 300
+_OK: Final = 200
+_SERVER_ERROR: Final = 500
+_BUSY: Final = frozenset({408, 409, 425, 429})
+_NOT_RETRYABLE: Final = frozenset({501, 505})
+_BUSY_WORDS: Final = re.compile(
+    r"overloaded|rate.?limit|too many requests|throttl|tokens per min|timeout_error|\bapi_error|server_error"
+    r"|internal.?error|unavailable|try again|temporar",
+    re.IGNORECASE,
+)
+_NO_CREDIT: Final = re.compile(
+    r"insufficient_quota|billing_(?:error|hard)|credit balance|payment required", re.IGNORECASE
+)
+_HINTS: Final = {
+    401: "the key was refused: check it",
+    402: "the account has no credit",
+    403: "the key may not do this",
+    404: "no such model or address: check the model's name and the base URL",
+}
 
 
-def _next(items: SimpleQueue[T | _End], model: str, deadline: Deadline, cancel: Event | None) -> T | _End:
-    while True:
-        check_cancelled(cancel, model)
-        left = deadline.remaining
-        pause = left if cancel is None else min(CANCEL_POLL_SECONDS, CANCEL_POLL_SECONDS if left is None else left)
-        with suppress(Empty):
-            return items.get(timeout=pause)
-        check_deadline(deadline, model)
+def error_from_response(
+    model: str,
+    *,
+    status: int | None,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+    now: float = 0.0,
+) -> ModelError:
+    """Return the error that a provider's response means.
+
+    The status is None, or 200, where the error came in the middle of a reply; `now` is for a `Retry-After` with a date.
+    """
+    if isinstance(body, str):
+        with suppress(ValueError, RecursionError):
+            body = json.loads(body)
+    if isinstance(body, bytes):
+        body = body.decode("utf-8", "replace")
+    text = ": ".join(dict.fromkeys(_strings(body, depth=0)))
+    code = f"HTTP {status}" if status is not None and status != _OK else ""
+    line = head(" ".join(redact(head(text, 10 * _MAX_MESSAGE_CHARS)).split()), _MAX_MESSAGE_CHARS) or "no message"
+    message = ": ".join(filter(None, (code, _HINTS.get(status or 0, ""), line)))
+    if is_overflow(text, status=status):
+        figures = numbers(text)
+        return ModelOverflowError(message, model=model, status=status, limit=figures.limit, requested=figures.requested)
+    if _is_busy(text, status):
+        wait = retry_after(headers or {}, text, now=now)
+        return ModelBusyError(message, model=model, status=status, retry_after=wait)
+    return ModelRefusedError(message, model=model, status=status)
+
+
+def _is_busy(text: str, status: int | None) -> bool:
+    if _NO_CREDIT.search(text):
+        return False
+    if status is None or status == _OK:
+        return "invalid_request" not in text
+    if status in _BUSY or status >= _SERVER_ERROR:
+        return status not in _NOT_RETRYABLE
+    return status == 413 and _BUSY_WORDS.search(text) is not None  # noqa: PLR2004 - a rate limit of tokens in disguise
+
+
+_TEXT_KEYS: Final = ("code", "type", "status", "message", "detail", "error")
+_NUMBER_KEYS: Final = ("n_prompt_tokens", "n_ctx")
+_NO_TEXT: Final = ("", "error")
+_MAX_DEPTH: Final = 4
+
+
+def _strings(value: Any, *, depth: int) -> Iterator[str]:
+    """Yield the code and the message in an error body, in any of the usual shapes."""
+    if isinstance(value, str):
+        if value.strip() not in _NO_TEXT:
+            yield value.strip()
+    elif isinstance(value, list):
+        for item in value[:3]:
+            yield from _strings(item, depth=depth + 1)
+    elif isinstance(value, Mapping) and depth < _MAX_DEPTH:
+        for key in _TEXT_KEYS:
+            yield from _strings(value.get(key), depth=depth + 1)
+        yield from (f"{key}={value[key]}" for key in _NUMBER_KEYS if key in value)
+
+
+_RETRY_TEXT: Final = re.compile(
+    r"(?:try again in|retry in|retrydelay\W{1,5}) ?(?:(\d+)m)?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECASE
+)
+_MAX_WAIT: Final = 86_400.0
+
+
+def retry_after(headers: Mapping[str, str], text: str = "", *, now: float = 0.0) -> float | None:
+    """Return the seconds that the provider asks to wait, from its headers or else from its text."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - rarely needed
+
+    lowered = {name.lower(): value for name, value in headers.items()}
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with suppress(ValueError):
+            wait = float(lowered.get(name, "")) * scale
+            if wait >= 0:
+                return min(wait, _MAX_WAIT)
+    with suppress(ValueError):
+        moment = parsedate_to_datetime(lowered.get("retry-after", ""))
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return min(max(0.0, moment.timestamp() - now), _MAX_WAIT)
+    if (match := _RETRY_TEXT.search(text)) is None:
+        return None
+    minutes, amount, unit = match.groups()
+    return 60.0 * int(minutes or 0) + float(amount) * (0.001 if unit.lower() == "ms" else 1.0)

@@ -13,28 +13,21 @@ from typing import Any, Final
 from holdfast.calls import Deadline, start_thread
 from holdfast.errors import InputError, ModelBusyError, ModelError, ModelRefusedError, SettingsError
 from holdfast.messages import Message, Text
+from holdfast.models.anthropic import AnthropicModel
 from holdfast.models.base import Model, Prompt, Reply, check_cancelled, check_deadline
+from holdfast.models.openai import OPENAI_URL, OpenAIModel, ResponsesModel
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Echo, Scripted
 from holdfast.providers import render
 from holdfast.providers.models import context_tokens
 from holdfast.settings import Settings
 
-__all__ = ["ENDPOINTS", "Endpoint", "FunctionModel", "as_model", "open_model"]
-
 _CANCEL_POLL_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The address of an OpenAI-compatible service.
-
-    Attributes:
-        url: The default address; empty where there is none.
-        keys: The environment variables that may hold its key; empty where none is needed.
-        address: The environment variable that overrides the address.
-        responses: Whether it is used through the Responses API instead of Chat Completions.
-    """
+    """An OpenAI-compatible service: its address, and the environment variables with its key and another address."""
 
     url: str = ""
     keys: tuple[str, ...] = ()
@@ -42,7 +35,7 @@ class Endpoint:
     responses: bool = False
 
 
-_OPENAI: Final = Endpoint(url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), address="OPENAI_BASE_URL")
+_OPENAI: Final = Endpoint(url=OPENAI_URL, keys=("OPENAI_API_KEY",), address="OPENAI_BASE_URL")
 
 ENDPOINTS: Final = {
     "openai": _OPENAI,
@@ -126,22 +119,9 @@ class FunctionModel:
 
     def __init__(self, function: Callable[[list[dict[str, Any]]], object], *, context_tokens: int) -> None:
         self._function = function
-        self._context_tokens = context_tokens
-
-    @property
-    def name(self) -> str:
-        """The name of the function."""
-        return str(getattr(self._function, "__name__", type(self._function).__name__))
-
-    @property
-    def provider(self) -> str:
-        """The wire format whose rules its windows must follow."""
-        return "openai_chat"
-
-    @property
-    def context_tokens(self) -> int:
-        """The size of the context window in tokens."""
-        return self._context_tokens
+        self.name = str(getattr(function, "__name__", type(function).__name__))
+        self.provider = "openai_chat"
+        self.context_tokens = context_tokens
 
     def ask(
         self,
@@ -162,11 +142,9 @@ class FunctionModel:
             check_cancelled(cancel, self.name)
             if not call.done():
                 check_deadline(deadline, self.name)
-        error = call.exception()
-        if error is not None:
-            if isinstance(error, ModelError):
-                raise error
-            raise ModelBusyError(f"{type(error).__name__}: {error}", model=self.name)
+        if (error := call.exception()) is not None:
+            ours = ModelBusyError(f"{type(error).__name__}: {error}", model=self.name)
+            raise error if isinstance(error, ModelError) else ours
         text = call.result()
         if not isinstance(text, str):
             kind = type(text).__name__
@@ -182,7 +160,11 @@ def _open(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
     if name.startswith("scripted:"):
         return Scripted.from_file(name.removeprefix("scripted:"), context_tokens=context_tokens("", override=window))
     if name.startswith(("http://", "https://")):
-        return _open_url(name, window, environ)
+        url, _, model = name.partition("#")
+        if not model:
+            raise SettingsError("no model name: write it after the address: http://host:port/v1#NAME", source=name)
+        key, url = environ.get("OPENAI_API_KEY"), url.rstrip("/")
+        return Retrying(model=OpenAIModel(model, name=name, api_key=key, base_url=url, context_tokens=window))
     service, slash, model = name.partition("/")
     if not slash:
         service, model = _SERVICE_OF_PREFIX.get(name.split("-", maxsplit=1)[0].lower(), ""), name
@@ -191,7 +173,7 @@ def _open(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
     if service in ENDPOINTS and model:
         return _open_compatible(name, model, ENDPOINTS[service], window, environ)
     raise SettingsError(
-        f"no model is called that: write anthropic/NAME, {', '.join(f'{one}/NAME' for one in ENDPOINTS)}, "
+        f"no model is called that: write anthropic/NAME, {'/NAME, '.join(ENDPOINTS)}/NAME, "
         "http://host:port/v1#NAME, scripted:FILE or echo.",
         source=name,
         nearest=[f"{near}/" for near in get_close_matches(name.partition("/")[0], ["anthropic", *ENDPOINTS], n=1)],
@@ -206,8 +188,6 @@ def _read_key(name: str, variables: tuple[str, ...], environ: Mapping[str, str])
 
 
 def _open_anthropic(name: str, model: str, window: int | None, environ: Mapping[str, str]) -> Model:
-    from holdfast.models.anthropic import AnthropicModel  # noqa: PLC0415 - imports asyncio
-
     key = _read_key(name, _ANTHROPIC_KEYS, environ)
     is_token = not environ.get("ANTHROPIC_API_KEY")
     return Retrying(
@@ -224,10 +204,10 @@ def _open_anthropic(name: str, model: str, window: int | None, environ: Mapping[
 def _open_compatible(
     name: str, model: str, endpoint: Endpoint, window: int | None, environ: Mapping[str, str]
 ) -> Model:
-    from holdfast.models.openai import OpenAIModel, ResponsesModel  # noqa: PLC0415 - imports asyncio
-
     other = environ.get(endpoint.address, "") if endpoint.address else ""
-    url = _base_url(other) or endpoint.url
+    is_address = not other or other.startswith(("http://", "https://"))
+    # Ollama's variable is often only a host and a port.
+    url = (other.rstrip("/") if is_address else f"http://{other.rstrip('/')}/v1") or endpoint.url
     if not url:
         raise SettingsError(f"no address: set the environment variable {endpoint.address}", source=name)
     if endpoint.keys and not other:  # a self-hosted server may need no key
@@ -236,20 +216,3 @@ def _open_compatible(
         key = environ.get("OPENAI_API_KEY") if endpoint.address == _OPENAI.address else None
     kind = ResponsesModel if endpoint.responses else OpenAIModel
     return Retrying(model=kind(model, name=name, api_key=key, base_url=url, context_tokens=window))
-
-
-def _base_url(value: str) -> str:
-    """Return an address as a base URL. Ollama's variable is often only a host and a port."""
-    if not value or value.startswith(("http://", "https://")):
-        return value.rstrip("/")
-    return f"http://{value.rstrip('/')}/v1"
-
-
-def _open_url(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
-    from holdfast.models.openai import OpenAIModel  # noqa: PLC0415 - imports asyncio
-
-    url, _, model = name.partition("#")
-    if not model:
-        raise SettingsError("no model name: write it after the address, as in http://host:port/v1#NAME", source=name)
-    key = environ.get("OPENAI_API_KEY")
-    return Retrying(model=OpenAIModel(model, name=name, api_key=key, base_url=url.rstrip("/"), context_tokens=window))

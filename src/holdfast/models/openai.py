@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, Part, RedactedThinking, Text, Usage
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.client import Draft, ProviderModel, Sdk, event_json, make_reply
+from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
 from holdfast.providers import read, render_request
 from holdfast.providers.openai_chat import read_usage
-from holdfast.providers.wire import Json, encode_arguments, kind_of, number
-
-if TYPE_CHECKING:
-    import openai
-
-__all__ = ["ChatDraft", "OpenAIModel", "ResponsesDraft", "ResponsesModel", "chat_body", "responses_body"]
+from holdfast.providers.wire import Json, encode_arguments, number
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
@@ -44,12 +38,7 @@ _RESPONSES_OPTIONAL_FIELDS: Final = {
     "text": re.compile(r"json_schema|schema|structured|text\.format", re.IGNORECASE),
     "include": re.compile(r"include|encrypted", re.IGNORECASE),
 }
-_FAILED_EVENTS: Final = frozenset({"error", "response.failed"})
 _FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
-
-
-def _new_call_id() -> str:
-    return f"call_{uuid.uuid4().hex[:24]}"
 
 
 class OpenAIModel(ProviderModel):
@@ -65,6 +54,8 @@ class OpenAIModel(ProviderModel):
         new_id: Makes ids for tool calls that a server sends without one.
     """
 
+    _service, _format, _optional = "openai", _CHAT, _CHAT_OPTIONAL_FIELDS
+
     def __init__(
         self,
         model: str,
@@ -74,121 +65,52 @@ class OpenAIModel(ProviderModel):
         base_url: str | None = None,
         context_tokens: int | None = None,
         extra: Mapping[str, Any] | None = None,
-        new_id: Callable[[], str] = _new_call_id,
+        new_id: Callable[[], str] = lambda: f"call_{uuid.uuid4().hex[:24]}",
     ) -> None:
+        try:
+            import openai  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise MissingExtraError("models of OpenAI and of local servers", extra="openai") from None
         self._is_openai = base_url is None or base_url.rstrip("/") == OPENAI_URL
-        sdk = _connect(
-            create=lambda client, body: client.chat.completions.create(stream=True, **body),
-            draft=partial(ChatDraft, new_id),
-            optional_fields=_CHAT_OPTIONAL_FIELDS,
-            api_key=api_key,
-            base_url=base_url,
-        )
+        self._new_id = new_id
         super().__init__(
             model,
-            name=name or f"openai/{model}",
-            provider=_CHAT,
+            name=name or f"{self._service}/{model}",
+            provider=self._format,
             context_tokens=context_tokens,
             extra=extra,
-            sdk=sdk,
+            sdk=openai,
+            sdk_error=openai.OpenAIError,
+            connect=partial(openai.AsyncOpenAI, api_key=api_key or "none", base_url=base_url or OPENAI_URL),
+            http_client=openai.DefaultAsyncHttpx2Client,
+            optional_fields=self._optional,
         )
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         return chat_body(prompt, model=self._model, is_openai=self._is_openai)
 
+    def _create(self, client: Any, body: Json) -> Awaitable[Any]:
+        created: Awaitable[Any] = client.chat.completions.create(stream=True, **body)
+        return created
 
-class ResponsesModel(ProviderModel):
-    """A model behind an endpoint with OpenAI's Responses API. Nothing is stored at the provider.
+    def _draft(self) -> Draft:
+        return ChatDraft(self._new_id)
 
-    Args:
-        model: The endpoint's model name, such as `gpt-6-sol`.
-        name: The name that users type; by default `openai-responses/` and the model.
-        api_key: The API key.
-        base_url: The endpoint; by default OpenAI's.
-        context_tokens: The size of the window; by default the known size for this model.
-        extra: More fields for every request, such as `{"reasoning": {"effort": "low"}}`.
-    """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        name: str | None = None,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        context_tokens: int | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        sdk = _connect(
-            create=lambda client, body: client.responses.create(stream=True, **body),
-            draft=ResponsesDraft,
-            optional_fields=_RESPONSES_OPTIONAL_FIELDS,
-            api_key=api_key,
-            base_url=base_url,
-        )
-        super().__init__(
-            model,
-            name=name or f"openai-responses/{model}",
-            provider=_RESPONSES,
-            context_tokens=context_tokens,
-            extra=extra,
-            sdk=sdk,
-        )
+class ResponsesModel(OpenAIModel):
+    """A model behind an endpoint with OpenAI's Responses API; see `OpenAIModel`. Nothing is stored at the provider."""
+
+    _service, _format, _optional = "openai-responses", _RESPONSES, _RESPONSES_OPTIONAL_FIELDS
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         return responses_body(prompt, model=self._model)
 
+    def _create(self, client: Any, body: Json) -> Awaitable[Any]:
+        created: Awaitable[Any] = client.responses.create(stream=True, **body)
+        return created
 
-def _connect(
-    *,
-    create: Callable[[openai.AsyncOpenAI, dict[str, Any]], Awaitable[Any]],
-    draft: Callable[[], Draft],
-    optional_fields: Mapping[str, re.Pattern[str]],
-    api_key: str | None,
-    base_url: str | None,
-) -> Sdk:
-    """Describe OpenAI's SDK for an endpoint. Nothing is sent.
-
-    Raises:
-        MissingExtraError: The SDK is not installed.
-    """
-    try:
-        import openai  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtraError("models of OpenAI and of local servers", extra="openai") from None
-
-    async def events(body: Json, seconds: float | None) -> AsyncIterator[Any]:
-        # A new client for each call: its connection pool belongs to one event loop, and so to one call.
-        client = openai.AsyncOpenAI(
-            api_key=api_key or "none",
-            base_url=base_url or OPENAI_URL,
-            max_retries=0,
-            timeout=openai.DEFAULT_TIMEOUT if seconds is None else seconds,
-            http_client=openai.DefaultAsyncHttpx2Client(verify=create_ssl_context()),
-        )
-        async with client, await create(client, dict(body)) as stream:
-            async for event in stream:
-                data = event_json(event)
-                if isinstance(data, Mapping) and kind_of(data) in _FAILED_EVENTS:
-                    raise openai.APIError("the response failed", stream.response.request, body=_event_error(data))
-                yield data
-
-    return Sdk(
-        events=events,
-        draft=draft,
-        timeout_errors=(openai.APITimeoutError,),
-        connection_errors=(openai.APIConnectionError,),
-        api_errors=(openai.OpenAIError,),
-        optional_fields=optional_fields,
-    )
-
-
-def _event_error(event: Json) -> Any:
-    """Return the error in an event that ends a response early. The event's own `type` is not part of it."""
-    response = event.get("response")
-    if isinstance(response, Mapping):
-        return response.get("error")
-    return {key: event.get(key) for key in ("code", "message")}
+    def _draft(self) -> Draft:
+        return ResponsesDraft()
 
 
 # --- requests ----------------------------------------------------------------
@@ -271,12 +193,13 @@ class _Call:
     arguments: list[str] = field(default_factory=list)
 
     def add(self, fragment: Json) -> None:
-        self.id = self.id or _text(fragment.get("id"))
+        self.id = self.id or get_text(fragment, "id")
         function = fragment.get("function")
         if isinstance(function, Mapping):
-            self.name = self.name or _text(function.get("name"))
-            arguments = function.get("arguments")
-            self.arguments.append(encode_arguments(arguments) if isinstance(arguments, Mapping) else _text(arguments))
+            self.name = self.name or get_text(function, "name")
+            whole = function.get("arguments")
+            piece = encode_arguments(whole) if isinstance(whole, Mapping) else get_text(function, "arguments")
+            self.arguments.append(piece)
 
     def build(self, new_id: Callable[[], str]) -> Json:
         function = {"name": self.name, "arguments": "".join(self.arguments)}
@@ -298,45 +221,41 @@ class ChatDraft:
         self._envelope |= {key: event[key] for key in ("id", "model", "usage") if event.get(key)}
         text = ""
         for choice in _objects(event.get("choices"))[:1]:
-            self._stop = _text(choice.get("finish_reason")) or self._stop
+            self._stop = get_text(choice, "finish_reason") or self._stop
             for delta in _objects([choice.get("delta")]):
-                text += self._add_text(delta)
+                # Some servers send a list of parts as the content.
+                content = [get_text(part, "text") for part in _objects(delta.get("content"))]
+                pieces = {key: get_text(delta, key) for key in ("content", *_REASONING_FIELDS, "refusal")}
+                pieces["content"] += "".join(content)
+                for key, piece in pieces.items():
+                    self._texts.setdefault(key, []).append(piece)
+                text += pieces["content"]
                 for fragment in _objects(delta.get("tool_calls")):
                     self._call(fragment).add(fragment)
         return text
 
-    def _add_text(self, delta: Json) -> str:
-        """Store the text of a delta and return that of its content."""
-        for key in (*_REASONING_FIELDS, "refusal"):
-            if piece := _text(delta.get(key)):
-                self._texts.setdefault(key, []).append(piece)
-        content = "".join(_content_texts(delta.get("content")))
-        if content:
-            self._texts.setdefault("content", []).append(content)
-        return content
-
     def _call(self, fragment: Json) -> _Call:
-        """Return the call that a fragment belongs to: the one with its index, unless its id starts a new call."""
-        index, call_id = fragment.get("index"), _text(fragment.get("id"))
-        call = self._find_call(index, fragment)
-        if call is None or (call_id and call.id and call_id != call.id):
-            call = _Call(index=index if isinstance(index, int) else len(self._calls))
-            self._calls.append(call)
-        return call
+        """Return the call that a fragment belongs to: the one with its index, unless its id starts a new call.
 
-    def _find_call(self, index: object, fragment: Json) -> _Call | None:
-        """Return the call with this index. Without one, a fragment with a name starts a call, others continue it."""
+        Without an index, a fragment with a name starts a call, and others continue the last one.
+        """
+        index, call_id = fragment.get("index"), get_text(fragment, "id")
         if isinstance(index, int):
-            return next((call for call in reversed(self._calls) if call.index == index), None)
-        function = fragment.get("function")
-        is_new = isinstance(function, Mapping) and bool(function.get("name"))
-        return self._calls[-1] if self._calls and not is_new else None
+            calls = [call for call in self._calls if call.index == index]
+        else:
+            index = len(self._calls)
+            is_new = any(function.get("name") for function in _objects([fragment.get("function")]))
+            calls = [] if is_new else self._calls
+        if not calls or (call_id and calls[-1].id and call_id != calls[-1].id):
+            self._calls.append(_Call(index=index))
+            return self._calls[-1]
+        return calls[-1]
 
     def build(self) -> Reply | None:
         """Return the complete reply; None if it broke off."""
         if self._stop is None:
             return None
-        texts = {key: "".join(pieces) for key, pieces in self._texts.items()}
+        texts = {key: text for key, pieces in self._texts.items() if (text := "".join(pieces))}
         calls = [call.build(self._new_id) for call in self._calls]
         wire = {
             "role": "assistant",
@@ -349,27 +268,14 @@ class ChatDraft:
         message = replace(
             message,
             parts=tuple(part for part in message.parts if getattr(part, "text", "-")),
-            id=_text(self._envelope.get("id")) or None,
-            model=_text(self._envelope.get("model")) or None,
             usage=read_usage(self._envelope.get("usage")),
             stop=stop,
         )
-        return make_reply(message, _CHAT_STOPS)
+        return make_reply(message, self._envelope, _CHAT_STOPS)
 
 
 def _objects(value: object) -> list[Json]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
-def _content_texts(content: object) -> Iterator[str]:
-    """Yield the text of a delta's content: a string, from some servers a list of parts."""
-    yield _text(content)
-    for part in _objects(content):
-        yield _text(part.get("text"))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 # --- replies of Responses ----------------------------------------------------
@@ -395,38 +301,31 @@ class ResponsesDraft:
 
     def build(self) -> Reply | None:
         """Return the complete reply; None if it broke off."""
-        response = self._response
-        if response is None:
+        if self._response is None:
             return None
+        response = self._response
         # Some endpoints do not accept as null what they sent as null.
         items = [{key: value for key, value in item.items() if value is not None} for item in self._items]
-        parts = tuple(
-            part for message in read(items, format=_RESPONSES) for part in message.parts if not _is_empty(part)
-        )
+        every = [part for message in read(items, format=_RESPONSES) for part in message.parts]
+        is_refused = any(part.origin is not None and part.origin.data.get("type") == "refusal" for part in every)
         message = Message(
             role="assistant",
-            parts=parts,
-            id=_text(response.get("id")) or None,
-            model=_text(response.get("model")) or None,
+            parts=tuple(part for part in every if not _is_empty(part)),
             usage=_read_usage(response.get("usage")),
-            stop="content_filter" if any(map(_is_refusal, parts)) else _stop_reason(response),
+            stop="content_filter" if is_refused else _stop_reason(response),
         )
-        return make_reply(message, _RESPONSES_STOPS)
+        return make_reply(message, response, _RESPONSES_STOPS)
+
+
+def _stop_reason(response: Json) -> str:
+    """Return why the response ended: the reason that it is incomplete, or its status."""
+    details = response.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, Mapping) else None
+    return str(reason or response.get("status") or "completed")
 
 
 def _is_empty(part: Part) -> bool:
     return (isinstance(part, Text) and not part.text) or (isinstance(part, RedactedThinking) and not part.data)
-
-
-def _is_refusal(part: Part) -> bool:
-    return part.origin is not None and part.origin.data.get("type") == "refusal"
-
-
-def _stop_reason(response: Json) -> str:
-    """Return why the response ended: its status, or the reason that it is incomplete."""
-    details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, Mapping) else None
-    return str(reason or response.get("status") or "completed")
 
 
 def _read_usage(data: Any) -> Usage | None:

@@ -5,28 +5,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final
 
 from holdfast.calls import Clock, Deadline, RetryPolicy, retry
-from holdfast.errors import ModelBusyError, ModelCancelledError, ModelError, ModelRefusedError, ModelTimeoutError
+from holdfast.errors import ModelBusyError, ModelError, ModelRefusedError, ModelTimeoutError
 from holdfast.models.base import Model, Prompt, Reply, check_cancelled
-
-__all__ = ["RESTART_NOTICE", "Fallback", "Retrying", "Sleep"]
 
 RESTART_NOTICE: Final = "\n\n[The reply broke off and begins anew.]\n\n"
 """Passed to `on_text` before a reply starts again that had already delivered text."""
 
-Sleep = Callable[[float, Event | None], None]
+Sleep = Callable[[float, Event | None], object]
 """Waits so many seconds, or until the event is set."""
-
-
-def _sleep(seconds: float, cancel: Event | None) -> None:
-    if cancel is None:
-        time.sleep(seconds)
-    else:
-        cancel.wait(seconds)
 
 
 @dataclass(slots=True)
@@ -47,7 +38,7 @@ class _Listener:
         self.has_text = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Retrying:
     """A model that is asked again while it is busy or too slow.
 
@@ -72,25 +63,17 @@ class Retrying:
     first_wait: float = 1.0
     longest_wait: float = 30.0
     attempt_timeout: float | None = None
-    on_retry: Callable[[ModelError, int, float], None] | None = None
-    sleep: Sleep = _sleep
+    on_retry: Callable[[Any, int, float], None] | None = None
+    sleep: Sleep = lambda seconds, cancel: cancel.wait(seconds) if cancel else time.sleep(seconds)
     chance: Callable[[], float] = random.random
     clock: Clock = time.monotonic
+    name: str = field(init=False)
+    provider: str = field(init=False)
+    context_tokens: int = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """The name that users type."""
-        return self.model.name
-
-    @property
-    def provider(self) -> str:
-        """The wire format whose rules its windows must follow."""
-        return self.model.provider
-
-    @property
-    def context_tokens(self) -> int:
-        """The size of the context window in tokens."""
-        return self.model.context_tokens
+    def __post_init__(self) -> None:
+        model = self.model
+        self.name, self.provider, self.context_tokens = model.name, model.provider, model.context_tokens
 
     def ask(
         self,
@@ -124,16 +107,12 @@ class Retrying:
                 chance=self.chance,
             ),
             deadline=deadline,
-            before_wait=self._report,
+            before_wait=self.on_retry,
             after_wait=restart,
         )
 
-    def _report(self, error: Any, failed: int, wait: float) -> None:
-        if self.on_retry is not None:
-            self.on_retry(error, failed, wait)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fallback:
     """Models that are asked in order, until one answers.
 
@@ -145,21 +124,13 @@ class Fallback:
     """
 
     models: Sequence[Model]
+    name: str = field(init=False)
+    provider: str = field(init=False)
+    context_tokens: int = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """The name of the first model."""
-        return self.models[0].name
-
-    @property
-    def provider(self) -> str:
-        """The wire format of the first model."""
-        return self.models[0].provider
-
-    @property
-    def context_tokens(self) -> int:
-        """The size of the first model's window in tokens."""
-        return self.models[0].context_tokens
+    def __post_init__(self) -> None:
+        first = self.models[0]
+        self.name, self.provider, self.context_tokens = first.name, first.provider, first.context_tokens
 
     def ask(
         self,
@@ -183,8 +154,7 @@ class Fallback:
                 return model.ask(prompt, timeout=deadline.remaining, cancel=cancel, on_text=listener)
             except (ModelBusyError, ModelTimeoutError, ModelRefusedError) as error:
                 failures.append(error)
-            if cancel is not None and cancel.is_set():
-                raise ModelCancelledError("the request was cancelled", model=model.name) from failures[-1]
+            check_cancelled(cancel, model.name)
         for earlier in failures[:-1]:
             failures[-1].add_note(f"before that: {earlier}")
         raise failures[-1]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -31,8 +31,6 @@ from holdfast.messages import Message, Part, Text, Thinking, ToolCall, Usage
 from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
 from holdfast.text import clip
 from holdfast.tokens import count_json, count_message, count_messages
-
-__all__ = ["Answer", "Echo", "Hang", "Said", "Scripted", "Step", "prompt_tokens"]
 
 _POLL_SECONDS: Final = 0.02
 _MAX_ECHO_CHARS: Final = 500
@@ -133,12 +131,20 @@ class Scripted:
 
     @classmethod
     def from_file(cls, path: Path | str, *, provider: str = "anthropic", context_tokens: int = 200_000) -> Scripted:
-        """Read a script from a file with a JSON object on each line.
+        """Read a script from a file with a JSON object on each line; blank lines and `#` lines are skipped.
 
         Raises:
             InputError: The file cannot be read or is not a script; the message names the line.
         """
-        steps = _read_script(Path(path))
+        try:
+            lines = Path(path).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: the script cannot be read: {error}") from error
+        steps = [
+            _read_step(line, number, path)
+            for number, line in enumerate(lines, start=1)
+            if line.strip() and not line.lstrip().startswith("#")
+        ]
         return cls(steps, name=f"scripted:{path}", provider=provider, context_tokens=context_tokens)
 
     def ask(
@@ -240,27 +246,23 @@ class Echo:
     ) -> Reply:
         """Describe the prompt; see `Model.ask`."""
         check_cancelled(cancel, self.name)
-        said = Said(text=_describe(prompt, context_tokens=self.context_tokens))
+        counts, tokens = Counter[str](), Counter[str]()
+        for message in prompt.messages:
+            counts[message.role] += 1
+            tokens[message.role] += count_message(message)
+        texts = [message.text for message in prompt.messages if message.role == "user"]
+        last = clip(texts[-1] if texts else "", head=_MAX_ECHO_CHARS, tail=_MAX_ECHO_CHARS // 5)
+        used = f"{prompt_tokens(prompt):,} of {self.context_tokens:,} tokens"
+        lines = [
+            f"I would have sent {len(prompt.messages)} messages, {used}:",
+            *(f"- {role}: {count} messages, {tokens[role]:,} tokens" for role, count in counts.items()),
+            f"Tools: {', '.join(tool.name for tool in prompt.tools) or 'none'}.",
+            f"The last user message: {last or '(none)'}",
+        ]
+        said = Said(text="\n".join(lines))
         if on_text is not None:
             on_text(said.text)
         return said.reply(prompt, model=self.name)
-
-
-def _describe(prompt: Prompt, *, context_tokens: int) -> str:
-    counts, tokens = Counter[str](), Counter[str]()
-    for message in prompt.messages:
-        counts[message.role] += 1
-        tokens[message.role] += count_message(message)
-    last_user = next((message for message in reversed(prompt.messages) if message.role == "user"), None)
-    texts = [part.text for part in (last_user.parts if last_user else ()) if isinstance(part, Text)]
-    last_text = clip("\n".join(texts), head=_MAX_ECHO_CHARS, tail=_MAX_ECHO_CHARS // 5)
-    lines = [
-        f"I would have sent {len(prompt.messages)} messages, {prompt_tokens(prompt):,} of {context_tokens:,} tokens:",
-        *(f"- {role}: {count} messages, {tokens[role]:,} tokens" for role, count in counts.items()),
-        f"Tools: {', '.join(tool.name for tool in prompt.tools) or 'none'}.",
-        f"The last user message: {last_text or '(none)'}",
-    ]
-    return "\n".join(lines)
 
 
 # --- scripts on disk ---------------------------------------------------------
@@ -268,7 +270,7 @@ def _describe(prompt: Prompt, *, context_tokens: int) -> str:
 
 class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    arguments: dict[str, msgspec.Raw] | str = {}
+    arguments: dict[str, Any] | str = {}
     id: str = ""
 
 
@@ -300,6 +302,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_after: float | None = None
 
 
+_SAID_FIELDS: Final = ("text", "pieces", "thinking", "signature", "stop", "delay", "repeat")
 _DECODER: Final = msgspec.json.Decoder(_Line)
 _ERRORS: Final[dict[_ErrorKind, Callable[[str], ModelError]]] = {
     "overflow": ModelOverflowError,
@@ -308,20 +311,7 @@ _ERRORS: Final[dict[_ErrorKind, Callable[[str], ModelError]]] = {
 }
 
 
-def _read_script(path: Path) -> list[Step]:
-    """Read the steps of a script; blank lines and lines that begin with `#` are skipped."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: the script cannot be read: {error}") from error
-    return [
-        _read_step(line, number, path)
-        for number, line in enumerate(lines, start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-
-
-def _read_step(text: str, number: int, path: Path) -> Step:
+def _read_step(text: str, number: int, path: Path | str) -> Step:
     try:
         line = _DECODER.decode(text)
     except msgspec.MsgspecError as error:
@@ -333,21 +323,12 @@ def _read_step(text: str, number: int, path: Path) -> Step:
         if line.error == "busy":
             return ModelBusyError(message, retry_after=line.retry_after)
         return _ERRORS[line.error](message)
+    calls = enumerate(line.calls, start=1)
     return Said(
-        text=line.text,
-        pieces=line.pieces,
-        thinking=line.thinking,
-        signature=line.signature,
-        calls=tuple(_read_call(call, f"call_{number}_{index}") for index, call in enumerate(line.calls, start=1)),
+        **{name: getattr(line, name) for name in _SAID_FIELDS},
+        calls=tuple(
+            ToolCall(id=call.id or f"call_{number}_{index}", name=call.name, arguments=call.arguments)
+            for index, call in calls
+        ),
         usage=None if line.usage is None else Usage(**msgspec.structs.asdict(line.usage)),
-        stop=line.stop,
-        delay=line.delay,
-        repeat=line.repeat,
     )
-
-
-def _read_call(call: _Call, call_id: str) -> ToolCall:
-    arguments = call.arguments
-    if not isinstance(arguments, str):
-        arguments = {key: msgspec.json.decode(value) for key, value in arguments.items()}
-    return ToolCall(id=call.id or call_id, name=call.name, arguments=arguments)

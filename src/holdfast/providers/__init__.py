@@ -51,6 +51,7 @@ FORMATS: Final[dict[str, Format]] = {
 
 _READERS: Final = {**{name: format_.read for name, format_ in FORMATS.items()}, PLAIN: read_plain}
 _CHAT_FIELDS: Final = ("name", "refusal", "audio", "reasoning_content", "reasoning", "usage")
+_BY_LIST_KEY: Final = {"messages": OPENAI_CHAT, "input": OPENAI_RESPONSES, "contents": GEMINI}
 _NO_LINKS: Final[Mapping[str, str]] = {}
 
 
@@ -162,23 +163,20 @@ def check(wire: Sequence[Json], format: str, *, reasoning: Mapping[str, str] = _
 
 def read_request(body: Mapping[str, Any], *, format: str | None = None) -> list[Message]:
     """Read the conversation in a request body: the system prompt first, then the messages."""
-    expect_object(body, "body")
-    listed = next((body[key] for key in ("messages", "input", "contents") if key in body), None)
+    list_key = next(filter(expect_object(body, "body").__contains__, _BY_LIST_KEY), "messages")
+    listed = body.get(list_key)
     if isinstance(listed, str):
         listed = [{"role": "user", "content": listed}]
     if not isinstance(listed, list):
         raise FormatError("expected a list under 'messages', 'input' or 'contents'", where="body")
-    if "messages" in body:
-        name = format or (ANTHROPIC.name if "system" in body else OPENAI_CHAT.name)
-    else:
-        name = format or (OPENAI_RESPONSES.name if "input" in body else GEMINI.name)
-    form = expect_format(name)
-    key = next((key for key in form.system_keys if body.get(key)), None)
-    system: list[Message] = []
-    if key is not None and form.read_system is not None:
-        # A system prompt beside the list has no wire form of its own, unlike a system message in the list.
-        system = [Message(role="system", parts=form.read_system(body[key], f"body.{key}"))]
-    return [*system, *read(listed, format=format or (name if form.list_key != "messages" else None))]
+    detected = ANTHROPIC if list_key == "messages" and "system" in body else _BY_LIST_KEY[list_key]
+    form = expect_format(format or detected.name)
+    messages = read(listed, format=format or (form.name if form.list_key != "messages" else None))
+    key = next(filter(body.get, form.system_keys), None)
+    if key is None or form.read_system is None:
+        return messages
+    # A system prompt beside the list has no wire form of its own, unlike a system message in the list.
+    return [Message(role="system", parts=form.read_system(body[key], f"body.{key}")), *messages]
 
 
 def render_request(messages: Sequence[Message], format: str) -> dict[str, Any]:

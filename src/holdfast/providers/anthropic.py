@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from typing import Any, Final
 
 from holdfast.messages import (
@@ -23,26 +22,9 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import MAX_ID_CHARS, Violation, Wire, blocks, has_text, kind, quote
-from holdfast.providers.shaping import (
-    NO_OUTPUT,
-    SHOWN_BELOW,
-    Log,
-    assign_ids,
-    change_messages,
-    change_parts,
-    drop_empty,
-    fit_name,
-    group_sides,
-    has_client_fields,
-    has_no_place,
-    is_blank,
-    is_thinking,
-    join_messages,
-    move_system_prompt,
-    replace_pictures,
-    start_with_user,
-)
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -58,10 +40,9 @@ from holdfast.providers.wire import (
     object_arguments,
     read_content,
     rebuild,
+    render_content,
     wire_of,
 )
-
-__all__ = ["ANTHROPIC", "has_hints", "read_block", "read_usage"]
 
 NAME: Final = "anthropic"
 ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -190,19 +171,23 @@ def render(messages: Sequence[Message]) -> list[Json]:
 
     The provider refuses empty messages and blank text: neither is rendered anew.
     """
-    rendered = ((rebuild(message, _make_message, format=NAME), not wire_of(message, NAME)) for message in messages)
     turns: list[Json] = []
-    pairs = [(wire, is_new) for wire, is_new in rendered if wire is not None]
-    for (is_new, _), run in groupby(pairs, key=lambda pair: (pair[1], pair[0]["role"])):
-        wires = [wire for wire, _ in run]
-        turns += [_join_wires(wires)] if is_new and len(wires) > 1 else wires
+    was_new = False
+    for message in messages:
+        wire, is_new = rebuild(message, _make_message, format=NAME), not wire_of(message, NAME)
+        if wire is None:
+            continue
+        if turns and is_new and was_new and turns[-1]["role"] == wire["role"]:
+            turns[-1] = {**turns[-1], "content": [*_list_blocks(turns[-1]), *_list_blocks(wire)]}
+        else:
+            turns.append(wire)
+        was_new = is_new
     return turns
 
 
-def _join_wires(wires: Sequence[Json]) -> Json:
-    contents = [wire["content"] for wire in wires]
-    listed = [[{"type": "text", "text": content}] if isinstance(content, str) else content for content in contents]
-    return {**wires[0], "content": [block for content in listed for block in content]}
+def _list_blocks(wire: Json) -> list[Json]:
+    content = wire["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _make_message(message: Message, old: Json) -> Json | None:
@@ -211,38 +196,27 @@ def _make_message(message: Message, old: Json) -> Json | None:
 
 
 def _make_content(parts: Sequence[Part], old: object = None) -> str | list[Json]:
-    """Render parts as one string where `old` was one, or where they are one plain text, else as blocks."""
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    is_single = len(parts) == 1 and not isinstance(old, list) and not wire_of(parts[0], NAME)
-    if len(texts) == len(parts) and (is_single or isinstance(old, str)):
-        text = "\n".join(texts)
-        return text if text.strip() else ""
-    return [block for part in parts if (block := rebuild(part, _make_block, format=NAME)) is not None]
+    content = render_content(parts, old, _make_block, format=NAME)
+    return "" if isinstance(content, str) and not content.strip() else content
 
 
 def _make_block(part: Part, old: Json) -> Json | None:
     match part:
-        case Text():
-            return {"type": "text", "text": part.text} if part.text.strip() else None
-        case Thinking() | RedactedThinking():
-            return _make_thinking(part)
+        case Thinking() if part.signature is not None and not is_sealed_elsewhere(part):
+            return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+        case Text() | Thinking() if part.text.strip():  # unsigned thinking is refused: it can only be sent as text
+            return {"type": "text", "text": part.text}
+        case RedactedThinking() if not is_sealed_elsewhere(part):
+            return {"type": "redacted_thinking", "data": part.data}
         case ToolCall():
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": object_arguments(part.arguments)}
         case ToolResult():
             return _make_result(part, old)
         case Image():
             return _make_image(part)
-        case Opaque():
-            return part.data if old else None
-
-
-def _make_thinking(part: Thinking | RedactedThinking) -> Json | None:
-    if isinstance(part, RedactedThinking):
-        return None if is_sealed_elsewhere(part) else {"type": "redacted_thinking", "data": part.data}
-    if part.signature is not None and not is_sealed_elsewhere(part):
-        return {"type": "thinking", "thinking": part.text, "signature": part.signature}
-    # The provider refuses unsigned thinking: it can only be sent as text.
-    return {"type": "text", "text": part.text} if part.text.strip() else None
+        case Opaque() if old:
+            return dict(part.data)
+    return None
 
 
 def _make_result(part: ToolResult, old: Json) -> Json:
@@ -277,37 +251,39 @@ def render_system(messages: Sequence[Message]) -> str | list[Json]:
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Anthropic accepts them."""
-    messages = move_system_prompt(messages, log)
+    messages = shaping.move_system_prompt(messages, log)
     lead = leading_system(messages, NAME)
-    shaped = assign_ids(messages[lead:], log, is_plain=True, is_unique=True)
-    shaped = drop_empty(change_messages(shaped, _fit_message, log, "content"), log)
-    shaped = [message for side in group_sides(shaped) for message in _join_side(side, log)]
-    shaped = drop_empty(change_messages(shaped, _order_thinking, log, "thinking"), log)
-    shaped = _strip_last_reply(start_with_user(_place_instructions(shaped, log), log), log)
+    shaped = shaping.assign_ids(messages[lead:], log, is_plain=True, is_unique=True)
+    shaped = shaping.drop_empty(shaping.change_messages(shaped, _fit_message, log, "content"), log)
+    shaped = [message for side in shaping.group_sides(shaped) for message in _join_side(side, log)]
+    shaped = shaping.drop_empty(shaping.change_messages(shaped, _order_thinking, log, "thinking"), log)
+    shaped = _strip_last_reply(shaping.start_with_user(_place_instructions(shaped, log), log), log)
     return [*messages[:lead], *shaped]
 
 
 def _fit_message(message: Message) -> Message:
     old = wire_of(message, NAME)
     role = "user" if message.role == "tool" else message.role
-    if REPLY_FIELDS.intersection(old) or old.get("role", role) != role or has_client_fields(message):
+    if REPLY_FIELDS.intersection(old) or old.get("role", role) != role or shaping.has_client_fields(message):
         message = replace(message, origin=None)
-    has_words = any(isinstance(part, Text) and not is_blank(part) for part in message.parts)
-    return _move_out_of_errors(replace_pictures(change_parts(message, partial(_fit_part, has_words=has_words))))
+    has_words = any(isinstance(part, Text) and not shaping.is_blank(part) for part in message.parts)
+    return _move_out_of_errors(
+        shaping.replace_pictures(shaping.change_parts(message, partial(_fit_part, has_words=has_words)))
+    )
 
 
 def _fit_part(part: Part, *, has_words: bool) -> Part | None:
     match part:
         case Text():
-            return part if part.text and (has_words or not is_blank(part)) else None
+            return part if part.text and (has_words or not shaping.is_blank(part)) else None
         case Thinking() | RedactedThinking():
             return _fit_thinking(part)
         case ToolCall():
-            return _fit_call(fit_name(part, MAX_NAME_CHARS))
+            return _fit_call(shaping.fit_name(part, MAX_NAME_CHARS))
         case ToolResult():
             return _fit_result(part)
         case _:
-            return None if has_no_place(part, NAME) else part
+            return None if shaping.has_no_place(part, NAME) else part
 
 
 def _fit_call(call: ToolCall) -> ToolCall:
@@ -331,10 +307,11 @@ def _fit_result(result: ToolResult) -> ToolResult:
     content: tuple[ResultContent, ...] = tuple(
         block
         for block in result.content
-        if not (isinstance(block, Text) and not block.text and wire_of(block, NAME)) and not has_no_place(block, NAME)
+        if not (isinstance(block, Text) and not block.text and wire_of(block, NAME))
+        and not shaping.has_no_place(block, NAME)
     )
-    if result.is_error and all(map(is_blank, content)):
-        content = (Text(text=NO_OUTPUT),)
+    if result.is_error and all(map(shaping.is_blank, content)):
+        content = (Text(text=shaping.NO_OUTPUT),)
     return result if content == result.content else replace(result, content=content)
 
 
@@ -346,29 +323,25 @@ def _move_out_of_errors(message: Message) -> Message:
         if not isinstance(part, ToolResult) or not part.is_error or all(isinstance(b, Text) for b in part.content):
             return part
         moved.extend(block for block in part.content if not isinstance(block, Text))
-        texts = tuple(block for block in part.content if isinstance(block, Text) and not is_blank(block))
-        return replace(part, content=texts or (Text(text=SHOWN_BELOW),))
+        texts = tuple(block for block in part.content if isinstance(block, Text) and not shaping.is_blank(block))
+        return replace(part, content=texts or (Text(text=shaping.SHOWN_BELOW),))
 
-    new = change_parts(message, change)
+    new = shaping.change_parts(message, change)
     return replace(new, parts=(*new.parts, *moved)) if moved else message
 
 
 def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
     """Join messages of one side where they would be refused one by one."""
-    groups: list[list[Message]] = []
-    for message in messages:
-        if groups and _belongs(groups[-1], message):
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-    joined: list[list[Message]] = []
-    for group in groups:  # neighbours that are rendered anew are rendered as one
-        has_system = joined and "system" in {joined[-1][-1].role, group[0].role}
-        if joined and not has_system and _is_new(joined[-1]) and _is_new(group):
-            joined[-1] = [*joined[-1], *group]
-        else:
-            joined.append(group)
-    return [_join_group(group, log) for group in joined]
+    joined: list[Message] = []
+    for run in shaping.group(shaping.group(messages, _belongs), _are_rendered_together):
+        group = [message for group in run for message in group]
+        if len(group) == 1 and _has_results_first(group[0]):
+            joined.append(group[0])
+            continue
+        if any(wire_of(message, NAME) for message in group):
+            log.note("joined", None, f"joined {len(group)} message(s) of one side, results first")
+        joined.append(shaping.join_messages(group))
+    return joined
 
 
 def _belongs(group: Sequence[Message], message: Message) -> bool:
@@ -379,8 +352,14 @@ def _belongs(group: Sequence[Message], message: Message) -> bool:
     if message.role != "assistant":
         return bool(last.results and message.results)  # the results of one batch go together
     # After a call only results may follow, after thinking something must.
-    is_open = is_thinking(last.parts[-1]) or any(one.calls for one in group)
-    return is_open or (is_thinking(group[0].parts[0]) and not any(map(is_thinking, message.parts)))
+    is_open = shaping.is_thinking(last.parts[-1]) or any(one.calls for one in group)
+    return is_open or (shaping.is_thinking(group[0].parts[0]) and not any(map(shaping.is_thinking, message.parts)))
+
+
+def _are_rendered_together(run: list[list[Message]], group: list[Message]) -> bool:
+    """Whether neighbours are both rendered anew: then they are rendered as one."""
+    is_new = len(run) > 1 or _is_new(run[-1])
+    return is_new and _is_new(group) and "system" not in {run[-1][-1].role, group[0].role}
 
 
 def _is_new(group: Sequence[Message]) -> bool:
@@ -392,21 +371,13 @@ def _has_results_first(message: Message) -> bool:
     return all(isinstance(part, ToolResult) for part in message.parts[: len(message.results)])
 
 
-def _join_group(group: Sequence[Message], log: Log) -> Message:
-    if len(group) == 1 and _has_results_first(group[0]):
-        return group[0]
-    if any(wire_of(message, NAME) for message in group):
-        log.note("joined", None, f"joined {len(group)} message(s) of one side, results first")
-    return join_messages(group)
-
-
 def _order_thinking(message: Message) -> Message:
     """Drop thinking that is not first, and thinking that nothing follows."""
     parts = message.parts
-    while parts and is_thinking(parts[-1]):
+    while parts and shaping.is_thinking(parts[-1]):
         parts = parts[:-1]
-    if parts and not (is_thinking(parts[0]) or isinstance(parts[0], Opaque)):
-        parts = tuple(part for part in parts if not is_thinking(part))
+    if parts and not (shaping.is_thinking(parts[0]) or isinstance(parts[0], Opaque)):
+        parts = tuple(part for part in parts if not shaping.is_thinking(part))
     return message if len(parts) == len(message.parts) else replace(message, parts=parts)
 
 
@@ -512,10 +483,11 @@ def _check_result(block: Wire, role: str, where: str) -> Iterator[Violation]:
     if not _ID.fullmatch(str(block.get("tool_use_id", ""))):
         yield Violation("id", where, f"tool_use_id {quote(block.get('tool_use_id'))}")
     content = block.get("content")
-    if block.get("is_error") and not content:
-        yield Violation("empty-error", where, "an error without content")
-    if block.get("is_error") and any(kind(inner) != "text" for inner in blocks(content)):
-        yield Violation("error-content", where, "an error that holds more than text")
+    if block.get("is_error"):
+        if not content:
+            yield Violation("empty-error", where, "an error without content")
+        elif any(kind(inner) != "text" for inner in blocks(content)):
+            yield Violation("error-content", where, "an error that holds more than text")
     if any(kind(inner) == "text" and not inner.get("text") for inner in blocks(content)):
         yield Violation("blank-text", where, "an empty text block in a result")
 
@@ -530,9 +502,11 @@ def _check_thinking(message: Wire, where: str) -> Iterator[Violation]:
         yield Violation("thinking-first", where, f"{kinds[0]} before thinking")
     if kinds[-1] in _THINKING_BLOCKS:
         yield Violation("thinking-last", where, "nothing follows the thinking")
-    for block in content:
-        is_open = kind(block) == "thinking" and not (block.get("signature") and isinstance(block.get("thinking"), str))
-        if is_open or (kind(block) == "redacted_thinking" and not block.get("data")):
+    for block in (block for block in content if kind(block) in _THINKING_BLOCKS):
+        seal, words = (
+            (block.get("data"), "") if "redacted" in kind(block) else (block.get("signature"), block.get("thinking"))
+        )
+        if not seal or not isinstance(words, str):
             yield Violation("unsigned-thinking", where, "thinking without its signature")
 
 

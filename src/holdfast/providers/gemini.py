@@ -16,7 +16,6 @@ from holdfast.messages import (
     Opaque,
     Part,
     RedactedThinking,
-    ResultContent,
     Role,
     Text,
     Thinking,
@@ -24,20 +23,9 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import Violation, Wire, blocks, quote
-from holdfast.providers.shaping import (
-    Log,
-    change_messages,
-    change_parts,
-    drop_empty,
-    group_sides,
-    has_no_place,
-    is_blank,
-    is_thinking,
-    join_messages,
-    move_system_prompt,
-    start_with_user,
-)
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -52,8 +40,6 @@ from holdfast.providers.wire import (
     spelling,
     wire_of,
 )
-
-__all__ = ["GEMINI", "read_usage"]
 
 NAME: Final = "gemini"
 _ROLES: Final[dict[str, Role]] = {"user": "user", "model": "assistant", "function": "tool", "system": "system"}
@@ -100,7 +86,7 @@ def _read_part(value: Any, where: str, seen: Counter[str]) -> Part:
     if isinstance(call := data.get(spelling(data, _CALL)), Mapping):
         part = _read_call(call, f"{where}.functionCall", seen)
     elif isinstance(response := data.get(spelling(data, _RESPONSE)), Mapping):
-        part = _read_response(response, f"{where}.functionResponse", seen)
+        part = _read_result(response, f"{where}.functionResponse", seen)
     elif isinstance(data.get("text"), str):
         part = _read_text(data, where)
     else:
@@ -116,19 +102,19 @@ def _read_text(data: Json, where: str) -> Part:
     return Text(text=data["text"]) if data["text"] or not signature else RedactedThinking(data=signature)
 
 
-def _read_file(data: Json, where: str) -> Image | Opaque:
-    for names in (_INLINE, _FILE):
+def _read_file(value: Any, where: str) -> Image | Opaque:
+    data = expect_object(value, where)
+    for names, keys in ((_INLINE, ("data",)), (_FILE, _URI)):
         file = data.get(spelling(data, names))
-        media_type = file.get(spelling(file, _MEDIA_TYPE)) if isinstance(file, Mapping) else None
-        if not isinstance(file, Mapping) or not isinstance(media_type, str) or not media_type.startswith("image/"):
+        if not isinstance(file, Mapping):
             continue
-        content = file.get("data") if names is _INLINE else file.get(spelling(file, _URI))
-        if isinstance(content, str) and names is _INLINE:
-            return Image(media_type=media_type, data=content)
-        if isinstance(content, str):
-            return Image(media_type=media_type, url=content)
+        media_type, content = file.get(spelling(file, _MEDIA_TYPE)), file.get(spelling(file, keys))
+        if isinstance(content, str) and isinstance(media_type, str) and media_type.startswith("image/"):
+            is_url = keys is _URI
+            image = Image(media_type=media_type, url=content) if is_url else Image(media_type=media_type, data=content)
+            return image.read_from(data, format=NAME)
     kind = next((key for key, inside in data.items() if isinstance(inside, Mapping)), "part")
-    return Opaque(kind=kind, data=limit_depth(data, where))
+    return Opaque(kind=kind, data=limit_depth(data, where)).read_from(data, format=NAME)
 
 
 def _read_call(data: Json, where: str, seen: Counter[str]) -> ToolCall:
@@ -143,22 +129,17 @@ def _read_id(data: Json, name: str, where: str, seen: Counter[str]) -> str:
     return expect(data, "id", str, where, default="") or f"call_{name}_{seen[name]}"
 
 
-def _read_response(data: Json, where: str, seen: Counter[str]) -> ToolResult:
+def _read_result(data: Json, where: str, seen: Counter[str]) -> ToolResult:
     name = expect(data, "name", str, where, default="")
     response = limit_depth(data.get("response"), f"{where}.response")
     text = _response_text(response)
     files = expect(data, "parts", list, where, default=[])
     return ToolResult(
         call_id=_read_id(data, name, where, seen),
-        content=(*((Text(text=text),) if text else ()), *(_read_inside(file, f"{where}.parts") for file in files)),
+        content=(*([Text(text=text)] if text else []), *(_read_file(file, f"{where}.parts") for file in files)),
         is_error=isinstance(response, Mapping) and "error" in response,
         name=name or None,
     )
-
-
-def _read_inside(value: Any, where: str) -> ResultContent:
-    data = expect_object(value, where)
-    return _read_file(data, where).read_from(data, format=NAME)
 
 
 def _text_key(response: Any) -> str | None:
@@ -208,7 +189,7 @@ def render(messages: Sequence[Message]) -> list[Json]:
     names: dict[str, str] = {}
     contents: list[Json] = []
     for message in messages:
-        names |= {call.id: call.name for call in message.calls}
+        names |= {call.id: call.name for call in message.calls if call.name}
         wire = rebuild(message, partial(_make_message, names=names), format=NAME)
         contents += [wire] if wire is not None else []
     return contents
@@ -240,28 +221,32 @@ def _make_part(part: Part, old: Json, *, names: Mapping[str, str]) -> Json | Non
             return {"text": part.text, "thought": True}
         case ToolCall():
             key = spelling(old, _CALL)
-            call_id = {} if old and "id" not in old.get(key, {}) else {"id": part.id}
-            return {key: {**call_id, "name": part.name, "args": object_arguments(part.arguments)}}
+            arguments = object_arguments(part.arguments)
+            return {key: {**_make_id(part.id, old.get(key)), "name": part.name, "args": arguments}}
         case ToolResult():
-            return _make_response(part, old, names)
+            return _make_result(part, old, names)
         case Image():
             return _make_image(part)
-        case Opaque() if old:
-            return part.data if isinstance(part.data, Mapping) else None
-        case _:
-            return None
+        case Opaque() if old and isinstance(part.data, Mapping):
+            return part.data
+    return None
 
 
-def _make_response(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
+def _make_id(call_id: str, old: Json | None) -> Json:
+    """Return the id field of a call or response, unless it was read from one without an id."""
+    return {} if old is not None and "id" not in old else {"id": call_id}
+
+
+def _make_result(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
     key = spelling(old, _RESPONSE)
     before = old.get(key, {})
-    call_id = {} if old and "id" not in before else {"id": result.call_id}
-    name = before.get("name") or names.get(result.call_id) or result.name or "unknown"  # as a call without a name
-    files = [wire for block in result.content if old and (wire := wire_of(block, NAME))]
+    name = before.get("name") or names.get(result.call_id, result.name) or "unknown"  # as a call without a name
+    files = [wire for block in result.content if (wire := wire_of(block, NAME))]
     response = before.get("response")
     if response is None or result.text != _response_text(response):
         response = {_text_key(response) or ("error" if result.is_error else "output"): result.text}
-    return {key: {**call_id, "name": name, "response": response, **({"parts": files} if files else {})}}
+    fields = {**_make_id(result.call_id, old.get(key)), "name": name, "response": response}
+    return {key: {**fields, "parts": files} if old and files else fields}
 
 
 def _make_image(part: Image) -> Json:
@@ -281,12 +266,17 @@ def render_system(messages: Sequence[Message]) -> Json:
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Gemini accepts them: turns that alternate strictly, the user first."""
-    messages = move_system_prompt(messages, log)
+    messages = shaping.move_system_prompt(messages, log)
     lead = leading_system(messages, NAME)
-    shaped = change_messages(messages[lead:], _fit_message, log, "content")
+    shaped = shaping.change_messages(messages[lead:], _fit_message, log, "content")
     names: dict[str, str] = {}
-    shaped = drop_empty(change_messages(shaped, partial(_name_responses, names=names), log, "name"), log)
-    return [*messages[:lead], *(_join_side(side, log) for side in group_sides(start_with_user(shaped, log)))]
+    shaped = shaping.drop_empty(
+        shaping.change_messages(shaped, partial(_name_responses, names=names), log, "name"), log
+    )
+    return [
+        *messages[:lead],
+        *(_join_side(side, log) for side in shaping.group_sides(shaping.start_with_user(shaped, log))),
+    ]
 
 
 def _fit_message(message: Message) -> Message:
@@ -295,14 +285,14 @@ def _fit_message(message: Message) -> Message:
         message = replace(message, role="user", origin=None)
     elif (old := wire_of(message, NAME)) and old.get("role") is None:  # only a request of one content may leave it out
         message = replace(message, origin=None)
-    return change_parts(message, _fit_part)
+    return shaping.change_parts(message, _fit_part)
 
 
 def _fit_part(part: Part) -> Part | None:
     is_from_gemini = bool(wire_of(part, NAME))
     if isinstance(part, Text):
-        return part if part.text and (is_from_gemini or not is_blank(part)) else None
-    return None if has_no_place(part, NAME) or (is_thinking(part) and not is_from_gemini) else part
+        return part if part.text and (is_from_gemini or not shaping.is_blank(part)) else None
+    return None if shaping.has_no_place(part, NAME) or (shaping.is_thinking(part) and not is_from_gemini) else part
 
 
 def _name_responses(message: Message, *, names: dict[str, str]) -> Message:
@@ -314,13 +304,13 @@ def _name_responses(message: Message, *, names: dict[str, str]) -> Message:
             return part
         return replace(part, name=names[part.call_id], origin=None)
 
-    return change_parts(message, change)
+    return shaping.change_parts(message, change)
 
 
 def _join_side(messages: Sequence[Message], log: Log) -> Message:
     if len(messages) > 1 and any(wire_of(message, NAME) for message in messages):
         log.note("joined", None, f"joined {len(messages)} contents of one side, responses first")
-    return messages[0] if len(messages) == 1 else join_messages(messages)
+    return messages[0] if len(messages) == 1 else shaping.join_messages(messages)
 
 
 # --- rules -------------------------------------------------------------------
@@ -332,28 +322,25 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
     for index, turn in enumerate(wire):
         where = f"contents[{index}]"
         before = wire[index - 1] if index else None
-        found += _check_turn(turn, before, where)
+        found += _check_message(turn, before, where)
         found += _check_calls(turn, wire[index + 1] if index + 1 < len(wire) else None, where)
         if _names(turn, "response") and not (before and _names(before, "call")):
             found.append(Violation("orphan-result", where, "a function response does not follow a function call"))
     return found
 
 
-def _check_turn(turn: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
+def _check_message(turn: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
     role, parts = turn.get("role"), blocks(turn.get("parts"))
     if role not in {"user", "model", "function"}:
         yield Violation("role", where, f"unknown role {quote(role)}")
-    if before is None and role == "model":
-        yield Violation("first-user", where, "the first turn is not the user's")
-    if before is not None and (before.get("role") == "model") == (role == "model"):
-        yield Violation("alternation", where, f"two turns of the {role} in a row")
+    if (before is None or before.get("role") == "model") == (role == "model"):
+        two = ("alternation", f"two turns of the {role} in a row")
+        rule, what = two if before is not None else ("first-user", "the first turn is not the user's")
+        yield Violation(rule, where, what)
     if not parts:
         yield Violation("empty-content", where, "a turn without parts")
     if any(part.get("text") == "" and not set(_SIGNATURE).intersection(part) for part in parts):
         yield Violation("blank-text", where, "a text part without text")
-    wrong = "response" if role == "model" else "call"
-    if _names(turn, wrong):
-        yield Violation("role", where, f"a function {wrong} in a turn of the {role}")
 
 
 def _names(turn: Wire, what: str) -> list[str]:
@@ -372,6 +359,9 @@ def _check_calls(turn: Wire, following: Wire | None, where: str) -> Iterator[Vio
         yield Violation("unanswered-call", where, f"{len(calls)} calls, {len(responses)} responses in the next turn")
     if "" in calls:
         yield Violation("name", where, "a call without a name")
+    wrong = "response" if turn.get("role") == "model" else "call"
+    if _names(turn, wrong):
+        yield Violation("role", where, f"a function {wrong} in a turn of the {turn.get('role')}")
 
 
 GEMINI: Final = Format(

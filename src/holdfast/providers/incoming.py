@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -12,8 +12,6 @@ from holdfast.providers.anthropic import ANTHROPIC, read_usage
 from holdfast.providers.gemini import GEMINI
 from holdfast.providers.gemini import read_usage as read_gemini_usage
 from holdfast.providers.wire import Json, expect, expect_object, expect_role, limit_depth, number, read_content
-
-__all__ = ["Incoming", "normalise", "read_plain"]
 
 
 class _Dumpable(Protocol):
@@ -47,19 +45,19 @@ def normalise(messages: Any) -> list[Message | Json]:
     listed: list[Any] = []
     for item in messages:
         if isinstance(item, dict):  # a reply's content is often put into a dict as it is
-            dumped = {key: _dump_blocks(item[key]) for key in _LISTS if key in item and _has_objects(item[key])}
-            listed.append({**item, **dumped} if dumped else item)
+            listed.append(_dump_lists(item, item.get))
         elif isinstance(item, Message | Mapping):
             listed.append(item)
         else:
             listed += _from_sdk(item)
     for index, item in enumerate(listed):
-        if (isinstance(item, dict) and "role" in item) or isinstance(item, Message):
-            continue
-        where = f"messages[{index}]"
-        if {"role", "type", "parts"}.isdisjoint(expect_object(item, where)):
-            raise FormatError("neither a role nor a type: this is not a message", where=where)
+        if not _has_role(item) and {"role", "type", "parts"}.isdisjoint(expect_object(item, f"messages[{index}]")):
+            raise FormatError("neither a role nor a type: this is not a message", where=f"messages[{index}]")
     return listed
+
+
+def _has_role(item: Any) -> bool:
+    return (isinstance(item, dict) and "role" in item) or isinstance(item, Message)
 
 
 # --- objects of SDKs ---------------------------------------------------------
@@ -87,23 +85,19 @@ def _from_sdk(item: Any) -> Iterator[Any]:
         yield _dump(item)
 
 
-def _has_objects(blocks: Any) -> bool:
-    if isinstance(blocks, list):
-        for block in blocks:
-            if not isinstance(block, dict) and hasattr(block, "model_dump"):
-                return True
-    return False
-
-
 def _dump(item: Any) -> dict[str, Any]:
     """Return an object as it is sent back: without null fields and without what the SDK adds for its caller."""
     data: dict[str, Any] = item.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=_SDK_FIELDS)
-    lists = (key for key in _LISTS if _has_objects(getattr(item, key, None)))
-    return {**data, **{key: _dump_blocks(getattr(item, key)) for key in lists}}
+    return _dump_lists(data, lambda key: getattr(item, key, None))
 
 
-def _dump_blocks(blocks: Iterable[Any]) -> list[Any]:
-    return [_dump(block) if hasattr(block, "model_dump") else block for block in blocks]
+def _dump_lists(data: dict[str, Any], get: Callable[[str], Any]) -> dict[str, Any]:
+    """Return data with the objects in its lists as plain data; the data itself where there are none."""
+    for key in _LISTS:
+        blocks = get(key)
+        if isinstance(blocks, list) and any(not isinstance(b, dict) and hasattr(b, "model_dump") for b in blocks):
+            data = {**data, key: [_dump(block) if hasattr(block, "model_dump") else block for block in blocks]}
+    return data
 
 
 # --- messages without marks --------------------------------------------------
@@ -126,13 +120,13 @@ def read_plain(data: Json, where: str) -> Message:
     time = number(data.get("timestamp")) or 0
     message = Message(
         role=expect_role(data, _PLAIN_ROLES, where, format=PLAIN),
-        parts=read_content(data.get("content"), _read_plain_block, f"{where}.content", format=PLAIN),
+        parts=read_content(data.get("content"), _read_block, f"{where}.content", format=PLAIN),
         timestamp=time if time > MIN_MILLISECONDS else None,
     )
     return message.read_from(data, format=PLAIN)
 
 
-def _read_plain_block(block: Any, where: str) -> Part:
+def _read_block(block: Any, where: str) -> Part:
     data = expect_object(block, where)
     kind = expect(data, "type", str, where)
     part: Part

@@ -19,20 +19,9 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
-from holdfast.providers.shaping import (
-    Log,
-    assign_ids,
-    change_messages,
-    change_parts,
-    fit_name,
-    group_sides,
-    has_no_place,
-    is_blank,
-    is_thinking,
-    join_messages,
-    replace_pictures,
-)
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -49,11 +38,10 @@ from holdfast.providers.wire import (
     number,
     read_content,
     rebuild,
+    rebuild_always,
     text_arguments,
     wire_of,
 )
-
-__all__ = ["OPENAI_CHAT", "read_usage"]
 
 NAME: Final = "openai_chat"
 ROLES: Final[dict[str, Role]] = {
@@ -76,12 +64,13 @@ def read(data: Json, where: str) -> Message:
     """Read one message of a Chat Completions request or response."""
     role = expect_role(data, ROLES, where, format=NAME)
     content = read_content(data.get("content"), _read_part, f"{where}.content", format=NAME)
-    parts: tuple[Part, ...] = (
-        (_read_result(data, content, where),)
-        if role == "tool"
-        else (*_read_thinking(data), *content, *_read_refusal(data), *_read_calls(data, where))
-    )
-    name = None if role == "tool" else expect(data, "name", str, where, default="") or None
+    name = expect(data, "name", str, where, default="") or None
+    parts: tuple[Part, ...]
+    if role == "tool":
+        call_id = expect(data, "tool_call_id", str, where, default=name or "")  # the `function` role has only a name
+        parts = (ToolResult(call_id=call_id, content=content, name=name).read_from(data, format=NAME),)
+        return Message(role=role, parts=parts, usage=read_usage(data.get("usage"))).read_from(data, format=NAME)
+    parts = (*_read_thinking(data), *content, *_read_calls(data, where))
     message = Message(role=role, parts=parts, usage=read_usage(data.get("usage")), name=name)
     return message.read_from(data, format=NAME)
 
@@ -105,22 +94,19 @@ def _read_thinking(data: Json) -> tuple[Thinking, ...]:
     return tuple(Thinking(text=text) for text in texts if isinstance(text, str) and text)[:1]
 
 
-def _read_refusal(data: Json) -> tuple[Text, ...]:
-    """Read a refusal beside the content; its wire form without a type tells it from one in the content."""
-    text = data.get("refusal")
-    return (Text(text=text).read_from({"refusal": text}, format=NAME),) if isinstance(text, str) and text else ()
-
-
-def _read_calls(data: Json, where: str) -> tuple[ToolCall, ...]:
-    calls = [
-        _read_call(call, f"{where}.tool_calls[{index}]")
-        for index, call in enumerate(expect(data, "tool_calls", list, where, default=[]))
-    ]
+def _read_calls(data: Json, where: str) -> list[Text | ToolCall]:
+    """Read what is beside the content: a refusal, calls, and a call in the old field."""
+    parts: list[Text | ToolCall] = []
+    if isinstance(text := data.get("refusal"), str) and text:
+        # Its wire form without a type tells it from a refusal in the content.
+        parts.append(Text(text=text).read_from({"refusal": text}, format=NAME))
+    for index, call in enumerate(expect(data, "tool_calls", list, where, default=[])):
+        parts.append(_read_call(call, f"{where}.tool_calls[{index}]"))
     legacy = data.get("function_call")
     if isinstance(legacy, Mapping):
         name = expect(legacy, "name", str, f"{where}.function_call", default="")
-        calls.append(_read_function(legacy, f"{where}.function_call", call_id=name).read_from(legacy, format=NAME))
-    return tuple(calls)
+        parts.append(_read_function(legacy, f"{where}.function_call", call_id=name).read_from(legacy, format=NAME))
+    return parts
 
 
 def _read_call(entry: Any, where: str) -> ToolCall:
@@ -140,12 +126,6 @@ def _read_function(data: Json, where: str, *, call_id: str) -> ToolCall:
         value = decode_arguments(expect(data, "arguments", str, where, default=""))
     arguments = limit_depth(value, f"{where}.arguments")
     return ToolCall(id=call_id, name=expect(data, "name", str, where, default=""), arguments=arguments)
-
-
-def _read_result(data: Json, content: tuple[ResultContent, ...], where: str) -> ToolResult:
-    name = expect(data, "name", str, where, default="")
-    call_id = expect(data, "tool_call_id", str, where, default=name)  # the old `function` role has only a name
-    return ToolResult(call_id=call_id, content=content, name=name or None).read_from(data, format=NAME)
 
 
 def read_usage(data: Any) -> Usage | None:
@@ -180,29 +160,22 @@ def render(messages: Sequence[Message]) -> list[Json]:
     rendered: list[Json] = []
     pending: list[Json] = []
     for message in messages:
+        others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
         if message.calls or not message.results:
-            rendered += [*pending, *_render_words(message)]
+            words = replace(message, parts=others) if message.results else message
+            wire = rebuild(words, _make_message, format=NAME)
+            rendered += pending if wire is None else [*pending, wire]
             pending = _render_beside(message.results, ())
         else:
-            pending += _render_beside(message.results, _parts_beside_results(message))
-        rendered += [_render_result(result) for result in message.results]
+            pending += _render_beside(message.results, others)
+        rendered += [rebuild_always(result, _make_result, format=NAME) for result in message.results]
     return rendered + pending
-
-
-def _parts_beside_results(message: Message) -> tuple[Part, ...]:
-    return tuple(part for part in message.parts if not isinstance(part, ToolResult))
-
-
-def _render_words(message: Message) -> list[Json]:
-    words = replace(message, parts=_parts_beside_results(message)) if message.results else message
-    wire = rebuild(words, _make_message, format=NAME)
-    return [] if wire is None else [wire]
 
 
 def _make_message(message: Message, old: Json) -> Json | None:
     content = _make_content(message.parts, old)
     if message.role == "assistant" or message.calls:
-        fields = {"content": content or None, **_make_refusal(message), **_make_calls(message.calls)}
+        fields = {"content": content or None, **_make_fields(message)}
         # A message of nothing but thinking cannot be sent back.
         return {"role": "assistant", **fields, **_make_thinking(message, old)} if any(fields.values()) else None
     role = "user" if message.role == "tool" else message.role
@@ -210,15 +183,13 @@ def _make_message(message: Message, old: Json) -> Json | None:
     return {"role": role, "content": content} if content else None
 
 
-def _make_refusal(message: Message) -> Json:
-    text = "\n".join(part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part))
-    return {"refusal": text} if text else {}
-
-
-def _make_calls(calls: Sequence[ToolCall]) -> Json:
-    listed = [rebuild(call, _make_call, format=NAME) for call in calls if not _is_legacy(call)]
-    legacy = [rebuild(call, _make_call, format=NAME) for call in calls if _is_legacy(call)]
-    return {**({"tool_calls": listed} if listed else {}), **({"function_call": legacy[0]} if legacy else {})}
+def _make_fields(message: Message) -> Json:
+    """Render what is beside the content."""
+    refusals = [part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part)]
+    listed = [rebuild(call, _make_call, format=NAME) for call in message.calls if not _is_legacy(call)]
+    legacy = [rebuild(call, _make_call, format=NAME) for call in message.calls if _is_legacy(call)]
+    fields = {"refusal": "\n".join(refusals), "tool_calls": listed, "function_call": legacy[0] if legacy else None}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _make_thinking(message: Message, old: Json) -> Json:
@@ -273,12 +244,6 @@ def _make_call(call: ToolCall, old: Json) -> Json:
     return function if _is_legacy(call) else {"id": call.id, "type": "function", "function": function}
 
 
-def _render_result(result: ToolResult) -> Json:
-    wire = rebuild(result, _make_result, format=NAME)
-    assert wire is not None  # every result can be rendered
-    return wire
-
-
 def _make_result(result: ToolResult, old: Json) -> Json:
     if old.get("role") == "function":
         return {"role": "function", "name": result.call_id, "content": _make_content(result.content, old)}
@@ -301,10 +266,10 @@ def _render_beside(results: Sequence[ToolResult], words: Sequence[Part]) -> list
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Chat Completions accepts them."""
-    shaped = change_messages(messages, _drop_empty_calls, log, "empty-calls")
-    shaped = assign_ids(shaped, log, is_plain=False, is_unique=False)
-    shaped = _drop_unsendable(change_messages(shaped, _fit_message, log, "content"), log)
-    return [message for side in group_sides(_renew_legacy(shaped)) for message in _join_calls(side, log)]
+    shaped = shaping.change_messages(messages, _drop_empty_calls, log, "empty-calls")
+    shaped = shaping.assign_ids(shaped, log, is_plain=False, is_unique=False)
+    shaped = _drop_unsendable(shaping.change_messages(shaped, _fit_message, log, "content"), log)
+    return [message for side in shaping.group_sides(_renew_legacy(shaped)) for message in _join_side(side, log)]
 
 
 def _drop_empty_calls(message: Message) -> Message:
@@ -318,14 +283,16 @@ def _drop_empty_calls(message: Message) -> Message:
 
 def _fit_message(message: Message) -> Message:
     # A thinking block has no place in the content: the message has to be rendered anew without it.
-    has_thinking = any(is_thinking(part) and wire_of(part, NAME) for part in message.parts)
+    has_thinking = any(shaping.is_thinking(part) and wire_of(part, NAME) for part in message.parts)
     if has_thinking or wire_of(message, NAME).get("content") == []:
         message = replace(message, origin=None)
-    message = replace_pictures(change_parts(message, _fit_part))
+    message = shaping.replace_pictures(shaping.change_parts(message, _fit_part))
     if message.role != "assistant":
         return message
     # Of the blocks in its content, the assistant may have only text.
-    return change_parts(message, lambda part: None if isinstance(part, Opaque) and wire_of(part, NAME) else part)
+    return shaping.change_parts(
+        message, lambda part: None if isinstance(part, Opaque) and wire_of(part, NAME) else part
+    )
 
 
 def _fit_part(part: Part) -> Part | None:
@@ -333,11 +300,11 @@ def _fit_part(part: Part) -> Part | None:
         case Text():
             return part if part.text or not wire_of(part, NAME) else None
         case ToolCall():
-            return _fit_call(fit_name(part, MAX_NAME_CHARS))
+            return _fit_call(shaping.fit_name(part, MAX_NAME_CHARS))
         case ToolResult():
             return _fit_result(part)
         case _:
-            return None if has_no_place(part, NAME) else part
+            return None if shaping.has_no_place(part, NAME) else part
 
 
 def _fit_call(call: ToolCall) -> ToolCall:
@@ -360,7 +327,7 @@ def _drop_unsendable(messages: Sequence[Message], log: Log) -> list[Message]:
     """Drop messages of nothing but thinking and blank text."""
     left: list[Message] = []
     for message in messages:
-        if any(not is_thinking(part) and not is_blank(part) for part in message.parts):
+        if any(not shaping.is_thinking(part) and not shaping.is_blank(part) for part in message.parts):
             left.append(message)
         elif wire_of(message, NAME):
             log.note("empty-message", None, "dropped a message of which nothing can be sent")
@@ -375,7 +342,7 @@ def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
         following = messages[index + 1] if index + 1 < len(messages) else None
         is_paired = _is_legacy_pair(message, following) or (before is not None and _is_legacy_pair(before, message))
         if any(map(_is_legacy, message.parts)) and not is_paired:
-            renewed[index] = change_parts(message, lambda p: replace(p, origin=None) if _is_legacy(p) else p)
+            renewed[index] = shaping.change_parts(message, lambda p: replace(p, origin=None) if _is_legacy(p) else p)
     return renewed
 
 
@@ -387,14 +354,14 @@ def _is_legacy_pair(message: Message, following: Message | None) -> bool:
     return _is_legacy(calls[0]) and _is_legacy(results[0])
 
 
-def _join_calls(messages: Sequence[Message], log: Log) -> list[Message]:
+def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
     """Join the messages of one side from its first call on."""
     first = next((index for index, message in enumerate(messages) if message.calls), len(messages))
     if len(messages) - first <= 1:
         return list(messages)
     if any(wire_of(message, NAME) for message in messages[first:]):
         log.note("joined", None, "joined the calls of one reply")
-    return [*messages[:first], join_messages(messages[first:])]
+    return [*messages[:first], shaping.join_messages(messages[first:])]
 
 
 # --- rules -------------------------------------------------------------------
@@ -411,7 +378,7 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
     calls_at = "the beginning"
     for index, message in enumerate(wire):
         where = f"messages[{index}]"
-        found += _check_message(message, where)
+        found += [*_check_message(message, where), *_check_parts(message, where)]
         if message.get("role") in {"tool", "function"}:
             found += _check_result(message, waiting, where)
             continue
@@ -428,20 +395,16 @@ def _check_message(message: Wire, where: str) -> Iterator[Violation]:
         yield Violation("role", where, f"unknown role {quote(role)}")
     if message.get("tool_calls") == []:
         yield Violation("empty-calls", where, "an empty list of calls")
-    if content is None:
-        if role != "assistant" or not any(message.get(key) for key in _FIELDS_WITHOUT_CONTENT):
-            yield Violation("empty-content", where, "no content")
-    elif isinstance(content, str):
-        if not content and role in {"system", "developer", "user"}:
-            yield Violation("empty-content", where, "blank content")
-    elif not blocks(content):
-        yield Violation("empty-content", where, "a content list without parts")
-    else:
-        yield from _check_parts(blocks(content), role, where)
+    is_empty = not isinstance(content, str) and not blocks(content)
+    if content is None and role == "assistant":
+        is_empty = not any(map(message.get, _FIELDS_WITHOUT_CONTENT))
+    if is_empty or (content == "" and role in {"system", "developer", "user"}):
+        yield Violation("empty-content", where, "no content")
 
 
-def _check_parts(content: Sequence[Wire], role: object, where: str) -> Iterator[Violation]:
-    for part in content:
+def _check_parts(message: Wire, where: str) -> Iterator[Violation]:
+    role = message.get("role")
+    for part in blocks(message.get("content")):
         if kind(part) == "text" and not part.get("text"):
             yield Violation("blank-text", where, "a text part without text")
         if role == "assistant" and kind(part) not in {"text", "refusal"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -22,20 +23,9 @@ from holdfast.messages import (
     ToolCall,
     ToolResult,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
-from holdfast.providers.shaping import (
-    NO_OUTPUT,
-    Log,
-    assign_ids,
-    change_messages,
-    change_parts,
-    drop_empty,
-    fit_name,
-    has_client_fields,
-    has_no_place,
-    is_thinking,
-    replace_pictures,
-)
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -52,11 +42,10 @@ from holdfast.providers.wire import (
     object_arguments,
     read_content,
     rebuild,
+    render_content,
     text_arguments,
     wire_of,
 )
-
-__all__ = ["OPENAI_RESPONSES", "check_reasoning", "link_reasoning"]
 
 NAME: Final = "openai_responses"
 ROLES: Final[dict[str, Role]] = {
@@ -224,21 +213,10 @@ def _render_message(message: Message) -> list[Json]:
 
 
 def _make_message(message: Message, old: Json) -> Json | None:
-    content = _make_content(message.parts, old.get("content"), message.role)
+    content = render_content(message.parts, old.get("content"), partial(_make_part, role=message.role), format=NAME)
     role = "user" if message.role == "tool" else message.role
     role = old["role"] if ROLES.get(old.get("role", "")) == role else role
     return {"role": role, "content": content} if content else None
-
-
-def _make_content(parts: Sequence[Part], old: object, role: Role) -> str | list[Json]:
-    """Render content as one string where it was one, or where it is one plain text, else as a list of parts."""
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    is_single = len(parts) == 1 and not isinstance(old, list) and not wire_of(parts[0], NAME)
-    if len(texts) == len(parts) and (is_single or isinstance(old, str)):
-        return "\n".join(texts)
-    make = partial(_make_part, role=role)
-    rendered = (rebuild(part, make, format=NAME) for part in parts if isinstance(part, ResultContent))
-    return [part for part in rendered if part is not None]
 
 
 def _make_part(part: ResultContent, old: Json, *, role: Role) -> Json | None:
@@ -280,7 +258,8 @@ def _make_call(call: ToolCall, old: Json) -> Json:
 def _make_output(content: Sequence[Part], old: object) -> object:
     if all(isinstance(block, Text) and not wire_of(block, NAME) for block in content) and not isinstance(old, list):
         return "\n".join(block.text for block in content if isinstance(block, Text))
-    rendered = _make_content(content, old if isinstance(old, list) else [], "tool")
+    listed = old if isinstance(old, list) else []
+    rendered = render_content(content, listed, partial(_make_part, role="tool"), format=NAME)
     return rendered[0] if isinstance(old, Mapping) and rendered else rendered or ""
 
 
@@ -294,40 +273,41 @@ def render_system(messages: Sequence[Message]) -> str:
 
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Responses accepts them."""
-    shaped = assign_ids(messages, log, is_plain=False, is_unique=True)
-    shaped = drop_empty(change_messages(shaped, _fit_message, log, "content"), log)
+    shaped = shaping.assign_ids(messages, log, is_plain=False, is_unique=True)
+    shaped = shaping.drop_empty(shaping.change_messages(shaped, _fit_message, log, "content"), log)
     return _drop_last_reasoning(_renew_items(shaped, log), log)
 
 
 def _fit_message(message: Message) -> Message:
-    message = replace(message, origin=None) if has_client_fields(message) else message
-    return replace_pictures(change_parts(message, partial(_fit_part, role=message.role)))
+    message = replace(message, origin=None) if shaping.has_client_fields(message) else message
+    texts = ASSISTANT_PARTS if message.role == "assistant" else {"input_text"}
+    return shaping.replace_pictures(shaping.change_parts(message, partial(_fit_part, texts=texts)))
 
 
-def _fit_part(part: Part, *, role: Role) -> Part | None:
+def _fit_part(part: Part, *, texts: AbstractSet[str]) -> Part | None:
+    """Fit a part; `texts` are the types that a text may have."""
     old = wire_of(part, NAME)
     match part:
-        case Text():
-            allowed = ASSISTANT_PARTS if role == "assistant" else {"input_text"}
-            new = part if kind_of(old) in {"", *allowed} else replace(part, origin=None)
-            return new if part.text else None
+        case Text() if part.text:
+            return part if kind_of(old) in {"", *texts} else replace(part, origin=None)
         case ToolCall():
             key = TEXT_FIELDS.get(kind_of(old))
             is_text = key is None or isinstance(old.get(key), str)
-            return fit_name(part if is_text else replace(part, origin=None), MAX_NAME_CHARS)
+            return shaping.fit_name(part if is_text else replace(part, origin=None), MAX_NAME_CHARS)
         case ToolResult():
             return _fit_result(part)
-        case Thinking() | RedactedThinking():
-            return part if isinstance(old.get("summary"), list) else None
-        case _:
-            return None if has_no_place(part, NAME) else part
+        case Thinking() | RedactedThinking() if isinstance(old.get("summary"), list):
+            return part
+        case Image() | Opaque() if not shaping.has_no_place(part, NAME):
+            return part
+    return None
 
 
 def _fit_result(result: ToolResult) -> ToolResult:
     old = wire_of(result, NAME)
     if not result.content and kind_of(old) in OUTPUT_REQUIRED and old.get("output") is None:
-        return replace(result, content=(Text(text=NO_OUTPUT),))
-    content = tuple(block for block in result.content if not has_no_place(block, NAME))
+        return replace(result, content=(Text(text=shaping.NO_OUTPUT),))
+    content = tuple(block for block in result.content if not shaping.has_no_place(block, NAME))
     return result if len(content) == len(result.content) else replace(result, content=content)
 
 
@@ -339,7 +319,9 @@ def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
     seen: set[str] = set()
     renewed: list[Message] = []
     for index, message in enumerate(messages):
-        ids = {str(old["id"]) for value in (message, *message.parts) if _has_item_id(old := wire_of(value, NAME))}
+        wires = [old for value in (message, *message.parts) if (old := wire_of(value, NAME)).get("id")]
+        # The output of a local shell has the id of its call.
+        ids = {str(old["id"]) for old in wires if "call_id" in old or not kind_of(old).endswith("_output")}
         if not seen.isdisjoint(ids):
             log.note("repeated-item", index, "sent an item that was there before without its id")
         elif not seen.issuperset(log.reasoning[item] for item in ids if item in log.reasoning):
@@ -348,15 +330,10 @@ def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
             renewed.append(message)
             seen |= ids
             continue
-        parts = tuple(replace(part, origin=None) for part in message.parts if not is_thinking(part))
+        parts = tuple(replace(part, origin=None) for part in message.parts if not shaping.is_thinking(part))
         renewed += [replace(message, parts=parts, origin=None)] if parts else []
         seen |= ids
     return renewed
-
-
-def _has_item_id(old: Json) -> bool:
-    """Whether an item has an id of its own; the output of a local shell has that of its call."""
-    return bool(old.get("id")) and (not kind_of(old).endswith("_output") or "call_id" in old)
 
 
 def _drop_last_reasoning(messages: Sequence[Message], log: Log) -> list[Message]:
@@ -366,7 +343,7 @@ def _drop_last_reasoning(messages: Sequence[Message], log: Log) -> list[Message]
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         parts = message.parts
-        while parts and not is_followed and is_thinking(parts[-1]):
+        while parts and not is_followed and shaping.is_thinking(parts[-1]):
             parts = parts[:-1]
         if len(parts) != len(message.parts):
             log.note("reasoning-alone", index, "dropped reasoning that nothing follows")
@@ -461,8 +438,7 @@ def _check_pairs(wire: Sequence[Wire]) -> Iterator[Violation]:
     answered: set[str] = set()
     for index, item in enumerate(wire):
         where = f"input[{index}]"
-        # The output of a local shell names its call by `id`.
-        call_id = str(item.get("call_id") or (item.get("id") if _is_output(item) else "") or "")
+        call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
         if _is_call(item):
             if call_id in calls:
                 yield Violation("repeated-id", where, f"a second call {quote(call_id)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from holdfast.errors import FormatError
@@ -21,8 +22,9 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
+from holdfast.providers import shaping
 from holdfast.providers.rules import Violation, Wire, blocks, kind, quote
-from holdfast.providers.shaping import Log, change_messages
+from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
     Json,
@@ -36,12 +38,10 @@ from holdfast.providers.wire import (
     number,
     object_arguments,
     read_content,
-    rebuild,
+    rebuild_always,
     spelling,
     wire_of,
 )
-
-__all__ = ["BRANCH_SUMMARY", "COMPACTION_SUMMARY", "PI"]
 
 NAME: Final = "pi"
 CALL_TYPES: Final = ("toolCall", "toolUse", "tool_use", "functionCall")
@@ -97,7 +97,7 @@ def read(data: Json, where: str) -> Message:
 
 def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ...]]:
     if name in _ROLES:
-        return _ROLES[name], _read_content(data.get("content"), f"{where}.content")
+        return _ROLES[name], read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
     if name in RESULT_ROLES:
         return "tool", (_read_result(data, where).read_from(data, format=NAME),)
     if name == "tool_call":
@@ -115,10 +115,6 @@ def _without_signature(part: Part) -> Part:
     if not isinstance(part, Thinking) or part.signature is None or part.origin is None:
         return part
     return replace(part, signature=None).read_from(part.origin.data, format=NAME)
-
-
-def _read_content(content: Any, where: str) -> tuple[Part, ...]:
-    return read_content(content, _read_block, where, format=NAME)
 
 
 def _read_block(block: Any, where: str) -> Part:
@@ -166,19 +162,17 @@ def _read_image(data: Json, where: str) -> Part:
 
 
 def _read_result(data: Json, where: str) -> ToolResult:
-    parts = _read_content(data.get("content"), f"{where}.content")
+    parts = read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
     return ToolResult(
         call_id=expect(data, spelling(data, RESULT_IDS), str, where, default=""),
-        content=tuple(_as_result_content(part) for part in parts),
+        content=tuple(part if isinstance(part, ResultContent) else _carry(part) for part in parts),
         is_error=expect(data, spelling(data, _IS_ERROR), bool, where, default=False),
         name=expect(data, spelling(data, _RESULT_NAMES), str, where, default="") or None,
     )
 
 
-def _as_result_content(part: Part) -> ResultContent:
-    """Return a block as a result may hold it: blocks other than text and images are carried as they are."""
-    if isinstance(part, Text | Image | Opaque):
-        return part
+def _carry(part: Part) -> Opaque:
+    """Return a block that a result may not hold as it came."""
     data = wire_of(part, NAME)
     return Opaque(kind=kind_of(data), data=data).read_from(data, format=NAME)
 
@@ -234,25 +228,24 @@ def _render_message(message: Message) -> list[Json]:
     wire = message.wire(NAME)
     if wire is not None:
         return [wire]
-    results = [_render_result(result, message) for result in message.results]
-    if not results:
+    if not message.results:
         had_result = wire_of(message, NAME).get("role") in RESULT_ROLES  # an edit removed it
         return [_render_words(replace(message, origin=None) if had_result else message)]
     others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
     words = [_render_words(replace(message, parts=others, origin=None))] if others else []
+    make = partial(_make_result, timestamp=message.timestamp)
+    results = [rebuild_always(result, make, format=NAME) for result in message.results]
     return [*words, *results] if message.calls else [*results, *words]
 
 
 def _render_words(message: Message) -> Json:
     old = wire_of(message, NAME)
     if old.get("role") == "tool_call" and len(message.calls) == len(message.parts) == 1:
-        return _render_block(message.calls[0])
+        return rebuild_always(message.calls[0], _make_block, format=NAME)
     if old.get("role") in _COMPOSED_ROLES:  # the fields do not match an edited text: they go
         rest = {key: value for key, value in old.items() if key not in _COMPOSED_FIELDS}
-        return {"role": "user", **rest, "content": [_render_block(part) for part in message.parts]}
-    wire = rebuild(message, _make_message, format=NAME)
-    assert wire is not None  # every message can be rendered
-    return wire
+        return {"role": "user", **rest, "content": _make_content(message.parts, {})}
+    return rebuild_always(message, _make_message, format=NAME)
 
 
 def _make_message(message: Message, old: Json) -> Json:
@@ -266,16 +259,10 @@ def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
     texts = [part.text for part in parts if isinstance(part, Text)]
     if isinstance(old.get("content"), str) and len(texts) == len(parts):
         return "\n".join(texts)
-    return [_render_block(part) for part in parts]
+    return [rebuild_always(part, _make_block, format=NAME) for part in parts]
 
 
-def _render_result(result: ToolResult, message: Message) -> Json:
-    wire = rebuild(result, _make_result, format=NAME)
-    assert wire is not None  # every result can be rendered
-    return wire if wire_of(result, NAME) or message.timestamp is None else {**wire, "timestamp": message.timestamp}
-
-
-def _make_result(result: ToolResult, old: Json) -> Json:
+def _make_result(result: ToolResult, old: Json, *, timestamp: int | None) -> Json:
     name = {spelling(old, _RESULT_NAMES): result.name} if result.name is not None else {}
     return {
         "role": "toolResult",
@@ -283,13 +270,8 @@ def _make_result(result: ToolResult, old: Json) -> Json:
         **name,
         "content": _make_content(result.content, old),
         spelling(old, _IS_ERROR): result.is_error,
+        **({} if old or timestamp is None else {"timestamp": timestamp}),
     }
-
-
-def _render_block(part: Part) -> Json:
-    wire = rebuild(part, _make_block, format=NAME)
-    assert wire is not None  # what pi does not know is carried
-    return wire
 
 
 def _make_block(part: Part, old: Json) -> Json:
@@ -339,7 +321,7 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     def change(message: Message) -> Message:
         return replace(message, origin=None) if wire_of(message, NAME).get("role") == "developer" else message
 
-    return change_messages(messages, change, log, "role")
+    return shaping.change_messages(messages, change, log, "role")
 
 
 # --- rules -------------------------------------------------------------------
@@ -360,19 +342,14 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
             found += _check_answered(waiting, where)
             waiting = set()
         was_reply = is_reply
-        waiting.update(_call_ids(message))
+        calls = [block for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
+        waiting.update(_first_of(call, CALL_IDS) for call in ([message] if role == "tool_call" else calls))
         if role in RESULT_ROLES:
             call_id = _first_of(message, RESULT_IDS)
             if call_id not in waiting:
                 found.append(Violation("orphan-result", where, f"no open call {quote(call_id)} before"))
             waiting.discard(call_id)
     return [*found, *_check_answered(waiting, "the end")]
-
-
-def _call_ids(message: Wire) -> list[str]:
-    if message.get("role") == "tool_call":
-        return [_first_of(message, CALL_IDS)]
-    return [_first_of(block, CALL_IDS) for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
 
 
 def _first_of(data: Wire, names: Sequence[str]) -> str:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-__all__ = ["MAX_ID_CHARS", "OPENAI_NAME", "Violation", "Wire", "blocks", "has_text", "kind", "quote"]
-
 Wire: TypeAlias = Mapping[str, Any]
 """A message or item as it would be sent."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from operator import is_
-from typing import Final
+from typing import Final, TypeVar
 
 from holdfast.messages import (
     PLAIN,
@@ -25,29 +25,6 @@ from holdfast.providers.rules import MAX_ID_CHARS
 from holdfast.providers.wire import wire_of
 from holdfast.text import digest
 
-__all__ = [
-    "CONTINUED",
-    "NO_OUTPUT",
-    "SHOWN_BELOW",
-    "Log",
-    "Repair",
-    "assign_ids",
-    "change_messages",
-    "change_parts",
-    "drop_empty",
-    "fit_name",
-    "group_sides",
-    "has_client_fields",
-    "has_no_place",
-    "is_blank",
-    "is_empty",
-    "is_thinking",
-    "join_messages",
-    "move_system_prompt",
-    "replace_pictures",
-    "start_with_user",
-]
-
 CONTINUED: Final = "[Earlier messages are not shown.]"
 """The first user message where a provider requires one and the conversation has none."""
 PICTURE: Final = "(image)"
@@ -60,6 +37,8 @@ SHOWN_BELOW: Final = "(shown below)"
 _PLAIN_FIELDS: Final = frozenset({"role", "content"})
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGEST_CHARS: Final = 12
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,15 +168,20 @@ def drop_empty(messages: Iterable[Message], log: Log) -> list[Message]:
 # --- order -------------------------------------------------------------------
 
 
-def group_sides(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group neighbours of one side: the assistant, or everybody else."""
-    groups = [[messages[0]]] if messages else []
-    for before, message in pairwise(messages):
-        if (before.role == "assistant") == (message.role == "assistant"):
-            groups[-1].append(message)
+def group(items: Iterable[T], belongs: Callable[[list[T], T], bool]) -> list[list[T]]:
+    """Group neighbours: an item belongs to the group before it, or begins a new one."""
+    groups: list[list[T]] = []
+    for item in items:
+        if groups and belongs(groups[-1], item):
+            groups[-1].append(item)
         else:
-            groups.append([message])
+            groups.append([item])
     return groups
+
+
+def group_sides(messages: Iterable[Message]) -> list[list[Message]]:
+    """Group neighbours of one side: the assistant, or everybody else."""
+    return group(messages, lambda side, message: (side[-1].role == "assistant") == (message.role == "assistant"))
 
 
 def join_messages(messages: Sequence[Message]) -> Message:

@@ -15,30 +15,6 @@ if TYPE_CHECKING:
     from holdfast.providers.rules import Violation
     from holdfast.providers.shaping import Log
 
-__all__ = [
-    "Format",
-    "Json",
-    "blocks_of",
-    "decode_arguments",
-    "encode_arguments",
-    "expect",
-    "expect_object",
-    "expect_role",
-    "image_from_url",
-    "image_url",
-    "is_sealed_elsewhere",
-    "kind_of",
-    "leading_system",
-    "limit_depth",
-    "number",
-    "object_arguments",
-    "read_content",
-    "rebuild",
-    "spelling",
-    "text_arguments",
-    "wire_of",
-]
-
 Json: TypeAlias = Mapping[str, Any]
 """A JSON object."""
 
@@ -85,11 +61,7 @@ MAX_DEPTH: Final = 200
 
 
 def expect(data: Json, key: str, kind: type[T], where: str, *, default: T | None = None) -> T:
-    """Return the field `key` of the given type; `default` where it is missing or null.
-
-    Raises:
-        FormatError: It has another type, or is missing without a default; `where` is the path to it.
-    """
+    """Return the field `key` of the given type, or `default` where it is missing or null; else raise a FormatError."""
     value = data.get(key)
     if value is None and default is not None:
         return default
@@ -100,22 +72,14 @@ def expect(data: Json, key: str, kind: type[T], where: str, *, default: T | None
 
 
 def expect_object(value: Any, where: str) -> Json:
-    """Return `value` if it is a JSON object.
-
-    Raises:
-        FormatError: It is not.
-    """
+    """Return `value` if it is a JSON object; else raise a FormatError."""
     if not isinstance(value, Mapping):
         raise FormatError(f"expected an object, found {type(value).__name__}", where=where)
     return value
 
 
 def expect_role(data: Json, roles: Mapping[str, Role], where: str, *, format: str, default: str | None = None) -> Role:
-    """Return the canonical role of a wire object.
-
-    Raises:
-        FormatError: The format has no such role.
-    """
+    """Return the canonical role of a wire object; raise a FormatError where the format has no such role."""
     name = expect(data, "role", str, where, default=default)
     if name not in roles:
         raise FormatError(f"role {name[:40]!r} is not one of {', '.join(roles)}", where=f"{where}.role", format=format)
@@ -125,11 +89,7 @@ def expect_role(data: Json, roles: Mapping[str, Role], where: str, *, format: st
 def read_content(
     content: Any, read_block: Callable[[Any, str], P], where: str, *, format: str, is_required: bool = False
 ) -> tuple[P | Text, ...]:
-    """Read the content of a message: nothing, one text, or a list of blocks.
-
-    Raises:
-        FormatError: It is something else, or missing where it is required.
-    """
+    """Read the content of a message: one text, a list of blocks, or nothing unless it is required."""
     if isinstance(content, str):
         return (Text(text=content),)
     if isinstance(content, list):
@@ -141,11 +101,7 @@ def read_content(
 
 
 def limit_depth(value: T, where: str) -> T:
-    """Return `value` if it is not nested too deeply to be written again.
-
-    Raises:
-        FormatError: It is nested more than 200 levels deep.
-    """
+    """Return `value` if it can be written again; raise a FormatError where it is nested more than 200 levels deep."""
     level: list[Any] = [value] if isinstance(value, Mapping | list) else []
     for _ in range(MAX_DEPTH):
         if not level:
@@ -225,6 +181,24 @@ def rebuild(value: V, make: Callable[[V, Json], Json | None], *, format: str) ->
     if now is None or not old:
         return now
     return _apply_difference(old, make(cast("V", value.as_read()), old) or {}, now)
+
+
+def rebuild_always(value: V, make: Callable[[V, Json], Json], *, format: str) -> Json:
+    """Return the wire form of a value that the format can always express."""
+    wire = rebuild(value, make, format=format)
+    assert wire is not None
+    return wire
+
+
+def render_content(
+    parts: Sequence[Part], old: object, make: Callable[[Any, Json], Json | None], *, format: str
+) -> str | list[Json]:
+    """Render content as one string where `old` was one, or where it is one plain text, else as a list of blocks."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    is_single = len(parts) == 1 and not isinstance(old, list) and not wire_of(parts[0], format)
+    if len(texts) == len(parts) and (is_single or isinstance(old, str)):
+        return "\n".join(texts)
+    return [block for part in parts if (block := rebuild(part, make, format=format)) is not None]
 
 
 def _apply_difference(old: Json, then: Json, now: Json) -> dict[str, Any]:

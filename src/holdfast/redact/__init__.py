@@ -8,10 +8,17 @@ is masked and what is not, with figures.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Final, TypeAlias
 
-from holdfast.redact.keyed import find_after_words, find_in_commands, find_in_value
-from holdfast.redact.rules import ANYWHERE, TOKENS, Secret, find_by_format
+from holdfast.redact.search import (
+    Secret,
+    find_after_words,
+    find_by_format,
+    find_in_commands,
+    find_in_value,
+    load_rules,
+)
 
 __all__ = ["JSON", "Secret", "find", "redact", "redact_value"]
 
@@ -19,7 +26,6 @@ JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | Non
 """A value that `json.loads` returns."""
 
 _MIN_CHARS: Final = 8  # characters; nothing shorter holds a name and a secret
-_RANKS: Final = {rule.name: rank for rank, rule in enumerate((*TOKENS, *ANYWHERE))}
 _MIN_KEY_CHARS: Final = 20  # characters; a key of an object that could be a token
 
 
@@ -50,7 +56,8 @@ def redact_value(value: JSON) -> JSON:
         copy, above = todo.pop()
         for key, child in list(copy.items() if isinstance(copy, dict) else enumerate(copy)):
             if isinstance(child, str):
-                safe = _redact_named(_get_name(copy, key, above), child)
+                secret = find_in_value(_get_name(copy, key, above), child)
+                safe = redact(_mask(child, _merge((*find(child), secret))) if secret else child)
                 if safe is not child:
                     copy[key], changed = safe, True
             elif isinstance(child, dict):
@@ -63,16 +70,22 @@ def redact_value(value: JSON) -> JSON:
     return root[0] if changed else value
 
 
+@cache
+def _rank(name: str) -> int:
+    """Return how specific a rule is: one for a format comes before all others."""
+    names = [rule.name for kind in ("tokens", "anywhere") for rule in load_rules(kind)]
+    return len(names) - names[::-1].index(name) - 1 if name in names else len(names)
+
+
 def _merge(secrets: Iterable[Secret]) -> list[Secret]:
     """Sort secrets and remove overlaps: with the same start the more specific one stays, others are joined."""
     merged: list[Secret] = []
-    for secret in sorted(secrets, key=lambda secret: (secret.start, _RANKS.get(secret.rule, len(_RANKS)))):
+    for secret in sorted(secrets, key=lambda secret: (secret.start, _rank(secret.rule))):
         if not merged or secret.start >= merged[-1].end:
             merged.append(secret)
         elif secret.start > merged[-1].start:
             last = merged.pop()
-            rule = min(last.rule, secret.rule, key=lambda rule: _RANKS.get(rule, len(_RANKS)))
-            merged.append(Secret(rule, last.start, max(last.end, secret.end)))
+            merged.append(Secret(min(last.rule, secret.rule, key=_rank), last.start, max(last.end, secret.end)))
     return merged
 
 
@@ -83,12 +96,6 @@ def _mask(text: str, secrets: Iterable[Secret]) -> str:
         pieces += (text[end : secret.start], secret.mask)
         end = secret.end
     return "".join((*pieces, text[end:]))
-
-
-def _redact_named(name: str, text: str) -> str:
-    """Mask a text, as a whole if its name is one of a secret."""
-    secret = find_in_value(name, text)
-    return redact(_mask(text, _merge((*find(text), secret))) if secret else text)
 
 
 def _get_name(copy: Any, key: str | int, above: str) -> str:

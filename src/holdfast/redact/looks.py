@@ -4,48 +4,9 @@ The functions test one short value that a key, a header or a flag names as a sec
 """
 
 import re
-from functools import cache
 from typing import Final
 
-__all__ = ["PATTERNS", "compile_once", "is_cookie", "is_genuine", "is_password", "is_random", "is_token"]
-
-
-@cache
-def compile_once(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern when it is first used: most runs never need most of them."""
-    return re.compile(pattern)
-
-
-PATTERNS: Final = {
-    # used in place of a secret: a type, a label, something to be filled in
-    "stand-in": (
-        r"(?i)any|access|api[-_]?key|auth|base64|basic|bearer|bool|boolean|bytes?|char|changeme|const|credentials?|default"
-        r"|disabled|dummy|empty|enabled|false|field|foobar|hidden|int|integer|invalid|key|keychain|keyring|load|masked"
-        r"|missing|(?:my|new-|current-)?(?:pass|password)|new|nil|none|null|number|object|old|optional|passphrase|passwd"
-        r"|prompt|pwd|read|required|reset|sample|secret|self|set|str|string|strong|test|text|this|todo|token|true|undefined"
-        r"|unknown|unset|update|user|value|void|weak|write|yes|you|your"
-    ),
-    "blank": (
-        r"(?i)your[-_ ]|[-_ ]here\b|example|placeholder|change[-_ ]?(?:me|it|this)|replace[-_ ]?(?:me|this|with)"
-        r"|insert[-_ ]|redacted|x{5}|\*{3}|\.{3}|…|\$\{|\{\{|\$\(|process\.env|os\.(?:environ|getenv)|getenv"
-        r"|import\.meta"
-    ),
-    # f(x), $VAR, {x}, <x>, [x], %VAR%, #{x}, *alias, !Tag, --flag
-    "reference": (
-        r"[A-Za-z_][\w.]{0,200}\(.*\)|\$(?:[A-Z_][A-Z0-9_]*+|[a-z_]++)|\$?[{(\[].*[})\]]|[<\[].*|%\w+%|\W*%[a-z]\W*|%\(.*"
-        r"|#\{.*|[@&*!][A-Za-z_]+|--?[a-z][a-z-]*"
-    ),
-    "filler": r"(?i)your[-_]|example|placeholder|redacted|x{6}|\*{3}|\.{3}",
-    "algorithm": r"(?i)(?:sha|md|utf|base|argon|hs|rs|es|ps|aes|rsa|ed|x|int|uint|v)[-_]?\d{1,5}",
-    "address": r"[A-Za-z][A-Za-z0-9+.-]{1,20}://",
-    "random": r"(?=.{0,99}?[0-9])(?=.{0,99}?[A-Z])(?=.{0,99}?[a-z]).{8}",
-    "word": r"(?=.{0,250}?[-_.]).{0,250}?[a-z]{5}|.{0,250}?[a-z]{8}",
-    "digits": r"[0-9][^0-9]*+[0-9]",
-    "runs": r"[0-9]++|[A-Z]++|[^0-9A-Z]++",
-    # words of a name, path or slug: word, Word, WORD, aName, APIName, each with a short number behind
-    "words": r"(?:(?:[A-Z]*+s?|[A-Z]?[a-z]*+(?:[A-Z]{1,5}+[a-z]{2,}+)*+(?:[A-Z]{2,5}+)?)\d{0,4}(?:[-_./:@+=~]|\Z))*+",
-}
-"""The patterns for values, by name."""
+from holdfast.patterns import compile_once, load
 
 _MIN_PASSWORD_CHARS: Final = 4
 _MIN_NUMBER_DIGITS: Final = 6
@@ -56,7 +17,7 @@ _MIN_DISTINCT_CHARS: Final = 6
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    return compile_once(PATTERNS[name])
+    return compile_once(load("secrets")["looks"][name])
 
 
 def is_genuine(token: str) -> bool:

@@ -19,8 +19,6 @@ import numpy.typing as npt
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.postings import Postings
 
-__all__ = ["K1", "B", "Corpus", "Keywords", "score", "select_cheapest", "select_rarest"]
-
 K1: Final = 1.5
 B: Final = 0.75
 MAX_TERMS: Final = 48
@@ -112,7 +110,7 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     A term that occurs nowhere adds to no score, but counts as the rarest one in the share.
     """
     columns = corpus.columns
-    seen = [(_visible_postings(one, corpus), weight) for one, weight in _limit_terms(postings, corpus)]
+    seen = _select_postings(postings, corpus)
     weights = np.array([weight for _, weight in seen])
     idf = weights * [_idf(len(one.passages), corpus.total) for one, _ in seen]
     counted = [len(one.passages) for one, _ in seen]
@@ -164,25 +162,21 @@ def select_cheapest(sizes: Sequence[int]) -> list[int]:
     ]
 
 
-def _limit_terms(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
-    if len(postings) <= MAX_TERMS:
-        return postings
-    return [postings[number] for number in select_rarest([_window_count(one, corpus) for one, _ in postings])]
-
-
-def _window_count(postings: Postings, corpus: Corpus) -> int:
-    """Return the number of visible windows of a term."""
-    if corpus.whole:
-        return len(postings.windows)
-    return int(np.count_nonzero(corpus.visible.take(corpus.columns["passage"].take(postings.windows))))
-
-
-def _visible_postings(postings: Postings, corpus: Corpus) -> Postings:
-    """Return postings of the visible passages. Other windows stay in them, since they are never read."""
+def _select_postings(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
+    """Return the postings of the rarest terms in visible passages. Other windows stay, since they are never read."""
+    if len(postings) > MAX_TERMS:
+        windows = np.ones(corpus.columns.windows, np.bool_)
+        if not corpus.whole:
+            windows = corpus.visible.take(corpus.columns["passage"])
+        sizes = [int(np.count_nonzero(windows.take(one.windows))) for one, _ in postings]
+        postings = [postings[number] for number in select_rarest(sizes)]
     if corpus.whole:
         return postings
-    seen = corpus.visible.take(postings.passages)
-    return replace(postings, passages=postings.passages[seen], times=postings.times[seen])
+    found: list[tuple[Postings, float]] = []
+    for one, weight in postings:
+        seen = corpus.visible.take(one.passages)
+        found.append((replace(one, passages=one.passages[seen], times=one.times[seen]), weight))
+    return found
 
 
 def _sessions(
@@ -190,14 +184,14 @@ def _sessions(
 ) -> Floats:
     """Return BM25 of whole sessions, with the document frequency of terms in sessions."""
     lengths = corpus.session_lengths
-    if len(lengths) <= 1:
+    used = int(np.count_nonzero(lengths))
+    if used <= 1:
         return np.zeros(len(lengths), np.float32)
     shape = (len(counted), len(lengths))
     rows = np.repeat(np.arange(len(counted)) * len(lengths), counted)
     places = corpus.columns["scope"].take(passages) + rows
     frequency = np.bincount(places, times, shape[0] * shape[1]).reshape(shape) * weights[:, None]
-    used = int(np.count_nonzero(lengths))
-    average = max(1.0, float(lengths.sum()) / max(1, used))
+    average = max(1.0, float(lengths.sum()) / used)
     idf = np.array([_idf(hits, used) for hits in np.count_nonzero(frequency, axis=1).tolist()])
     scores: Doubles = idf @ _saturate(frequency.astype(np.float32), lengths, average)
     return scores.astype(np.float32)

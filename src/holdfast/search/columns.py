@@ -6,6 +6,7 @@ Columns only grow; forgetting clears `alive`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -13,8 +14,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-
-__all__ = ["Columns", "PassageRow", "decode", "encode"]
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -117,10 +116,6 @@ class Columns:
         """The columns as they are now, whatever is added later. Nothing is copied: rows that stand never change."""
         return copy(self)
 
-    def hide(self, number: int) -> None:
-        """Exclude a passage from every search."""
-        self._arrays["alive"][number] = False
-
     def window_range(self, number: int) -> range:
         """The windows of a passage."""
         first = self._arrays["first_window"]
@@ -164,3 +159,34 @@ def decode(data: bytes) -> dict[str, npt.NDArray[Any]]:
         arrays[name] = np.frombuffer(data, kind, windows if name in WINDOW_TYPES else passages, offset=offset)
         offset += arrays[name].nbytes
     return arrays
+
+
+# --- highest values ------------------------------------------------------------------
+
+_SAMPLE: Final = 4_096
+"""The size of the even sample that gives a lower bound."""
+
+
+def highest(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64]:
+    """Return the places of the `count` highest values, in ascending order."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    places = _narrow(values, count)
+    if places is None:
+        return np.sort(np.argpartition(values, len(values) - count)[len(values) - count :])
+    few = values[places]
+    return places[np.sort(np.argpartition(few, len(few) - count)[len(few) - count :])]
+
+
+def _narrow(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64] | None:
+    """Return places among which the highest values must be, by an even sample; None where that does not help."""
+    step = len(values) // _SAMPLE
+    if step <= 1:
+        return None
+    sample = values[::step]
+    expected = count / step
+    rank = len(sample) - int(expected + 4 * math.sqrt(expected) + 4)
+    if rank <= 0:
+        return None
+    places = np.flatnonzero(values >= np.partition(sample, rank)[rank])
+    return places if len(places) >= count else None

@@ -11,15 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from holdfast.search.bm25 import Keywords
-from holdfast.search.centering import Centering, center_cosines
-from holdfast.search.columns import Bools, Columns, Floats, Ints
+from holdfast.search.candidates import Candidates
+from holdfast.search.columns import Floats, Ints, highest
 from holdfast.search.dates import Range
-from holdfast.search.highest import highest
-
-__all__ = ["Fusion", "Order", "Parts", "Ranking", "Recipe", "Signals", "Weighted", "rank"]
 
 Fusion: TypeAlias = Literal["recipe", "weighted", "rrf"]
 
@@ -27,9 +22,6 @@ MAX_QUOTE_CHARS: Final = 340
 HEADER_CHARS: Final = 31
 TYPICAL_QUOTE_CHARS: Final = 200
 """Estimates of the size of a quote and its header, before the text is read."""
-
-SHORTLIST: Final = 2048
-"""The number of passages that are scored in full, with those beside them."""
 
 _DAY_MS: Final = 86_400_000
 _RRF_CONSTANT: Final = 60
@@ -93,25 +85,17 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """The signals that passages are ranked by.
+    """What passages are ranked by.
 
     Attributes:
-        columns: All passages.
-        visible: Those that may be ranked.
-        keywords: The scores by terms.
-        cosine: The cosine of each window with the query; None without vectors.
-        centre: The mean of the visible windows; None where it is not known.
+        candidates: The passages, with what the store knows of them.
         dates: The dates that the query names.
         length: The number of words in the query, without those of scripts without spaces.
         vector_weight: How much vectors count for this query, 0 to 1.
         now: The time of the query, in Unix milliseconds.
     """
 
-    columns: Columns
-    visible: Bools
-    keywords: Keywords
-    cosine: Floats | None = None
-    centre: Centering | None = None
+    candidates: Candidates
     dates: Sequence[Range] = ()
     length: float = 0.0
     vector_weight: float = 1.0
@@ -119,21 +103,7 @@ class Signals:
 
     def without_vectors(self) -> Signals:
         """Return the signals of words alone."""
-        return replace(self, cosine=None, centre=None)
-
-    def best_cosines(self) -> Floats:
-        """Return the centred cosine of each visible passage's best window, at least 0."""
-        columns = self.columns
-        if self.cosine is None or not columns.passages:
-            return np.zeros(columns.passages, np.float32)
-        best: Floats
-        if self.centre is None:
-            best = np.maximum.reduceat(self.cosine, columns["first_window"])
-        else:
-            best = np.zeros(columns.passages, np.float32)
-            owners = columns["passage"].take(self.centre.windows)
-            np.maximum.at(best, owners, center_cosines(self.cosine, self.centre))
-        return np.maximum(best, 0) * self.visible
+        return replace(self, candidates=self.candidates.without_vectors())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,52 +125,41 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Passages by rank, with their scores.
+    """Candidates by rank, each by its place.
 
     Attributes:
-        order: The best passages, best first.
-        passages: All passages that were scored, in ascending order: in a large archive only the most promising.
-        scores: The score of each of those.
-        stages: The parts of the scores, in the same places.
+        order: The best candidates, best first.
+        scores: The score of every candidate.
+        stages: The parts of the scores.
     """
 
     order: Ints
-    passages: Ints
     scores: Floats
     stages: dict[str, Floats]
 
-    def score(self, passages: npt.ArrayLike) -> Floats:
-        """Return the scores of passages; 0 for one that was not scored."""
-        return self._look_up(self.scores, passages)
-
-    def _look_up(self, values: Floats, passages: npt.ArrayLike) -> Floats:
-        places = np.minimum(np.searchsorted(self.passages, passages), len(self.passages) - 1)
-        return np.where(self.passages[places] == passages, values[places], np.float32(0))
-
-    def for_quoting(self, columns: Columns, *, brevity: float, best: int) -> Ints:
-        """Return the best passages, then the others by score for their size."""
+    def for_quoting(self, sizes: Ints, *, brevity: float, best: int) -> Ints:
+        """Return the best candidates, then the others by score for their size."""
         first, others = self.order[:best], self.order[best:]
-        cost = (np.minimum(columns["size"][others], MAX_QUOTE_CHARS) + HEADER_CHARS) / TYPICAL_QUOTE_CHARS
-        return np.concatenate([first, others[np.argsort(-self.score(others) * cost**-brevity, kind="stable")]])
+        cost = (np.minimum(sizes[others], MAX_QUOTE_CHARS) + HEADER_CHARS) / TYPICAL_QUOTE_CHARS
+        return np.concatenate([first, others[np.argsort(-self.scores[others] * cost**-brevity, kind="stable")]])
 
-    def parts(self, passage: int) -> Parts:
-        """Return the parts of a passage's score."""
-        return Parts(**{name: float(self._look_up(values, passage)) for name, values in self.stages.items()})
+    def parts(self, place: int) -> Parts:
+        """Return the parts of a candidate's score."""
+        return Parts(**{name: float(values[place]) for name, values in self.stages.items()})
 
 
 def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen
-    """Rank the visible passages. Those with a score of 0 are left out."""
-    words, cosines = _relative(signals.keywords.passages * signals.visible), signals.best_cosines()
+    """Rank the candidates. Those with a score of 0 are left out."""
+    found = signals.candidates
+    words = relative(found.keyword * found.eligible)
     if order.fusion == "recipe":
-        words = _relative(words + np.float32(order.recipe.together) * signals.keywords.together * signals.visible)
-    first = _first_scores(words, cosines, signals, order.recipe) if order.fusion == "recipe" else words
-    passages = _shortlist(first, signals.columns) if order.fusion == "recipe" else np.arange(len(words))
-    zeros = np.zeros(len(passages), np.float32)
-    cosine = cosines.take(passages)
+        words = relative(words + np.float32(order.recipe.together) * found.together * found.eligible)
+    zeros = np.zeros(len(found), np.float32)
+    cosine = zeros if found.cosine is None else found.cosine * found.eligible
     stages = {
-        "keyword": words.take(passages),
-        "vector": _relative(cosine),
-        "share": signals.keywords.share.take(passages),
+        "keyword": words,
+        "vector": relative(cosine),
+        "share": found.share,
         "cosine": cosine,
         "neighbours": zeros,
         "session": zeros,
@@ -213,83 +172,51 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
         case "rrf":
             scores = _score_reciprocal(stages)
         case "recipe":
-            scores = _score_recipe(first, signals, passages=passages, stages=stages, recipe=order.recipe)
-    scores = scores * signals.visible.take(passages)
-    return Ranking(order=passages[_top(scores, limit)], passages=passages, scores=scores, stages=stages)
+            scores = _score_recipe(signals, stages, order.recipe)
+    scores = scores * found.eligible
+    return Ranking(order=top(scores, limit), scores=scores, stages=stages)
 
 
-# --- the recipe ------------------------------------------------------------------
-
-
-def _first_scores(words: Floats, cosines: Floats, signals: Signals, recipe: Recipe) -> Floats:
-    """Combine words and vectors, each relative to the best; messages of a person weigh more."""
-    first = words
-    if signals.cosine is not None:
+def _score_recipe(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -> Floats:
+    """Combine words and vectors, each relative to the best; then add neighbours, session and dates."""
+    found = signals.candidates
+    first = stages["keyword"]
+    if found.cosine is not None:
         vector = np.float32(recipe.vector * signals.vector_weight)
-        first = words * (1 - vector)
-        first += cosines * (vector / (cosines.max(initial=0) or np.float32(1)))
-    first = _relative(first)
-    return np.multiply(first, np.float32(recipe.human), out=first.copy(), where=signals.columns["human"])
-
-
-def _shortlist(first: Floats, columns: Columns) -> Ints:
-    """Return the passages that may be among the best: those with the highest scores, and those beside them."""
-    if len(first) <= SHORTLIST:
-        return np.arange(len(first))
-    best = highest(first, SHORTLIST)
-    promising = np.zeros(len(first) + 1, np.bool_)  # -1 means none, and is the place after the last
-    promising[best] = True
-    for name in ("previous", "following"):
-        beside = columns.beside(best, name)
-        promising[beside] = promising[columns.beside(beside, name)] = True
-    return np.flatnonzero(promising[:-1])
-
-
-def _score_recipe(
-    first: Floats, signals: Signals, *, passages: Ints, stages: dict[str, Floats], recipe: Recipe
-) -> Floats:
-    columns = signals.columns
-    gains = (columns["human"] & signals.visible).take(passages)
-    stages["neighbours"] = _neighbours(first, passages, columns, recipe) * gains
-    scores = _relative(first.take(passages) + stages["neighbours"])
-    if len(passages):
-        session = np.float32(recipe.session) * _relative(signals.keywords.sessions)
-        stages["session"] = session.take(columns["scope"].take(passages)) * (scores > 0)
+        first = first * (1 - vector) + stages["vector"] * vector
+    first = relative(first)
+    first = np.where(found.human, first * np.float32(recipe.human), first)
+    stages["neighbours"] = _neighbours(first, found, recipe) * (found.human & found.eligible)
+    scores = relative(first + stages["neighbours"])
+    stages["session"] = np.float32(recipe.session) * found.session_keyword * (scores > 0)
     scores = scores + stages["session"]
-    if signals.dates:
-        stages["date"] = _match_dates(scores, columns["time"].take(passages), signals.dates) * np.float32(recipe.date)
-        scores = scores + stages["date"] * scores.max(initial=0)
-    return scores
+    inside = np.zeros(len(found), np.bool_)
+    for start, stop in signals.dates:
+        inside |= (found.times >= start) & (found.times < stop)
+    stages["date"] = (inside & (scores > 0)) * np.float32(recipe.date)
+    total: Floats = scores + stages["date"] * scores.max(initial=0)
+    return total
 
 
-def _neighbours(first: Floats, passages: Ints, columns: Columns, recipe: Recipe) -> Floats:
+def _neighbours(first: Floats, found: Candidates, recipe: Recipe) -> Floats:
     """Return what each passage gains from those beside it in the same session."""
-    gained = np.zeros(len(passages), np.float32)
+    gained = np.zeros(len(found), np.float32)
     scores = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
-    for name in ("previous", "following"):
-        beside = columns.beside(passages, name)
-        gained += np.float32(recipe.near) * scores.take(beside)
-        gained += np.float32(recipe.far) * scores.take(columns.beside(beside, name))
-    sizes = np.maximum(1, columns["size"].take(passages)).astype(np.float32)
+    for links in (found.previous, found.following):
+        gained += np.float32(recipe.near) * scores[links]
+        gained += np.float32(recipe.far) * scores[found.beside(links, links)]
+    sizes = np.maximum(1, found.sizes).astype(np.float32)
     scaled: Floats = gained * np.minimum(1, np.float32(recipe.reach) / sizes)
     return scaled
 
 
-def _match_dates(scores: Floats, times: npt.NDArray[np.int64], dates: Sequence[Range]) -> Floats:
-    """Return 1 for passages in the ranges of the query."""
-    inside = np.zeros(len(scores), np.bool_)
-    for start, stop in dates:
-        inside |= (times >= start) & (times < stop)
-    return (inside & (scores > 0)).astype(np.float32)
-
-
-# --- the others --------------------------------------------------------------------
-
-
 def _score_weighted(signals: Signals, stages: dict[str, Floats], weights: Weighted) -> Floats:
     """Score with fixed weights; 0 below the minimum, relative to the weights of the signals that a passage has."""
-    vector = weights.vector if signals.cosine is not None else 0.0
-    stages["decay"] = _decay(signals, weights.decay)
+    found = signals.candidates
+    vector = weights.vector if found.cosine is not None else 0.0
+    now = signals.now if signals.now is not None else int(found.times.max(initial=0))
+    days = np.where(found.times > 0, np.maximum(0, float(now) - found.times) / _DAY_MS, 0)
+    stages["decay"] = (np.float64(weights.decay) ** days).astype(np.float32)
     scores = (vector * stages["cosine"] + weights.keyword * stages["keyword"]) * stages["decay"]
     channels = vector * (stages["cosine"] > 0) + weights.keyword * (stages["keyword"] > 0)
     passed = scores >= np.float32(weights.least) * np.maximum(channels, np.float32(1e-6))
@@ -297,29 +224,22 @@ def _score_weighted(signals: Signals, stages: dict[str, Floats], weights: Weight
     return kept
 
 
-def _decay(signals: Signals, left: float) -> Floats:
-    """Return the factor for the age of each passage; 1 where its time is not known."""
-    times = signals.columns["time"]
-    now = signals.now if signals.now is not None else int(times.max(initial=0))
-    days = np.where(times > 0, np.maximum(0, float(now) - times) / _DAY_MS, 0)
-    return (np.float64(left) ** days).astype(np.float32)
-
-
 def _score_reciprocal(stages: dict[str, Floats]) -> Floats:
     """Return the sum of 1 / (60 + rank) over the lists that a passage is in."""
     scores = np.zeros_like(stages["keyword"])
     for name in ("keyword", "vector"):
-        order = _top(stages[name], len(scores))
+        order = top(stages[name], len(scores))
         scores[order] += (1 / (_RRF_CONSTANT + 1 + np.arange(len(order)))).astype(np.float32)
     return scores
 
 
-def _relative(values: Floats) -> Floats:
+def relative(values: Floats) -> Floats:
+    """Divide values by the largest of them."""
     largest = values.max(initial=0)
     return values / largest if largest > 0 else values
 
 
-def _top(scores: Floats, limit: int) -> Ints:
+def top(scores: Floats, limit: int) -> Ints:
     """Return the places of the highest positive scores, best first; of equal ones the older first."""
     chosen = highest(scores, limit)
     chosen = chosen[scores[chosen] > 0]

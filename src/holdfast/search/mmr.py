@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from holdfast.search.columns import Floats
 
-__all__ = ["Item", "mmr"]
-
 _LETTERS: Final = 3
 
 

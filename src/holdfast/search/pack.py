@@ -16,8 +16,6 @@ from holdfast.search.columns import Floats
 from holdfast.search.passages import SENTENCE_END
 from holdfast.text import terms
 
-__all__ = ["MAX_EXCERPT_CHARS", "MIN_EXCERPT_CHARS", "Candidate", "Quote", "excerpt", "pack"]
-
 MAX_WHOLE_CHARS: Final = 400
 """A passage up to this long is quoted whole."""
 MIN_EXCERPT_CHARS: Final = 310
@@ -44,7 +42,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Quotable:
     """A passage that may be quoted.
 
     Attributes:
@@ -81,7 +79,7 @@ class Quote:
 
 def pack(
     sizes: Iterable[tuple[int, int]],
-    read: Callable[[int], Candidate | None],
+    read: Callable[[int], Quotable | None],
     *,
     room: float,
     weights: Mapping[str, float],
@@ -117,7 +115,7 @@ def pack(
     return quotes
 
 
-def excerpt(candidate: Candidate, weights: Mapping[str, float]) -> Span:
+def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     """Return the part of a passage to quote: whole sentences that hold most of the query."""
     if len(candidate.text) <= max(MAX_WHOLE_CHARS, candidate.room):
         return 0, len(candidate.text)
@@ -137,7 +135,7 @@ class _Sentence:
     prior: float
 
 
-def _sentences(candidate: Candidate, weights: Mapping[str, float]) -> list[_Sentence]:
+def _sentences(candidate: Quotable, weights: Mapping[str, float]) -> list[_Sentence]:
     """Return the sentences around the best window; the rest of a long passage is not read."""
     pattern = _term_pattern(frozenset(weights))
     scores = candidate.window_scores

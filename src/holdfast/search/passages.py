@@ -13,8 +13,6 @@ from typing import Final
 
 from holdfast.text import head
 
-__all__ = ["CUTTING", "LINES", "SENTENCE_END", "Passage", "passages", "windows"]
-
 CUTTING: Final = 1
 """The version of these rules. `holdfast reindex` cuts a store again that was cut by other rules."""
 WHOLE: Final = 500
@@ -83,13 +81,8 @@ def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
             found.append((start, stop))
             start = stop
         end = cut
-    return _join_short_end([*found, (start, end)] if end > start else found)
-
-
-def _is_dense(text: str) -> bool:
-    """Tell whether a text is made of lines, by its digits and punctuation."""
-    data = text.encode("utf-8", "surrogatepass")
-    return len(data.translate(None, _NO_SIGNS)) >= DENSE * len(data.translate(None, _NO_CHARACTERS))
+    found += [(start, end)] if end > start else []
+    return _join_short_end(found)
 
 
 def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -99,6 +92,12 @@ def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
         if stop - crumb < CRUMB and stop - start <= LONGEST_WINDOW:
             return [*found[:-2], (start, stop)]
     return found
+
+
+def _is_dense(text: str) -> bool:
+    """Tell whether a text is made of lines, by its digits and punctuation."""
+    data = text.encode("utf-8", "surrogatepass")
+    return len(data.translate(None, _NO_SIGNS)) >= DENSE * len(data.translate(None, _NO_CHARACTERS))
 
 
 def _hard_cut(text: str, start: int) -> int:

@@ -30,8 +30,6 @@ from holdfast.settings.table import (
 from holdfast.settings.trust import is_project_file, is_trusted, trust_file
 from holdfast.settings.values import Secret
 
-__all__ = ["Loaded", "default_files", "load", "read_file"]
-
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 
 _MAX_FILE_BYTES: Final = 512 * 1024
@@ -44,6 +42,7 @@ _DEEP_KEY: Final = (
 )
 """Matches a dotted key that is too long: the parser needs memory quadratic in its parts."""
 
+_NONE: Final[Mapping[str, str]] = {}
 _PREFIX: Final = "HOLDFAST_"
 _NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME"})
 _SIMILAR: Final = 0.9
@@ -125,15 +124,18 @@ def load(
     environ = os.environ if environ is None else environ
     in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
     layers = [_read_tables(overrides, source="arguments", environ=environ), _read_environment(environ)]
-    by_file = {path: _load_file(path, environ=environ, project=project, agent=agent_id) for path in in_order}
-    layers += (layer for of_file in by_file.values() for layer in of_file)
-    refused = {path: [key for layer in of_file for key in layer.refused] for path, of_file in by_file.items()}
+    refused: dict[Path, tuple[str, ...]] = {}
+    for path in in_order:
+        of_file = _load_file(path, environ=environ, project=project, agent=agent_id)
+        layers += of_file
+        if keys := dict.fromkeys(key for layer in of_file for key in layer.refused):
+            refused[path] = tuple(keys)
     values, origins = _merge(layers)
     return Loaded(
         settings=_build(Settings, values, origins),
         origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in settings_table()}),
         ignored=MappingProxyType({name: place for layer in reversed(layers) for name, place in layer.ignored.items()}),
-        refused=MappingProxyType({path: tuple(dict.fromkeys(keys)) for path, keys in refused.items() if keys}),
+        refused=MappingProxyType(refused),
     )
 
 
@@ -202,7 +204,7 @@ def _make_layer(
     names: Callable[[Setting], tuple[str, ...]],
     source: str,
     environ: Mapping[str, str],
-    ignored: Mapping[str, str],
+    ignored: Mapping[str, str] = _NONE,
     from_text: bool = False,
 ) -> _Layer:
     """Check the values of a source. Of several names for one setting the first is used and the others are ignored."""
@@ -212,8 +214,8 @@ def _make_layer(
     for row in settings_table() if raw_values else ():
         given = [name for name in names(row) if name in raw_values]
         if given:
-            raw = _expand_secret(raw_values[given[0]], environ, row=row, at=(source, given[0]))
-            values[row.key] = _check(raw, row, at=(source, given[0]), strict=not from_text)
+            at = (source, given[0])
+            values[row.key] = _check(raw_values[given[0]], row, environ, at=at, strict=not from_text)
             origins[row.key] = f"{source}: {given[0]}"
             unused |= dict.fromkeys(given[1:], f"{source}: {given[0]} says the same")
         if row.key in values and row.rival in values:
@@ -319,19 +321,27 @@ def _read_tables(
     data: Mapping[str, object], *, source: str, environ: Mapping[str, str], limited: bool = False
 ) -> _Layer:
     tree = toml_tree()
-    raw_values: dict[str, object] = {}
-    refused: list[str] = []
-    for path, value in _walk_names(data, tree):
-        if path not in tree.leaves:
-            raise _make_unknown_error(path, value, tree, source=source)
-        if limited and not tree.leaves[path].project:
-            refused.append(tree.leaves[path].key)
+    raw_values, others, refused = _sort_names(data, tree, limited=limited)
+    if others:
+        raise _make_unknown_error(*next(iter(others.items())), tree, source=source)
+    layer = _make_layer(raw_values, names=lambda row: (row.key, *row.aliases), source=source, environ=environ)
+    return replace(layer, refused=refused)
+
+
+def _sort_names(
+    data: Mapping[str, Any], tree: Tree, *, limited: bool
+) -> tuple[dict[str, object], dict[str, object], tuple[str, ...]]:
+    """Return the values of settings, those of unknown names, and the settings that this source may not set."""
+    values, others, refused = {}, {}, []
+    for name, value in _walk_names(data, tree):
+        row = tree.leaves.get(name)
+        if row is None:
+            others[name] = value
+        elif limited and not row.project:
+            refused.append(row.key)
         else:
-            raw_values[path] = value
-    checked = _make_layer(
-        raw_values, names=lambda row: (row.key, *row.aliases), source=source, environ=environ, ignored={}
-    )
-    return replace(checked, refused=tuple(refused))
+            values[name] = value
+    return values, others, tuple(refused)
 
 
 def _parse_list(row: Setting, text: str) -> object:
@@ -346,19 +356,14 @@ def _parse_list(row: Setting, text: str) -> object:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _expand_secret(value: object, environ: Mapping[str, str], *, row: Setting, at: tuple[str, str]) -> object:
-    if not row.secret or not isinstance(value, str):
-        return value
+def _check(value: object, row: Setting, environ: Mapping[str, str], *, at: tuple[str, str], strict: bool) -> object:
     try:
-        return Secret.expand(value, environ)
+        if row.secret and isinstance(value, str):
+            return Secret.expand(value, environ)
+        return msgspec.convert(row.read(value), row.type, strict=strict)
     except KeyError as error:
         message = f"the environment variable {error.args[0]} is not set"
         raise SettingsError(message, source=at[0], key=at[1]) from error
-
-
-def _check(value: object, row: Setting, *, at: tuple[str, str], strict: bool) -> object:
-    try:
-        return msgspec.convert(row.read(value), row.type, strict=strict)
     except (ValueError, msgspec.ValidationError):
         # `from None`: the cause would repeat the value, which may be a secret.
         shown = "a value of another kind" if row.secret else _show_value(value)
@@ -420,17 +425,14 @@ def _is_agent(entry: object, agent: str | None) -> bool:
 
 def _read_openclaw_names(data: Mapping[str, Any], *, source: str, environ: Mapping[str, str], limited: bool) -> _Layer:
     tree = openclaw_tree()
-    raw_values: dict[str, object] = {}
     ignored: dict[str, str] = {}
-    refused: list[str] = []
-    for name, value in _walk_names(data, tree):
-        row = tree.leaves.get(name)
-        if row is None:
-            ignored |= _ignore_foreign(name, value, tree, source=source)
-        elif limited and not row.project:
-            refused.append(row.key)
-        else:
-            raw_values[name] = value
+    raw_values, others, refused = _sort_names(data, tree, limited=limited)
+    for name, value in others.items():
+        if not _is_foreign(name, tree):
+            raise _make_unknown_error(name, value, tree, source=source)
+        ignored[name] = source
+        if name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value):
+            ignored[_CACHE_TTL] = source
     _apply_slot(raw_values, data, ignored, source)
     for name, value in list(raw_values.items()):
         if tree.leaves[name].secret:
@@ -441,19 +443,7 @@ def _read_openclaw_names(data: Mapping[str, Any], *, source: str, environ: Mappi
         elif isinstance(value, float) and value.is_integer():
             raw_values[name] = int(value)  # JavaScript has one kind of number: 2e4 and 20000.0 are whole numbers
     checked = _make_layer(raw_values, names=lambda row: row.openclaw, source=source, environ=environ, ignored=ignored)
-    return replace(checked, refused=tuple(refused))
-
-
-def _ignore_foreign(name: str, value: object, tree: Tree, *, source: str) -> dict[str, str]:
-    """Return the names to ignore for a name that is not ours.
-
-    Raises:
-        SettingsError: It is not OpenClaw's either.
-    """
-    if not _is_foreign(name, tree):
-        raise _make_unknown_error(name, value, tree, source=source)
-    has_ttl = name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value)
-    return dict.fromkeys((name, _CACHE_TTL) if has_ttl else (name,), source)
+    return replace(checked, refused=refused)
 
 
 def _apply_slot(raw_values: dict[str, object], data: Mapping[str, Any], ignored: dict[str, str], source: str) -> None:
@@ -504,22 +494,17 @@ def _parse_json(text: str, *, source: str) -> Mapping[str, Any]:
     try:
         data = json.loads(text)  # much faster than JSON5, and enough for files that programs write
     except (ValueError, RecursionError):
-        data = _parse_json5(text, source=source)
+        import json5  # noqa: PLC0415 - only for files that people write
+
+        try:
+            data = json5.loads(text)
+        except ValueError as error:
+            reason = str(error).removeprefix("<string>:")
+            line, _, rest = reason.partition(" ")
+            what = f"line {line} is not valid JSON5: {rest}" if line.isdigit() else f"is not valid JSON5: {reason}"
+            raise SettingsError(what, source=source) from error
+        except RecursionError as error:
+            raise SettingsError("not valid JSON5: nested too deeply", source=source) from error
     if not isinstance(data, dict):
         raise SettingsError("expected an object with settings", source=source)
     return data
-
-
-def _parse_json5(text: str, *, source: str) -> Any:
-    import json5  # noqa: PLC0415 - only for files that people write
-
-    try:
-        return json5.loads(text)
-    except ValueError as error:
-        message = str(error).removeprefix("<string>:")
-        line = message.split(" ", 1)[0]
-        place = f"line {line} " if line.isdigit() else ""
-        reason = message.removeprefix(f"{line} ") if place else message
-        raise SettingsError(f"{place}is not valid JSON5: {reason}", source=source) from error
-    except RecursionError as error:
-        raise SettingsError("not valid JSON5: nested too deeply", source=source) from error

@@ -17,18 +17,6 @@ from msgspec import inspect, structs
 from holdfast.settings.schema import Settings
 from holdfast.settings.values import Kind, Secret, spell_duration
 
-__all__ = [
-    "Setting",
-    "Tree",
-    "as_dict",
-    "find_similar_names",
-    "openclaw_tree",
-    "reference",
-    "settings_table",
-    "struct_of",
-    "toml_tree",
-]
-
 _MAX_COMPARED_CHARS: Final = 80
 """Longer names are accidents, and comparing takes quadratic time."""
 _CLOSE: Final = 0.8
@@ -249,25 +237,11 @@ def reference() -> str:
     page = [resources.files(__package__).joinpath("reference.md").read_text("utf-8")]
     for section, rows in groupby(settings_table(), key=lambda row: row.key.partition(".")[0]):
         struct = titles[section]
-        summary = struct.__doc__ if struct else ""
-        page.append(f"## `{section}`\n\n{summary}\n\n" + "\n".join(_format_rows(rows)) + "\n")
+        lines = ["| setting | kind | default | what it does, and its other names |", "| --- | --- | --- | --- |"]
+        for row in rows:
+            default = spell_duration(row.default) if isinstance(row.default, timedelta) else row.default
+            shown = "unset" if default is None else f"`{json.dumps(default)}`"
+            names = " · ".join(f"`{name}`" for name in (row.variable, *row.openclaw))
+            lines.append(f"| `{row.key}` | {row.kind} | {shown} | {row.description}<br>{names} |")
+        page.append(f"## `{section}`\n\n{struct.__doc__ if struct else ''}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(page)
-
-
-def _format_rows(rows: Iterator[Setting]) -> Iterator[str]:
-    yield "| setting | kind | default | what it does, and its other names |"
-    yield "| --- | --- | --- | --- |"
-    for row in rows:
-        names = [row.variable, *row.openclaw]
-        description = f"{row.description}<br>{' · '.join(f'`{name}`' for name in names)}"
-        yield f"| `{row.key}` | {row.kind} | {_format_default(row.default)} | {description} |"
-
-
-def _format_default(value: object) -> str:
-    match value:
-        case None:
-            return "unset"
-        case timedelta():
-            return f'`"{spell_duration(value)}"`'
-        case _:
-            return f"`{json.dumps(value)}`"

@@ -15,17 +15,6 @@ from typing import Final
 
 from holdfast.errors import SettingsError
 
-__all__ = [
-    "SETTINGS_FILES",
-    "forget_trust",
-    "is_project_file",
-    "is_trusted",
-    "links_out_of",
-    "load_trust",
-    "record_trust",
-    "trust_file",
-]
-
 SETTINGS_FILES: Final = ("holdfast.toml", "openclaw.json")
 
 

@@ -8,20 +8,6 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-__all__ = [
-    "Bytes",
-    "Chars",
-    "Count",
-    "Duration",
-    "Kind",
-    "Positive",
-    "Provider",
-    "Secret",
-    "Share",
-    "read_duration",
-    "spell_duration",
-]
-
 _MAX_DURATION: Final = timedelta(days=3660)
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _STEP: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)

@@ -6,9 +6,11 @@ reader of another. `holdfast.testing.store` has the suite that every store must 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.messages import Message
@@ -17,29 +19,9 @@ if TYPE_CHECKING:  # rows are read and written without numpy
     import numpy as np
     import numpy.typing as npt
 
-    from holdfast.search.bm25 import Keywords
-    from holdfast.search.centering import Centering
-    from holdfast.search.columns import Bools, Columns, Floats
+    from holdfast.search.candidates import Candidates
+    from holdfast.search.columns import Floats
     from holdfast.search.embed.base import Space
-
-__all__ = [
-    "Across",
-    "FactRow",
-    "FactType",
-    "Gap",
-    "Job",
-    "Kind",
-    "MessageRow",
-    "PassageText",
-    "Record",
-    "Row",
-    "Scope",
-    "SearchQuery",
-    "SearchResult",
-    "Select",
-    "Store",
-    "VectorRow",
-]
 
 Across: TypeAlias = bool | tuple[Literal["project", "agent", "session"], ...]
 """Which parts of a scope need not agree: True for the session, so that an agent's other sessions are included.
@@ -187,93 +169,137 @@ class Gap:
         return f"{self.kind} {self.id} is damaged and was left out: run `holdfast doctor --repair`"
 
 
-Row: TypeAlias = MessageRow | FactRow | Record | Job | VectorRow
 Kind: TypeAlias = Literal["message", "passage", "fact", "record", "job"]
+
+MAX_CANDIDATES: Final = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """Which rows to read, oldest first.
+    """Which rows to read or remove, oldest first.
 
     Attributes:
-        kind: The kind of row.
         scope: The reader.
         across: Whether to include the agent's other sessions; see `Across`.
         ids: Only these numbers.
-        keys: Only these ids (facts) or keys (records).
-        name: Only this kind of record or job.
         after: Only rows with a higher number.
         before: Only rows with a lower number.
         newest: Read the newest instead of the oldest where `limit` cuts; the order stays oldest first.
         limit: At most so many.
     """
 
-    kind: Kind
     scope: Scope
     across: Across = False
     ids: tuple[int, ...] | None = None
-    keys: tuple[str, ...] | None = None
-    name: str | None = None
     after: int | None = None
     before: int | None = None
     newest: bool = False
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        if self.keys is not None and self.kind not in {"fact", "record"}:
-            raise InputError(f"a {self.kind} has no key: select it by `ids`")
-        if self.name is not None and self.kind not in {"record", "job"}:
-            raise InputError(f"a {self.kind} has no name: leave `name` out")
         if self.limit is not None and self.limit < 0:
             raise InputError("`limit` must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """Terms with their weights, and optionally a vector and its space."""
+    """What to search for.
+
+    Attributes:
+        scope: The reader.
+        terms: Terms with their weights.
+        across: Whether to include the agent's other sessions; see `Across`.
+        vector: The vector of the query, in `space`.
+        space: The embedding space of the vector.
+        without_messages: Numbers of messages whose passages must not be ranked.
+        without_passages: Numbers of passages that must not be ranked.
+        since: Rank only passages from this time on (in Unix milliseconds), and those without a time.
+        newest: Rank only this many of the newest passages.
+        neighbours: How many passages before and after each candidate, in the same session, come with it.
+        limit: The most candidates, neighbours not counted.
+    """
 
     scope: Scope
     terms: Mapping[str, float]
     across: Across = False
     vector: Floats | None = field(default=None, repr=False)
     space: Space | None = None
+    without_messages: Collection[int] = ()
+    without_passages: Collection[int] = ()
+    since: int | None = None
+    newest: int | None = None
+    neighbours: int = 0
+    limit: int = MAX_CANDIDATES
 
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The columns of all passages, and how well each passage and window matches a query.
-
-    Attributes:
-        columns: All passages and windows.
-        visible: Which passages the reader may see.
-        keywords: The scores by terms.
-        cosine: The cosine of each window and the query's vector; None without vectors.
-        scopes: The scope of each scope number.
-        centre: The mean of the visible vectors; None without vectors.
-    """
-
-    columns: Columns
-    visible: Bools
-    keywords: Keywords
-    cosine: Floats | None
-    scopes: Sequence[Scope]
-    centre: Centering | None = None
+    def __post_init__(self) -> None:
+        if self.vector is not None and self.space and self.vector.shape != (self.space.dimension,):
+            raise InputError(f"a query in {self.space.name} is one vector of {self.space.dimension}")
 
 
 class Store(Protocol):
-    """Storage for rows and their index. Safe to use from several threads."""
+    """Storage for rows and their index. Safe to use from several threads.
 
-    def add(self, rows: Sequence[Row], /) -> list[int]:
-        """Store rows, all or none, durable when this returns, and return the number of each.
+    Every `add_*` and `set_flags` is durable when it returns, and stores all of its rows or none. Every `read_*` returns
+    only rows that the reader may see, oldest first; damaged ones are left out and listed in `gaps`.
+    """
 
-        A message that is stored already keeps its number. A record replaces the data of the record of the same kind
-        and key. The number is 0 for a row that is not stored: a forgotten message or fact, flags of a message that
-        does not exist, vectors of a passage that does not exist.
+    @property
+    def path(self) -> Path:
+        """The file or folder."""
+        ...
+
+    @property
+    def readonly(self) -> bool:
+        """Whether the store cannot be written."""
+        ...
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The damaged rows that reads have left out so far."""
+        ...
+
+    def close(self) -> None:
+        """Close files and connections."""
+        ...
+
+    # --- writing -------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make the writes of a block one: all or none, durable when the block ends. Nothing can be removed in it."""
+        ...
+
+    def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
+        """Store messages with their passages; return the number of each.
+
+        A message that is stored already keeps its number; the number of a forgotten one is 0.
+        """
+        ...
+
+    def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
+        """Store versions of facts; return the number of each version, 0 for a forgotten fact."""
+        ...
+
+    def add_records(self, rows: Sequence[Record], /) -> list[int]:
+        """Store records, each in place of the record of the same kind and key; return their numbers.
 
         Raises:
             ConflictError: A record that must be new exists. Nothing was stored.
         """
         ...
+
+    def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
+        """Store jobs; return their numbers."""
+        ...
+
+    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages in place of earlier ones; return how many of the passages exist."""
+        ...
+
+    def set_flags(self, select: Select, /, *, pinned: bool | None = None, excluded: bool | None = None) -> int:
+        """Set the flags of messages that are not None; return the number of messages."""
+        ...
+
+    # --- reading -------------------------------------------------------------
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce.
@@ -282,21 +308,76 @@ class Store(Protocol):
         """
         ...
 
-    def fetch(self, select: Select, /) -> list[Any]:
-        """Read rows of one kind that the reader may see, oldest first."""
+    def read_messages(self, select: Select, /) -> list[MessageRow]:
+        """Read messages."""
         ...
 
-    def match(self, query: SearchQuery, /) -> SearchResult:
-        """Score every visible passage."""
+    def read_passages(self, select: Select, /) -> list[PassageText]:
+        """Read passages."""
         ...
 
-    def remove(self, select: Select, /) -> int:
-        """Forget messages (with their passages and vectors) and facts for good: from tables, index and log.
+    def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
+        """Read all versions of facts; with `keys` only of the facts with these ids."""
+        ...
 
-        Records and jobs are deleted. Returns the number of rows.
+    def read_records(
+        self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
+    ) -> list[Record]:
+        """Read records; only those of a kind, or with these keys."""
+        ...
+
+    def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
+        """Read jobs; only those of a kind."""
+        ...
+
+    def search(self, query: SearchQuery, /) -> Candidates:
+        """Find the passages that are most promising by words and by vector, and those beside them.
+
+        Their signals depend on passages that the reader may see and on nothing else. Where the reader sees no more than
+        `query.limit` passages, all of them are candidates.
         """
         ...
 
-    def close(self) -> None:
-        """Close files and connections."""
+    # --- of all scopes -------------------------------------------------------
+
+    def waiting(self, kind: str, *, limit: int) -> list[Job]:
+        """Read jobs of a kind and any scope."""
+        ...
+
+    def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
+        """Read passages of any scope that have no vectors in this space yet."""
+        ...
+
+    def embedded(self, space: Space) -> int:
+        """Count the passages that have vectors in this space."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Count messages, passages, sessions, facts and bytes."""
+        ...
+
+    def sessions(self) -> dict[Scope, int]:
+        """Count the messages of each session; the session with the newest message comes first."""
+        ...
+
+    def scopes(self) -> list[Scope]:
+        """List the scopes that have messages or facts."""
+        ...
+
+    # --- forgetting ----------------------------------------------------------
+
+    def remove_messages(self, select: Select, /) -> int:
+        """Forget messages for good, with passages and vectors: from tables, index and log. Return their number."""
+        ...
+
+    def remove_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> int:
+        """Forget facts for good, from tables and log; return the number of versions."""
+        ...
+
+    def remove_records(self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None) -> int:
+        """Delete records; return their number."""
+        ...
+
+    def remove_jobs(self, select: Select, /) -> int:
+        """Delete jobs; return their number."""
         ...

@@ -16,11 +16,8 @@ from holdfast.search import columns as columnar
 from holdfast.search.passages import CUTTING
 from holdfast.search.postings import decode
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
-from holdfast.store.connection import connect_readonly, is_readonly, translate_errors
-from holdfast.store.index_merge import BLOCK_PASSAGES, decode_windows
-from holdfast.store.schema import COUNTS, MIGRATIONS
-
-__all__ = ["Health", "check"]
+from holdfast.store.connection import COUNTS, MIGRATIONS, connect_readonly, is_readonly, translate_errors
+from holdfast.store.index_tables import BLOCK_PASSAGES, decode_windows
 
 _TABLES: Final = ("messages", "passages", "facts", "records", "jobs")
 _ORPHANS: Final = {
@@ -89,7 +86,8 @@ def check(path: Path) -> Health:
         raise StorageError("no such store. Check the path.", path=path)
     structure: tuple[str, ...] = ()
     try:
-        with translate_errors(path), closing(_open_reader(path)) as connection:
+        with translate_errors(path), closing(_open(path)) as connection:
+            connection.execute("PRAGMA query_only = ON")
             faults = connection.execute(f"PRAGMA integrity_check({_MAX_FAULTS})")
             structure = tuple(text for (text,) in faults if text != "ok")
             health = _check_rows(path, connection)
@@ -98,12 +96,8 @@ def check(path: Path) -> Health:
     return replace(health, damage=(*structure, *health.damage))
 
 
-def _open_reader(path: Path) -> sqlite3.Connection:
-    if is_readonly(path):
-        return connect_readonly(path)
-    connection = sqlite3.connect(path, timeout=60, isolation_level=None)
-    connection.execute("PRAGMA query_only = ON")
-    return connection
+def _open(path: Path) -> sqlite3.Connection:
+    return connect_readonly(path) if is_readonly(path) else sqlite3.connect(path, timeout=60, isolation_level=None)
 
 
 def _check_rows(path: Path, connection: sqlite3.Connection) -> Health:

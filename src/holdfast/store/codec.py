@@ -30,23 +30,6 @@ from holdfast.messages import (
     Usage,
 )
 
-__all__ = [
-    "DAMAGE",
-    "Value",
-    "add_checksum",
-    "bytes_text",
-    "decode_message",
-    "encode_message",
-    "from_json",
-    "pack_json",
-    "pack_text",
-    "text_bytes",
-    "to_json",
-    "unpack_json",
-    "unpack_text",
-    "words",
-]
-
 Value: TypeAlias = int | float | str | bytes | None
 """A value of a SQLite column."""
 

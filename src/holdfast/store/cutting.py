@@ -1,4 +1,4 @@
-"""Divide a message into passages: by default everything readable in it."""
+"""Divide texts into passages, and stored passages into windows again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from holdfast.search.passages import passages, windows
 from holdfast.store.base import PassageText
 from holdfast.store.codec import words
 from holdfast.text import terms
-
-__all__ = ["cut", "cut_again", "plain_cut", "window_terms"]
 
 _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
@@ -28,21 +26,20 @@ def cut_again(passage: PassageText) -> PassageText:
     return replace(passage, windows=tuple(found) or passage.windows)
 
 
-def cut(text: str, message: Message) -> list[PassageText]:
-    """Divide the searchable text of a message into passages."""
-    found = (
+def cut(text: str, *, speaker: str = "") -> list[PassageText]:
+    """Divide a text into passages; the speaker's name is a term of each window."""
+    name = tuple(terms(speaker))
+    return [
         PassageText(
             start=passage.start,
             text=text[passage.start : passage.stop],
-            windows=tuple((start - passage.start, stop - passage.start) for start, stop in passage.windows),
-            speaker=message.name or message.role,
-            time=message.timestamp or 0,
+            windows=tuple((first - passage.start, last - passage.start) for first, last in passage.windows),
+            terms=tuple((*terms(text[first:last]), *name) for first, last in passage.windows),
         )
         for passage in passages(text)
-    )
-    return [replace(passage, terms=window_terms(passage)) for passage in found]
+    ]
 
 
 def plain_cut(message: Message) -> list[PassageText]:
     """Divide everything readable in a message into passages."""
-    return cut(words(message), message)
+    return cut(words(message), speaker=message.name or "")

@@ -23,7 +23,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from holdfast.errors import StorageError
 from holdfast.store.base import (
@@ -33,17 +33,18 @@ from holdfast.store.base import (
     MessageRow,
     PassageText,
     Record,
-    Row,
     Scope,
     SearchQuery,
-    SearchResult,
     Select,
+    VectorRow,
 )
 from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
 from holdfast.store.plugin_files import (
-    OWN,
+    FOREIGN,
+    ContentKey,
+    Problem,
     Unusable,
     append_lines,
     content_key,
@@ -51,15 +52,16 @@ from holdfast.store.plugin_files import (
     encode_line,
     fact_digest,
     fact_line,
-    findable_of,
-    message_of,
+    line_problem,
     read_fact,
     remove_vectors,
     scope_from_json,
     scope_of,
     scope_to_json,
+    segment_key,
     segment_line,
-    segment_problem,
+    segment_of,
+    segment_row,
     write_vectors,
 )
 from holdfast.store.sqlite import SqliteStore
@@ -67,10 +69,9 @@ from holdfast.transcripts import journal
 from holdfast.transcripts.lines import Line, parse_line
 
 if TYPE_CHECKING:
+    from holdfast.search.candidates import Candidates
     from holdfast.search.columns import Floats
     from holdfast.search.embed.base import Space
-
-__all__ = ["DATABASE", "KNOWLEDGE", "SEGMENTS", "VECTORS", "FolderStore", "Problem"]
 
 SEGMENTS: Final = "segments.jsonl"
 KNOWLEDGE: Final = "knowledge.jsonl"
@@ -82,21 +83,8 @@ JOURNAL: Final = "holdfast.jsonl"
 _FILES: Final = (SEGMENTS, KNOWLEDGE)
 _OWNER: Final = Scope(tenant="", project="", agent="folder", session="")
 """The scope of this module's own records; no reader has it."""
-_FOREIGN: Final = "segment:"
-"""Prefix of the nonce of a message that the plugin wrote."""
 _FOREVER: Final = 2**63 - 1
 _BATCH: Final = 500
-
-ContentKey = tuple[Scope, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A line that cannot be used, and why. It stays in its file."""
-
-    file: str
-    line: int
-    reason: str
 
 
 @dataclass(slots=True)
@@ -141,7 +129,8 @@ class FolderStore:
     ) -> None:
         self.path = Path(folder)
         self._clock, self._new_id = clock, new_id
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._state: _State | None = None
         self._stamps: tuple[tuple[int, ...], ...] | None = None
         self._contents: set[ContentKey] = set()
         self._contents_read: tuple[int, int, int] = (0, 0, 0)
@@ -151,7 +140,12 @@ class FolderStore:
             if self.readonly:
                 copy = Path(opened.enter_context(TemporaryDirectory(prefix="holdfast-"))) / DATABASE
                 if database.exists():
-                    _copy_database(database, copy)
+                    with (
+                        translate_errors(database),
+                        closing(connect_readonly(database)) as source,
+                        closing(sqlite3.connect(copy)) as target,
+                    ):
+                        source.backup(target)
                 database = copy
             self._store = opened.enter_context(SqliteStore(database))
             self._closing = opened.pop_all()
@@ -173,22 +167,39 @@ class FolderStore:
 
     # --- reading ---------------------------------------------------------------------
 
-    def fetch(self, select: Select, /) -> list[Any]:
-        """Read rows of one kind that the reader may see, oldest first."""
+    def read_messages(self, select: Select, /) -> list[MessageRow]:
+        """Read messages that the reader may see, oldest first."""
+        return self._synced().read_messages(select)
+
+    def read_passages(self, select: Select, /) -> list[PassageText]:
+        """Read passages that the reader may see, oldest first."""
+        return self._synced().read_passages(select)
+
+    def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
+        """Read versions of facts that the reader may see, oldest first; the plugin's facts have no session."""
         store = self._synced()
-        rows = store.fetch(select)
-        everyone = replace(Scope(), session=select.scope.session)
-        if select.kind == "fact" and not select.across and select.scope == everyone != Scope():
-            rows = [*store.fetch(replace(select, scope=Scope())), *rows]  # the plugin's facts have no session
+        rows = store.read_facts(select, keys=keys)
+        if not select.across and select.scope == replace(Scope(), session=select.scope.session) != Scope():
+            rows = [*store.read_facts(replace(select, scope=Scope()), keys=keys), *rows]
         return rows
+
+    def read_records(
+        self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
+    ) -> list[Record]:
+        """Read records that the reader may see, oldest first."""
+        return self._synced().read_records(select, kind=kind, keys=keys)
+
+    def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
+        """Read jobs that the reader may see, oldest first."""
+        return self._synced().read_jobs(select, kind=kind)
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
         return self._synced().find(scope, digests)
 
-    def match(self, query: SearchQuery, /) -> SearchResult:
-        """Return the evidence of every visible passage."""
-        return self._synced().match(query)
+    def search(self, query: SearchQuery, /) -> Candidates:
+        """Find the passages that are most promising by words and by vector, and those beside them."""
+        return self._synced().search(query)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -216,9 +227,9 @@ class FolderStore:
         """Read passages of any scope that have no vectors in this space yet, oldest first."""
         return self._synced().without_vectors(space, limit=limit)
 
-    def waiting(self, name: str, *, limit: int) -> list[Job]:
-        """Read jobs of this kind and any scope, oldest first."""
-        return self._synced().waiting(name, limit=limit)
+    def waiting(self, kind: str, *, limit: int) -> list[Job]:
+        """Read jobs of a kind and any scope, oldest first."""
+        return self._synced().waiting(kind, limit=limit)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -227,7 +238,7 @@ class FolderStore:
         for name in _FILES:
             lines, rest = self._read_lines(name)
             facts: dict[str, FactRow] = {}
-            reasons = ((line.number, _line_problem(name, line, facts)) for line in lines)
+            reasons = ((line.number, line_problem(line, facts, is_segment=name == SEGMENTS)) for line in lines)
             problems += [Problem(name, number, reason) for number, reason in reasons if reason]
             if rest:
                 problems.append(Problem(name, len(lines) + 1, "the last line has no end: a write was cut short"))
@@ -235,91 +246,139 @@ class FolderStore:
 
     # --- writing ---------------------------------------------------------------------
 
-    def add(self, rows: Sequence[Row], /) -> list[int]:
-        """Store rows, all or none, durable when this returns."""
-        with self._writing() as state:
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make the writes of a block one. The database keeps lines for the plugin's files until they are written."""
+        with self._lock:
+            if self._state is not None:  # a part of the one that this thread has begun
+                yield
+                return
+            with self._writing() as state:
+                self._state = state
+                try:
+                    with self._store.transaction():
+                        yield
+                        if has_lines := any(state.unwritten.values()):
+                            self._store.add_records([state.record()])
+                except BaseException:
+                    self._contents, self._contents_read = set(), (0, 0, 0)
+                    raise
+                finally:
+                    self._state = None
+                if has_lines:
+                    self._catch_up(state)
+
+    def _queue_lines(self, name: str, lines: Sequence[str]) -> None:
+        assert self._state is not None
+        self._state.unwritten.setdefault(name, []).extend(lines)
+
+    def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
+        """Store messages with their passages; those of users and assistants are segments too."""
+        with self.transaction():
             known = self._find_numbers(rows)
             new = [row for place, row in enumerate(rows) if place not in known]
-            contents, state.unwritten = self._lines_for(new)
-            has_lines = any(state.unwritten.values())
-            numbers = iter(self._store.add([*new, state.record()] if has_lines else new))
-            self._contents |= contents
-            if has_lines:
-                self._catch_up(state)
+            self._queue_lines(SEGMENTS, self._segment_lines(new))
+            numbers = iter(self._store.add_messages(new))
             return [known[place] if place in known else next(numbers) for place in range(len(rows))]
+
+    def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
+        """Store versions of facts, also in the plugin's file."""
+        with self.transaction():
+            forgotten = self._forgotten() if rows else {}
+            kept = [row for row in rows if _key(row.scope, fact_digest(row.id)) not in forgotten]
+            self._queue_lines(KNOWLEDGE, [encode_line(fact_line(row)) for row in kept])
+            return self._store.add_facts(rows)
+
+    def add_records(self, rows: Sequence[Record], /) -> list[int]:
+        """Store records, each in place of the record of the same kind and key."""
+        with self.transaction():
+            return self._store.add_records(rows)
+
+    def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
+        """Store jobs."""
+        with self.transaction():
+            return self._store.add_jobs(rows)
+
+    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages."""
+        with self.transaction():
+            return self._store.add_vectors(rows)
+
+    def set_flags(self, select: Select, /, *, pinned: bool | None = None, excluded: bool | None = None) -> int:
+        """Set the flags of messages that are not None."""
+        with self.transaction():
+            return self._store.set_flags(select, pinned=pinned, excluded=excluded)
 
     def write_vectors(self, vectors: Mapping[int, Floats], space: Space) -> None:
         """Write a new `vectors.bin` with the vectors of segments, by the number of their message."""
         rows: dict[str, Floats] = {}
         lines, _ = self._read_lines(SEGMENTS)
-        for data in map(_segment, lines):
-            row = None if data is None else _segment_row(data)
+        for data in map(segment_of, lines):
+            row = None if data is None else segment_row(data)
             if data is not None and row is not None:
                 known = self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {})
                 if (vector := vectors.get(known.get(row.nonce, 0))) is not None:
                     rows[data["id"]] = vector
         write_vectors(self.path / VECTORS, rows, dimension=space.dimension)
 
-    def _find_numbers(self, rows: Sequence[Row]) -> dict[int, int]:
-        """Return the numbers of new messages that the database has already, by place; 0 for forgotten ones."""
-        new = {place: row for place, row in enumerate(rows) if isinstance(row, MessageRow) and not row.id}
+    def _find_numbers(self, rows: Sequence[MessageRow]) -> dict[int, int]:
+        """Return the numbers of messages that the database has already, by place; 0 for forgotten ones."""
         digests: dict[Scope, list[str]] = defaultdict(list)
-        for row in new.values():
+        for row in rows:
             digests[row.scope].append(row.message.digest)
         stored = {scope: self._store.find(scope, some) for scope, some in digests.items()}
         forgotten = self._forgotten() if any(stored.values()) else {}
-        numbers = {
-            place: _find_number(row, stored[row.scope].get(row.message.digest, {}), forgotten)
-            for place, row in new.items()
-        }
-        return {place: number for place, number in numbers.items() if number is not None}
+        numbers = (_find_number(row, stored[row.scope].get(row.message.digest, {}), forgotten) for row in rows)
+        return {place: number for place, number in enumerate(numbers) if number is not None}
 
-    def _lines_for(self, rows: Sequence[Row]) -> tuple[set[ContentKey], dict[str, list[str]]]:
-        """Return the lines that new rows add to each file, and the content keys of the segments among them."""
-        segments: dict[ContentKey, str] = {}
-        for row in rows:
-            content = content_of(row) if isinstance(row, MessageRow) and not row.id else ""
-            if content and isinstance(row, MessageRow):
-                key = content_key(row.scope, row.message.role, content)
-                if key not in self._contents and key not in segments:
-                    own = {"scope": scope_to_json(row.scope), "digest": row.message.digest, "nonce": row.nonce}
-                    line = segment_line(row, content, name=self._new_id(), now=self._clock(), own=own)
-                    segments[key] = encode_line(line)
-        return set(segments), {SEGMENTS: list(segments.values()), KNOWLEDGE: self._fact_lines(rows)}
-
-    def _fact_lines(self, rows: Sequence[Row]) -> list[str]:
-        facts = [row for row in rows if isinstance(row, FactRow)]
-        forgotten = self._forgotten() if facts else {}
+    def _segment_lines(self, rows: Sequence[MessageRow]) -> list[str]:
+        """Return the lines of those messages that are segments, each content once."""
         lines: list[str] = []
-        for row in facts:
-            if _key(row.scope, fact_digest(row.id)) not in forgotten:
-                own = None if row.scope == Scope() else {"scope": scope_to_json(row.scope)}
-                lines.append(encode_line(fact_line(row, own=own)))
+        for row in rows:
+            content = content_of(row)
+            key = content_key(row.scope, row.message.role, content)
+            if content and key not in self._contents:
+                self._contents.add(key)
+                lines.append(encode_line(segment_line(row, content, name=self._new_id(), now=self._clock())))
         return lines
 
-    def remove(self, select: Select, /) -> int:
-        """Forget messages and facts for good, from every file; delete records and jobs."""
+    def remove_messages(self, select: Select, /) -> int:
+        """Forget messages for good, from every file."""
         with self._writing() as state:
-            if select.kind not in {"message", "fact"}:
-                return self._store.remove(select)
-            state.is_forgetting = True
-            self._store.add([*map(self._forgotten_record, self._store.fetch(select)), state.record()])
-            try:
-                return self._store.remove(select)
-            finally:
-                self._rewrite_files(state)
+            keys = (_key(row.scope, row.message.digest) for row in self._store.read_messages(select))
+            until = dict.fromkeys(keys, self._clock())
+            return self._forget(state, until, lambda: self._store.remove_messages(select))
 
-    def _forgotten_record(self, row: MessageRow | FactRow) -> Record:
-        """Return the record that keeps the plugin's copies of a row out: until now those of words, always a fact's."""
-        if isinstance(row, MessageRow):
-            key, until = _key(row.scope, row.message.digest), self._clock()
-        else:
-            key, until = _key(row.scope, fact_digest(row.id)), _FOREVER
-        return Record(scope=_OWNER, kind="forgotten", key=key, data={"until": until})
+    def remove_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> int:
+        """Forget facts for good, from every file."""
+        with self._writing() as state:
+            rows = self._store.read_facts(select, keys=keys)
+            until = {_key(row.scope, fact_digest(row.id)): _FOREVER for row in rows}
+            return self._forget(state, until, lambda: self._store.remove_facts(select, keys=keys))
+
+    def remove_records(self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None) -> int:
+        """Delete records."""
+        with self._writing():
+            return self._store.remove_records(select, kind=kind, keys=keys)
+
+    def remove_jobs(self, select: Select, /) -> int:
+        """Delete jobs."""
+        with self._writing():
+            return self._store.remove_jobs(select)
+
+    def _forget(self, state: _State, until: Mapping[str, int], remove: Callable[[], int]) -> int:
+        """Remove rows; what the plugin wrote of each key up to a time stays out, now and later."""
+        state.is_forgetting = True
+        kept = [Record(scope=_OWNER, kind="forgotten", key=key, data={"until": time}) for key, time in until.items()]
+        self._store.add_records([*kept, state.record()])
+        try:
+            return remove()
+        finally:
+            self._rewrite_files(state)
 
     def _forgotten(self) -> dict[str, int]:
         """Return until when the words and facts of each key are forgotten."""
-        records: list[Record] = self._store.fetch(Select(kind="record", scope=_OWNER, name="forgotten"))
+        records = self._store.read_records(Select(scope=_OWNER), kind="forgotten")
         return {record.key: record.data["until"] for record in records}
 
     def _rewrite_files(self, state: _State) -> None:
@@ -350,11 +409,11 @@ class FolderStore:
         if name == KNOWLEDGE:
             data = line.data or {}
             return _key(scope_of(data, ""), fact_digest(str(data.get("id")))) in forgotten
-        segment = _segment(line)
-        row = None if segment is None else _segment_row(segment)
+        segment = segment_of(line)
+        row = None if segment is None else segment_row(segment)
         if row is None:
             return False
-        if row.nonce.startswith(_FOREIGN):
+        if row.nonce.startswith(FOREIGN):
             return _is_forgotten(row, forgotten)
         return self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {}).get(row.nonce) == 0
 
@@ -381,7 +440,7 @@ class FolderStore:
 
     def _synced(self) -> SqliteStore:
         """Return the database after copying the lines that were appended to the files since the last call."""
-        if tuple(map(self._identity, _FILES)) != self._stamps:
+        if self._state is None and tuple(map(self._identity, _FILES)) != self._stamps:
             with self._locked():
                 self._catch_up(self._load_state())
         return self._store
@@ -407,7 +466,7 @@ class FolderStore:
             yield state
 
     def _load_state(self) -> _State:
-        records: list[Record] = self._store.fetch(Select(kind="record", scope=_OWNER, name="state"))
+        records = self._store.read_records(Select(scope=_OWNER), kind="state")
         if records:
             return _State(**records[0].data)
         self._import_journal()
@@ -418,14 +477,13 @@ class FolderStore:
         has_lines = [self._catch_up_file(state, name) for name in _FILES]
         if any(has_lines) or any(state.unwritten.values()):
             state.unwritten = {}
-            self._store.add([state.record()])
+            self._store.add_records([state.record()])
         self._contents_read = (*self._identity(SEGMENTS)[:2], state.read.get(SEGMENTS, [0, 0, 0])[2])
         self._stamps = tuple(map(self._identity, _FILES))
         if state.is_forgetting and not self.readonly:
             self._rewrite_files(state)
 
     def _catch_up_file(self, state: _State, name: str) -> bool:
-        """Do the same for one file. Return whether there were lines."""
         identity = self._identity(name)
         offset = state.offset(name, identity)
         if name == SEGMENTS:
@@ -437,7 +495,10 @@ class FolderStore:
             append_lines(self.path / name, missing)
             lines, _ = self._read_lines(name, offset)
         others = [line for line in lines if line.raw not in own]
-        numbers = self._add(self._segment_rows(others) if name == SEGMENTS else self._fact_rows(others))
+        if name == SEGMENTS:
+            numbers = self._add_in_batches(self._segment_rows(others))
+        else:
+            numbers = self._store.add_facts(self._fact_rows(others))
         state.is_forgetting |= 0 in numbers  # lines of rows that are forgotten here
         if lines:
             state.read[name] = [*self._identity(name)[:2], offset + sum(len(line.raw) for line in lines)]
@@ -462,32 +523,32 @@ class FolderStore:
             self._contents, start = set(), 0
         if start < stop:
             lines, _ = self._read_lines(SEGMENTS, start, stop)
-            self._contents |= {_content_key(data) for data in map(_segment, lines) if data is not None}
+            self._contents |= {segment_key(data) for data in map(segment_of, lines) if data is not None}
 
-    def _segment_rows(self, lines: Sequence[Line]) -> list[Row]:
+    def _segment_rows(self, lines: Sequence[Line]) -> list[MessageRow]:
         """Return the messages of lines, without the plugin's copies of what is known or forgotten."""
         forgotten = self._forgotten() if lines else {}
-        rows: list[Row] = []
-        for data in map(_segment, lines):
-            row = None if data is None else _segment_row(data)
+        rows: list[MessageRow] = []
+        for data in map(segment_of, lines):
+            row = None if data is None else segment_row(data)
             if data is None or row is None:
                 continue
-            key = _content_key(data)
-            if row.nonce.startswith(_FOREIGN) and (key in self._contents or _is_forgotten(row, forgotten)):
+            key = segment_key(data)
+            if row.nonce.startswith(FOREIGN) and (key in self._contents or _is_forgotten(row, forgotten)):
                 continue
             self._contents.add(key)
             rows.append(row)
         return rows
 
-    def _fact_rows(self, lines: Sequence[Line]) -> list[Row]:
+    def _fact_rows(self, lines: Sequence[Line]) -> list[FactRow]:
         """Return the versions of facts that the database does not have. Numbers of evidence mean nothing to it."""
-        rows: list[Row] = []
+        rows: list[FactRow] = []
         versions: dict[tuple[Scope, str], list[FactRow]] = {}
         for line in lines:
             data = line.data or {}
             key = (scope_of(data, ""), str(data.get("id")))
             if key not in versions:
-                stored = self._store.fetch(Select(kind="fact", scope=key[0], keys=(key[1],)))
+                stored = self._store.read_facts(Select(scope=key[0]), keys=(key[1],))
                 versions[key] = [replace(version, evidence=()) for version in stored]
             fact = read_fact(data, before=versions[key][-1] if versions[key] else None)
             if not isinstance(fact, Unusable) and (fact := replace(fact, evidence=())) not in versions[key]:
@@ -497,28 +558,22 @@ class FolderStore:
 
     def _import_journal(self) -> None:
         """Copy the messages that version 0.1 kept beside the plugin's files; delete its file once all are copied."""
-        rows: list[Row] = []
+        rows: list[MessageRow] = []
         lines, _ = self._read_lines(JOURNAL)
         messages = [line.data for line in lines if line.data is not None and line.data.get("kind") == "message"]
         for data in messages:
             with suppress(*DAMAGE):
                 message = from_json(data["body"])
-                passages = tuple(cut(data.get("text", ""), message))
+                passages = tuple(cut(data.get("text", ""), speaker=message.name or ""))
                 scope = scope_from_json(data["scope"])
                 rows.append(MessageRow(scope=scope, message=message, nonce=data["nonce"], passages=passages))
-        self._add(rows)
+        self._add_in_batches(rows)
         if not self.readonly and len(rows) == len(messages):
             (self.path / JOURNAL).unlink(missing_ok=True)
 
-    def _add(self, rows: Sequence[Row]) -> list[int]:
-        """Add rows to the database, a batch at a time."""
+    def _add_in_batches(self, rows: Sequence[MessageRow]) -> list[int]:
         batches = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
-        return [number for batch in batches for number in self._store.add(batch)]
-
-
-def _copy_database(path: Path, target: Path) -> None:
-    with translate_errors(path), closing(connect_readonly(path)) as source, closing(sqlite3.connect(target)) as copy:
-        source.backup(copy)
+        return [number for batch in batches for number in self._store.add_messages(batch)]
 
 
 def _key(scope: Scope, digest: str) -> str:
@@ -538,42 +593,8 @@ def _find_number(row: MessageRow, numbers: Mapping[str, int], forgotten: Mapping
     """
     if row.nonce in numbers:
         return numbers[row.nonce]
-    foreign = [number for nonce, number in numbers.items() if nonce.startswith(_FOREIGN)]
+    foreign = [number for nonce, number in numbers.items() if nonce.startswith(FOREIGN)]
     if not foreign or any(foreign):
         return max(foreign, default=None)
     until = forgotten.get(_key(row.scope, row.message.digest), _FOREVER)
     return 0 if (row.message.timestamp or 0) <= until else None
-
-
-def _segment(line: Line) -> dict[str, Any] | None:
-    return line.data if line.data is not None and segment_problem(line.data) is None else None
-
-
-def _segment_row(data: Mapping[str, Any]) -> MessageRow | None:
-    """Return the message of a segment; None where our own part of the line is damaged."""
-    try:
-        message, own = message_of(data), data.get(OWN)
-        nonce = own["nonce"] if isinstance(own, dict) else f"{_FOREIGN}{data['id']}"
-        passages = tuple(cut(findable_of(data), message))
-        return MessageRow(scope=scope_of(data, data["sessionId"]), message=message, nonce=nonce, passages=passages)
-    except DAMAGE:
-        return None
-
-
-def _content_key(data: Mapping[str, Any]) -> ContentKey:
-    return content_key(scope_of(data, data["sessionId"]), data["role"], data["content"])
-
-
-def _line_problem(name: str, line: Line, facts: dict[str, FactRow]) -> str | None:
-    """Return why a line cannot be used; `facts` are the latest versions before it."""
-    if (data := line.data) is None:
-        return line.problem
-    if name == SEGMENTS:
-        if (problem := segment_problem(data)) is not None:
-            return problem
-        return "not a message of Holdfast" if _segment_row(data) is None else None
-    fact = read_fact(data, before=facts.get(str(data.get("id"))))
-    if isinstance(fact, Unusable):
-        return fact.reason
-    facts[fact.id] = fact
-    return None

@@ -14,38 +14,30 @@ from holdfast.errors import StorageError
 from holdfast.search import columns as columnar
 from holdfast.search.columns import Columns
 from holdfast.search.postings import decode, encode, pages_with, without
-from holdfast.store import vector_table
-from holdfast.store.base import Select
-from holdfast.store.index_merge import BLOCK_PASSAGES, mark_rewritten, read_columns
-from holdfast.store.sqlite_rows import KEY, fact_digest, message_digest, where
-
-__all__ = ["damaged_copies", "remove", "scrub"]
+from holdfast.store.base import Kind
+from holdfast.store.index_tables import BLOCK_PASSAGES, mark_rewritten, read_columns, wipe_vectors
+from holdfast.store.sqlite_rows import KEY, fact_digest, message_digest
 
 
-def remove(connection: sqlite3.Connection, select: Select) -> int:
+def remove(connection: sqlite3.Connection, kind: Kind, condition: str, values: Sequence[object]) -> int:
     """Delete rows from every table, in the caller's transaction. Call `scrub` after it to erase their text."""
+    key = KEY[kind]
     connection.execute("PRAGMA secure_delete = ON")
     try:
-        key, (condition, values) = KEY[select.kind], where(select)
-        query = f"SELECT {key} FROM {select.kind}s WHERE {condition}"
+        query = f"SELECT {key} FROM {kind}s WHERE {condition}"
         numbers = sorted(number for (number,) in connection.execute(query, values))
-        if numbers and select.kind == "message":
+        if numbers and kind == "message":
             _forget_messages(connection, numbers)
-        if numbers and select.kind == "fact":
-            _record_forgotten_facts(connection, numbers)
-        delete = f"DELETE FROM {select.kind}s WHERE {key} = ?"
-        connection.executemany(delete, ((number,) for number in numbers))
-        if numbers and select.kind in {"message", "fact"}:
+        for number in numbers if kind == "fact" else ():
+            scope, fact = connection.execute("SELECT scope, id FROM facts WHERE version = ?", (number,)).fetchone()
+            insert = "INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)"
+            connection.execute(insert, (scope, fact_digest(fact)))
+        connection.executemany(f"DELETE FROM {kind}s WHERE {key} = ?", ((number,) for number in numbers))
+        if numbers and kind in {"message", "fact"}:
             connection.execute("UPDATE counters SET value = 1 WHERE name = 'unscrubbed'")
     finally:
         connection.execute("PRAGMA secure_delete = OFF")
     return len(numbers)
-
-
-def _record_forgotten_facts(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
-    for number in numbers:
-        scope, fact = connection.execute("SELECT scope, id FROM facts WHERE version = ?", (number,)).fetchone()
-        connection.execute("INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)", (scope, fact_digest(fact)))
 
 
 def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
@@ -59,8 +51,7 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
         query = "SELECT number FROM passages WHERE message = ?"
         passages += [passage for (passage,) in connection.execute(query, (number,))]
     passages.sort()
-    windows = _windows_of(connection, passages)
-    vector_table.wipe(connection, passages)
+    wipe_vectors(connection, passages)
     connection.executemany("DELETE FROM pending WHERE number = ?", ((passage,) for passage in passages))
     # The windows stay, as numbers without words: those of later passages are counted from them.
     connection.executemany(
@@ -68,27 +59,21 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
         " windows = zeroblob(length(windows)) WHERE number = ?",
         ((passage,) for passage in passages),
     )
-    _rewrite_blocks(connection, passages)
-    _remove_postings(connection, passages, windows)
+    _remove_postings(connection, passages, _rewrite_blocks(connection, passages))
     mark_rewritten(connection)
 
 
-def _windows_of(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return the windows of those passages that are indexed."""
+def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Write the blocks of these passages again; return the windows of those passages that are indexed."""
     found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
-        query = "SELECT first_window, data FROM blocks WHERE first = ?"
-        for first_window, data in connection.execute(query, (first,)):
-            owners = columnar.decode(data)["passage"] + first
-            found.append(np.flatnonzero(np.isin(owners, np.array(passages))) + first_window)
+        block = connection.execute("SELECT first_window FROM blocks WHERE first = ?", (first,)).fetchone()
+        if block is not None:
+            columns = Columns()
+            read_columns(connection, columns, first=first, stop=first + BLOCK_PASSAGES)
+            connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
+            found.append(np.flatnonzero(np.isin(columns["passage"] + first, np.array(passages))) + block[0])
     return np.concatenate(found)
-
-
-def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> None:
-    for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
-        columns = Columns()
-        read_columns(connection, columns, first=first, stop=first + BLOCK_PASSAGES)
-        connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
 
 
 def _remove_postings(connection: sqlite3.Connection, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:

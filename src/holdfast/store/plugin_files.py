@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,42 +27,29 @@ import numpy.typing as npt
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
-from holdfast.store.codec import from_json, text_bytes, to_json
+from holdfast.store.codec import DAMAGE, from_json, text_bytes, to_json
+from holdfast.store.cutting import cut
 from holdfast.transcripts import journal
-
-__all__ = [
-    "OWN",
-    "Entity",
-    "Unusable",
-    "Vectors",
-    "append_lines",
-    "content_key",
-    "content_of",
-    "decode_vectors",
-    "encode_line",
-    "encode_vectors",
-    "entities",
-    "fact_digest",
-    "fact_line",
-    "findable_of",
-    "message_of",
-    "read_fact",
-    "read_vectors",
-    "remove_vectors",
-    "scope_from_json",
-    "scope_of",
-    "scope_to_json",
-    "segment_line",
-    "segment_problem",
-    "tokens",
-    "topics",
-    "write_vectors",
-]
+from holdfast.transcripts.lines import Line
 
 OWN: Final = "holdfast"
+FOREIGN: Final = "segment:"
+"""Prefix of the nonce of a message that the plugin wrote."""
+
+ContentKey: TypeAlias = tuple[Scope, str, str]
+
 _ROLES: Final = frozenset({"user", "assistant"})
 _TYPES: Final = frozenset(get_args(FactType))
 _FACT_EXTRAS: Final = ("subject", "slot", "evidence", "quote", "pinned")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that cannot be used, and why. It stays in its file."""
+
+    file: str
+    line: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +123,7 @@ def content_of(row: MessageRow) -> str:
     return "".join(passage.text for passage in row.passages)
 
 
-def segment_line(row: MessageRow, content: str, *, name: str, now: int, own: Mapping[str, Any]) -> dict[str, Any]:
+def segment_line(row: MessageRow, content: str, *, name: str, now: int) -> dict[str, Any]:
     """A message as a line of `segments.jsonl`."""
     time = row.message.timestamp
     named = [asdict(entity) for entity in entities(content)]
@@ -152,13 +139,8 @@ def segment_line(row: MessageRow, content: str, *, name: str, now: int, own: Map
     found = "".join(passage.text for passage in row.passages)
     plain = _plain(line) == row.message and row.message.origin is None
     more = ({} if plain else {"body": to_json(row.message)}) | ({} if found == content else {"text": found})
-    return line | {OWN: {**own, **more}}
-
-
-def findable_of(data: Mapping[str, Any]) -> str:
-    """What can be found of a segment: its text, and what was called with it."""
-    own = data.get(OWN)
-    return str(own["text"] if isinstance(own, dict) and "text" in own else data["content"])
+    own = {"scope": scope_to_json(row.scope), "digest": row.message.digest, "nonce": row.nonce}
+    return line | {OWN: own | more}
 
 
 def segment_problem(data: Mapping[str, Any]) -> str | None:
@@ -176,12 +158,41 @@ def segment_problem(data: Mapping[str, Any]) -> str | None:
     return None
 
 
-def message_of(data: Mapping[str, Any]) -> Message:
-    """The message that a line of `segments.jsonl` stands for."""
+def segment_of(line: Line) -> dict[str, Any] | None:
+    """The data of a line that is a segment."""
+    return line.data if line.data is not None and segment_problem(line.data) is None else None
+
+
+def segment_row(data: Mapping[str, Any]) -> MessageRow | None:
+    """The message of a segment; None where our own part of the line is damaged."""
     own = data.get(OWN)
-    if isinstance(own, dict) and "body" in own:
-        return from_json(own["body"])
-    return _plain(data)
+    known = own if isinstance(own, dict) else {}
+    try:
+        message = from_json(known["body"]) if "body" in known else _plain(data)
+        nonce = known["nonce"] if isinstance(own, dict) else f"{FOREIGN}{data['id']}"
+        passages = tuple(cut(str(known.get("text", data["content"])), speaker=message.name or ""))
+        return MessageRow(scope=scope_of(data, data["sessionId"]), message=message, nonce=nonce, passages=passages)
+    except DAMAGE:
+        return None
+
+
+def segment_key(data: Mapping[str, Any]) -> ContentKey:
+    """What the plugin tells this segment apart by."""
+    return content_key(scope_of(data, data["sessionId"]), data["role"], data["content"])
+
+
+def line_problem(line: Line, facts: dict[str, FactRow], *, is_segment: bool) -> str | None:
+    """Why a line cannot be used; `facts` are the latest versions before it."""
+    if (data := line.data) is None:
+        return line.problem
+    if is_segment:
+        lost = "not a message of Holdfast"
+        return segment_problem(data) or (lost if segment_row(data) is None else None)
+    fact = read_fact(data, before=facts.get(str(data.get("id"))))
+    if isinstance(fact, Unusable):
+        return fact.reason
+    facts[fact.id] = fact
+    return None
 
 
 def _plain(data: Mapping[str, Any]) -> Message:
@@ -191,8 +202,8 @@ def _plain(data: Mapping[str, Any]) -> Message:
 # --- facts ---------------------------------------------------------------------
 
 
-def fact_line(row: FactRow, *, own: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A version of a fact as a line of `knowledge.jsonl`; `own` is None for one that belongs to the whole folder."""
+def fact_line(row: FactRow) -> dict[str, Any]:
+    """A version of a fact as a line of `knowledge.jsonl`; one that belongs to the whole folder has no scope."""
     line: dict[str, Any] = {"id": row.id, "type": row.type, "content": row.content}
     if row.context:
         line["context"] = row.context
@@ -202,7 +213,7 @@ def fact_line(row: FactRow, *, own: Mapping[str, Any] | None) -> dict[str, Any]:
     if row.deleted:
         line["_deleted"] = True
     extras = {key: value for key in _FACT_EXTRAS if (value := getattr(row, key))}
-    kept = {**(own or {}), **extras}
+    kept = extras if row.scope == Scope() else {"scope": scope_to_json(row.scope), **extras}
     return line | {OWN: kept} if kept else line
 
 
@@ -245,7 +256,7 @@ def fact_digest(name: str) -> str:
     return hashlib.sha256(b"fact:" + text_bytes(name)).hexdigest()[:32]
 
 
-def content_key(scope: Scope, role: str, content: str) -> tuple[Scope, str, str]:
+def content_key(scope: Scope, role: str, content: str) -> ContentKey:
     """What the plugin tells segments apart by: session, role and a digest of the text."""
     return scope, role, hashlib.sha256(text_bytes(content)).hexdigest()[:16]
 

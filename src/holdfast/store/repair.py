@@ -24,16 +24,12 @@ from typing import Final, TypeAlias
 
 from holdfast.errors import StorageError
 from holdfast.messages import Message
-from holdfast.store import index_merge
+from holdfast.store import index_tables
 from holdfast.store.base import PassageText, Store
-from holdfast.store.check import check
 from holdfast.store.codec import DAMAGE, Value, decode_message, unpack_json
-from holdfast.store.connection import connect, translate_errors, write_transaction
+from holdfast.store.connection import connect, migrate, translate_errors, write_transaction
 from holdfast.store.cutting import plain_cut
-from holdfast.store.schema import migrate
 from holdfast.store.sqlite import SqliteStore
-
-__all__ = ["Cut", "Cutter", "Repaired", "check", "repair"]
 
 Cut: TypeAlias = Callable[[Message], Sequence[PassageText]]
 """What of a message can be found."""
@@ -307,7 +303,7 @@ def _write_passages(part: Path, cutter: Cutter) -> None:
             query = "SELECT id, scope, body FROM messages ORDER BY id"
             for number, scope, body in connection.execute(query):
                 message = decode_message(body)
-                index_merge.add_passages(connection, [(message, cut(message), scope, number)])
+                index_tables.add_passages(connection, [(message, cut(message), scope, number)])
         connection.execute("PRAGMA journal_mode = DELETE")
 
 

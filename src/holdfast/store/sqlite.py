@@ -1,54 +1,62 @@
 """The embedded store: one SQLite file, opened by any number of processes at once.
 
-Write-ahead logging with a full sync on every commit: what `add` returned survives a crash of the machine.
+Write-ahead logging with a full sync on every commit: what was stored survives a crash of the machine.
 Every write is one transaction, so a store is never half of anything.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from holdfast.errors import ConflictError, InputError, StorageError
-from holdfast.store import sqlite_rows
+from holdfast.errors import ConflictError, StorageError
 from holdfast.store.base import (
     FactRow,
     Gap,
     Job,
+    Kind,
     MessageRow,
     PassageText,
     Record,
-    Row,
     Scope,
     SearchQuery,
-    SearchResult,
     Select,
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE, bytes_text, encode_message, pack_json, text_bytes
 from holdfast.store.connection import (
+    COUNTS,
+    check_version,
     connect,
     connect_readonly,
     identity,
     is_readonly,
+    migrate,
     translate_errors,
     write_transaction,
 )
-from holdfast.store.schema import COUNTS, check_version, migrate
+from holdfast.store.sqlite_rows import (
+    EXCLUDED,
+    PINNED,
+    RowReader,
+    clamp_time,
+    fact_data,
+    fact_digest,
+    is_forgotten,
+    message_digest,
+    where,
+)
 
 if TYPE_CHECKING:
+    from holdfast.search.candidates import Candidates
     from holdfast.search.embed.base import Space
-    from holdfast.store.index_merge import NewMessage
+    from holdfast.store.index_tables import NewMessage
     from holdfast.store.sqlite_index import Index
 
 # The index is imported where it is used: messages and facts are read without numpy.
-
-__all__ = ["SqliteStore"]
 
 SCOPE_ID: Final = "SELECT id FROM scopes WHERE tenant = ? AND project = ? AND agent = ? AND session = ?"
 
@@ -64,7 +72,7 @@ class SqliteStore:
     def __init__(self, path: Path | str, *, wait: float = 120.0) -> None:
         self.path = Path(path)
         self.readonly = is_readonly(self.path)
-        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
         with ExitStack() as opened:
             if self.readonly:
                 self._writer = self._reader = opened.enter_context(closing(connect_readonly(self.path)))
@@ -76,8 +84,7 @@ class SqliteStore:
             self._closing = opened.pop_all()
         self._identity = identity(self.path)
         self._index: Index | None = None
-        self._scopes: list[Scope] = []
-        self._gaps: dict[Gap, None] = {}
+        self._rows = RowReader(self._reader)
 
     def __enter__(self) -> Self:
         return self
@@ -90,101 +97,91 @@ class SqliteStore:
         with self._write_lock, self._read_lock:
             self._closing.close()
 
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The damaged rows that reads have left out so far."""
+        return tuple(self._rows.gaps)
+
     # --- writing -------------------------------------------------------------
 
-    def add(self, rows: Sequence[Row], /) -> list[int]:
-        """Store rows, all or none, durable when this returns."""
-        with self._write_lock, self._writing():
-            numbers: list[int] = []
-            for _, some in groupby(rows, type):
-                new: list[NewMessage] = []
-                numbers += [self._add(row, new) for row in some]
-                self._index_messages(new)
-            self._merge_vectors(rows)
-        return numbers
-
-    def _index_messages(self, new: Sequence[NewMessage]) -> None:
-        if new:
-            from holdfast.store import index_merge  # noqa: PLC0415 - see above
-
-            index_merge.add_passages(self._writer, new)
-
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Run one write transaction; fail where the file was replaced or has tables of a newer version."""
+    def transaction(self) -> Iterator[None]:
+        """Make the writes of a block one; fail where the file was replaced or has tables of a newer version."""
         if self.readonly:
             raise StorageError(
                 "the file or its disk is read-only: make it writable or choose another place", path=self.path
             )
-        with translate_errors(self.path), write_transaction(self._writer):
-            check_version(self._writer, path=self.path)
-            yield
-            if not self._identity.items() <= identity(self.path).items():
-                raise StorageError(
-                    "was deleted, moved or replaced while it was open, so nothing can be kept in it: put it back, or"
-                    " start this program again",
-                    path=self.path,
-                )
+        with self._write_lock, translate_errors(self.path):
+            if self._writer.in_transaction:  # a part of the one that this thread has begun
+                yield
+                return
+            with write_transaction(self._writer):
+                check_version(self._writer, path=self.path)
+                yield
+                if not self._identity.items() <= identity(self.path).items():
+                    raise StorageError(
+                        "was deleted, moved or replaced while it was open, so nothing can be kept in it: put it back,"
+                        " or start this program again",
+                        path=self.path,
+                    )
 
-    def _add(self, row: Row, new: list[NewMessage]) -> int:
-        """Store a row. A new message is appended to `new`: passages of several messages are added together."""
-        match row:
-            case MessageRow(id=0):
-                return self._add_message(row, new)
-            case MessageRow():
-                return self._set_flags(row)
-            case VectorRow():
-                from holdfast.store import vector_table  # noqa: PLC0415 - see above
+    def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
+        """Store messages with their passages."""
+        new: list[NewMessage] = []
+        with self.transaction():
+            numbers = [self._add_message(row, new) for row in rows]
+            if new:
+                from holdfast.store import index_tables  # noqa: PLC0415 - see above
 
-                space = vector_table.space_number(self._writer, row.space, create=True)
-                return vector_table.insert(self._writer, row, space or 0)
-            case FactRow():
-                return self._add_fact(row)
-            case Record():
-                return self._add_record(row)
-            case Job():
-                return self._insert(
-                    "INSERT INTO jobs(scope, kind, time, data) VALUES (?, ?, ?, ?)",
-                    (self._scope(row.scope), row.kind, sqlite_rows.clamp_time(row.time), pack_json(row.data)),
-                )
-
-    def _insert(self, statement: str, values: tuple[object, ...]) -> int:
-        return int(self._writer.execute(statement, values).lastrowid or 0)
+                index_tables.add_passages(self._writer, new)
+        return numbers
 
     def _add_message(self, row: MessageRow, new: list[NewMessage]) -> int:
+        """Store a message; one that is new is appended to `new`."""
         scope = self._scope(row.scope)
         digest, nonce = bytes.fromhex(row.message.digest), text_bytes(row.nonce)
         # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
-        if sqlite_rows.is_forgotten(self._writer, scope, sqlite_rows.message_digest(digest, nonce), digest):
+        if is_forgotten(self._writer, scope, message_digest(digest, nonce), digest):
             return 0
         key = (scope, digest, nonce)
         query = "SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?"
         if known := self._writer.execute(query, key).fetchone():
             return int(known[0])
-        number = self._insert(
-            "INSERT INTO messages(scope, digest, nonce, flags, body) VALUES (?, ?, ?, ?, ?)",
-            (*key, _flags(row), encode_message(row.message)),
-        )
+        flags = PINNED * row.pinned | EXCLUDED * row.excluded
+        insert = "INSERT INTO messages(scope, digest, nonce, flags, body) VALUES (?, ?, ?, ?, ?)"
+        number = self._insert(insert, (*key, flags, encode_message(row.message)))
         new.append((row.message, row.passages, scope, number))
         return number
 
-    def _set_flags(self, row: MessageRow) -> int:
-        update = "UPDATE messages SET flags = ? WHERE id = ? AND scope = ?"
-        changed = self._writer.execute(update, (_flags(row), row.id, self._scope(row.scope)))
-        return row.id if changed.rowcount else 0
+    def set_flags(self, select: Select, /, *, pinned: bool | None = None, excluded: bool | None = None) -> int:
+        """Set the flags of messages that are not None."""
+        flags = ((PINNED, pinned), (EXCLUDED, excluded))
+        on = sum(bit for bit, value in flags if value)
+        off = sum(bit for bit, value in flags if value is False)
+        condition, values = where("message", select)
+        update = f"UPDATE messages SET flags = (flags | ?) & ~? WHERE id IN (SELECT id FROM messages WHERE {condition})"
+        with self.transaction():
+            return self._writer.execute(update, (on, off, *values)).rowcount
 
-    def _add_fact(self, row: FactRow) -> int:
-        scope = self._scope(row.scope)
-        if sqlite_rows.is_forgotten(self._writer, scope, sqlite_rows.fact_digest(row.id)):
-            return 0
-        return self._insert(
-            "INSERT INTO facts(scope, id, data) VALUES (?, ?, ?)",
-            (scope, row.id, sqlite_rows.fact_data(row)),
-        )
+    def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
+        """Store versions of facts."""
+        numbers: list[int] = []
+        insert = "INSERT INTO facts(scope, id, data) VALUES (?, ?, ?)"
+        with self.transaction():
+            for row in rows:
+                scope = self._scope(row.scope)
+                forgotten = is_forgotten(self._writer, scope, fact_digest(row.id))
+                numbers.append(0 if forgotten else self._insert(insert, (scope, row.id, fact_data(row))))
+        return numbers
+
+    def add_records(self, rows: Sequence[Record], /) -> list[int]:
+        """Store records, each in place of the record of the same kind and key."""
+        with self.transaction():
+            return [self._add_record(row) for row in rows]
 
     def _add_record(self, row: Record) -> int:
         key = (self._scope(row.scope), row.kind, row.key)
-        values = (sqlite_rows.clamp_time(row.time), pack_json(row.data))
+        values = (clamp_time(row.time), pack_json(row.data))
         query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
         if known := self._writer.execute(query, key).fetchone():
             if row.is_new:
@@ -194,18 +191,24 @@ class SqliteStore:
         insert = "INSERT INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)"
         return self._insert(insert, (*key, *values))
 
-    def _merge_vectors(self, rows: Sequence[Row]) -> None:
-        touched: dict[Space, list[int]] = defaultdict(list)
-        for row in rows:
-            if isinstance(row, VectorRow):
-                touched[row.space].append(row.passage)
-        if not touched:
-            return
-        from holdfast.store import vector_table  # noqa: PLC0415 - see above
+    def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
+        """Store jobs."""
+        insert = "INSERT INTO jobs(scope, kind, time, data) VALUES (?, ?, ?, ?)"
+        with self.transaction():
+            return [
+                self._insert(insert, (self._scope(row.scope), row.kind, clamp_time(row.time), pack_json(row.data)))
+                for row in rows
+            ]
 
-        for space, passages in touched.items():
-            number = vector_table.space_number(self._writer, space, create=True) or 0
-            vector_table.merge_blocks(self._writer, number, dimension=space.dimension, passages=passages)
+    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages."""
+        from holdfast.store import index_tables  # noqa: PLC0415 - see above
+
+        with self.transaction():
+            return index_tables.add_vectors(self._writer, rows)
+
+    def _insert(self, statement: str, values: tuple[object, ...]) -> int:
+        return int(self._writer.execute(statement, values).lastrowid or 0)
 
     def _scope(self, scope: Scope) -> int:
         values = (scope.tenant, scope.project, scope.agent, scope.session)
@@ -216,16 +219,49 @@ class SqliteStore:
 
     # --- reading ---------------------------------------------------------------
 
-    def fetch(self, select: Select, /) -> list[Any]:
-        """Read rows of one kind that the reader may see, oldest first."""
-        with self._reading():
-            sqlite_rows.load_scopes(self._reader, self._scopes)
-            return sqlite_rows.read(self._reader, select, scopes=self._scopes, gaps=self._gaps)
+    @contextmanager
+    def _reading(self) -> Iterator[RowReader]:
+        """Run one read transaction. Where it fails, what was cached of the index is dropped."""
+        with self._read_lock, translate_errors(self.path):
+            self._reader.execute("BEGIN")
+            try:
+                check_version(self._reader, path=self.path)
+                self._rows.load_scopes()
+                yield self._rows
+            except BaseException:
+                self._index = None
+                self._rows.scopes.clear()
+                raise
+            finally:
+                if self._reader.in_transaction:
+                    self._reader.execute("COMMIT")
 
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        """The damaged rows that reads have left out so far."""
-        return tuple(self._gaps)
+    def read_messages(self, select: Select, /) -> list[MessageRow]:
+        """Read messages that the reader may see, oldest first."""
+        with self._reading() as rows:
+            return rows.messages(select)
+
+    def read_passages(self, select: Select, /) -> list[PassageText]:
+        """Read passages that the reader may see, oldest first."""
+        with self._reading() as rows:
+            return rows.passages(select)
+
+    def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
+        """Read versions of facts that the reader may see, oldest first."""
+        with self._reading() as rows:
+            return rows.facts(select, keys)
+
+    def read_records(
+        self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
+    ) -> list[Record]:
+        """Read records that the reader may see, oldest first."""
+        with self._reading() as rows:
+            return rows.records(select, kind, keys)
+
+    def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
+        """Read jobs that the reader may see, oldest first."""
+        with self._reading() as rows:
+            return rows.jobs(select, kind)
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
@@ -243,63 +279,51 @@ class SqliteStore:
                     found[digest] = {bytes_text(nonce): number for nonce, number in rows}
         return found
 
-    def match(self, query: SearchQuery, /) -> SearchResult:
-        """Score every visible passage."""
-        if query.vector is not None and query.space and query.vector.shape != (query.space.dimension,):
-            raise InputError(f"a query in {query.space.name} is one vector of {query.space.dimension}")
-        with self._reading():
+    def search(self, query: SearchQuery, /) -> Candidates:
+        """Find the passages that are most promising by words and by vector, and those beside them."""
+        from holdfast.store.sqlite_index import Index  # noqa: PLC0415 - see above
+
+        with self._reading() as rows:
             try:
-                sqlite_rows.load_scopes(self._reader, self._scopes)
-                return self._search_index().match(query, self._scopes)
+                self._index = self._index or Index(self._reader)
+                return self._index.search(query, scopes=len(rows.scopes))
             except DAMAGE as error:
                 raise StorageError(
                     "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.path
                 ) from error
 
-    def _search_index(self) -> Index:
-        if self._index is None:
-            from holdfast.store.sqlite_index import Index  # noqa: PLC0415 - see above
-
-            self._index = Index(self._reader)
-        return self._index
-
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
         """Read passages of any scope that have no vectors in this space yet, oldest first."""
-        from holdfast.store import vector_table  # noqa: PLC0415 - see above
+        from holdfast.store import index_tables  # noqa: PLC0415 - see above
 
-        with self._reading():
-            number = vector_table.space_number(self._reader, space, create=False)
-            sqlite_rows.load_scopes(self._reader, self._scopes)
-            missing = vector_table.passages_without_vectors(self._reader, number, limit=limit)
-            return sqlite_rows.passages(self._reader, missing, scopes=self._scopes, gaps=self._gaps)
+        with self._reading() as rows:
+            number = index_tables.space_number(self._reader, space, create=False)
+            return rows.passages_of_all(index_tables.passages_without_vectors(self._reader, number, limit=limit))
 
-    def waiting(self, name: str, *, limit: int) -> list[Job]:
-        """Read jobs of this kind and any scope, oldest first."""
-        with self._reading():
-            sqlite_rows.load_scopes(self._reader, self._scopes)
-            return sqlite_rows.jobs(self._reader, name, limit=limit, scopes=self._scopes, gaps=self._gaps)
+    def waiting(self, kind: str, *, limit: int) -> list[Job]:
+        """Read jobs of a kind and any scope, oldest first."""
+        with self._reading() as rows:
+            return rows.jobs_of_all(kind, limit=limit)
 
     def embedded(self, space: Space) -> int:
         """Count the passages that have vectors in this space."""
-        from holdfast.store import vector_table  # noqa: PLC0415 - see above
+        from holdfast.store import index_tables  # noqa: PLC0415 - see above
 
         with self._reading():
-            number = vector_table.space_number(self._reader, space, create=False)
-            return vector_table.count_embedded(self._reader, number)
+            number = index_tables.space_number(self._reader, space, create=False)
+            return index_tables.count_embedded(self._reader, number)
 
     def sessions(self) -> dict[Scope, int]:
         """Count the messages of each session; the session with the newest message comes first."""
-        with self._reading():
-            sqlite_rows.load_scopes(self._reader, self._scopes)
-            rows = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
-            return {self._scopes[scope]: count for scope, count in rows}
+        with self._reading() as rows:
+            counts = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
+            return {rows.scopes[scope]: count for scope, count in counts}
 
     def scopes(self) -> list[Scope]:
         """List the scopes that have messages or facts."""
-        with self._reading():
-            sqlite_rows.load_scopes(self._reader, self._scopes)
-            rows = self._reader.execute("SELECT scope FROM messages UNION SELECT scope FROM facts")
-            return sorted(self._scopes[scope] for (scope,) in rows)
+        with self._reading() as rows:
+            numbers = self._reader.execute("SELECT scope FROM messages UNION SELECT scope FROM facts")
+            return sorted(rows.scopes[scope] for (scope,) in numbers)
 
     def counts(self) -> dict[str, int]:
         """Count messages, passages, sessions, facts and bytes."""
@@ -308,40 +332,33 @@ class SqliteStore:
             pages, size = (self._reader.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
             return found | {"bytes": pages * size}
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Run one read transaction. Where it fails, what was cached of the index is dropped."""
-        with self._read_lock, translate_errors(self.path):
-            self._reader.execute("BEGIN")
-            try:
-                check_version(self._reader, path=self.path)
-                yield
-            except BaseException:
-                self._index = None
-                self._scopes.clear()
-                raise
-            finally:
-                if self._reader.in_transaction:
-                    self._reader.execute("COMMIT")
-
     # --- forgetting ------------------------------------------------------------
 
-    def remove(self, select: Select, /) -> int:
-        """Forget messages and facts for good, from tables, index and log; delete records and jobs."""
-        if select.kind == "passage":
-            raise InputError("a passage goes with its message: remove that")
+    def remove_messages(self, select: Select, /) -> int:
+        """Forget messages for good, with passages and vectors: from tables, index and log."""
+        return self._remove("message", *where("message", select))
+
+    def remove_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> int:
+        """Forget facts for good, from tables and log."""
+        return self._remove("fact", *where("fact", select, keys=keys))
+
+    def remove_records(self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None) -> int:
+        """Delete records."""
+        return self._remove("record", *where("record", select, name=kind, keys=keys))
+
+    def remove_jobs(self, select: Select, /) -> int:
+        """Delete jobs."""
+        return self._remove("job", *where("job", select))
+
+    def _remove(self, kind: Kind, condition: str, values: Sequence[object]) -> int:
         from holdfast.store import forgetting  # noqa: PLC0415 - see above
 
         with self._write_lock:
-            with self._writing():
-                numbers = forgetting.remove(self._writer, select)
-            if numbers and select.kind in {"message", "fact"}:
-                self._gaps = {}  # those that are left are met again
+            with self.transaction():
+                count = forgetting.remove(self._writer, kind, condition, values)
+            if count and kind in {"message", "fact"}:
+                self._rows.gaps = {}  # those that are left are met again
                 with translate_errors(self.path):
                     forgetting.delete_damaged_copies(self.path)
                     forgetting.scrub(self._writer, path=self.path)
-        return numbers
-
-
-def _flags(row: MessageRow) -> int:
-    return sqlite_rows.PINNED * row.pinned | sqlite_rows.EXCLUDED * row.excluded
+        return count

@@ -16,17 +16,13 @@ import numpy as np
 
 from holdfast.search import columns as columnar
 from holdfast.search.bm25 import Corpus, score, select_cheapest, select_rarest
-from holdfast.search.centering import Centering
-from holdfast.search.columns import Bools, Columns, Floats
+from holdfast.search.candidates import Candidates, select_candidates
+from holdfast.search.columns import Bools, Columns
 from holdfast.search.embed.base import Space
-from holdfast.search.postings import PAGE, Lists, Occurrences, Postings, find, term_ids, windows_of_one
-from holdfast.search.unindexed import Unindexed
+from holdfast.search.postings import PAGE, Lists, Occurrences, Postings, Unindexed, find, term_ids, windows_of_one
 from holdfast.search.vectors import Matrix
-from holdfast.store import vector_table
-from holdfast.store.base import Scope, SearchQuery, SearchResult
-from holdfast.store.index_merge import count_indexed, count_passages, read_columns
-
-__all__ = ["Index"]
+from holdfast.store.base import SearchQuery
+from holdfast.store.index_tables import count_indexed, count_passages, read_columns, space_number
 
 MAX_CACHED_BYTES: Final = 24 << 20
 """Posting lists cached in memory: the queries of one conversation share their words."""
@@ -111,31 +107,32 @@ class Index:
         self._whole: Corpus | None = None
         self._rewritten = -1
 
-    def match(self, query: SearchQuery, scopes: Sequence[Scope]) -> SearchResult:
-        """Score every visible passage by the present tables."""
+    def search(self, query: SearchQuery, *, scopes: int) -> Candidates:
+        """Search the present tables; `scopes` is how many there are."""
         self.refresh()
-        corpus = self.corpus(self._visible_scopes(query, len(scopes)))
-        keywords = score(self.postings(query.terms), corpus)
-        cosine, centre = self._cosine(query, None if corpus.whole else corpus.visible)
-        return SearchResult(corpus.columns, corpus.visible, keywords, cosine, tuple(scopes), centre)
-
-    def _visible_scopes(self, query: SearchQuery, count: int) -> Bools:
         required = query.scope.required(query.across)
         select = f"SELECT id FROM scopes WHERE {' AND '.join(f'{name} = ?' for name in required)}"
-        visible = np.zeros(count, np.bool_)
-        visible[[number for (number,) in self._connection.execute(select, tuple(required.values()))]] = True
-        return visible
-
-    def _cosine(self, query: SearchQuery, visible: Bools | None) -> tuple[Floats | None, Centering | None]:
-        if query.vector is None or query.space is None:
-            return None, None
-        number = vector_table.space_number(self._connection, query.space, create=False)
-        if number is None:
-            return None, None
-        seen = None if visible is None else visible.take(self.columns["passage"])
-        matrix = self.matrix(number, query.space)
-        cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
-        return cosine, matrix.centre(query.vector, cosine, visible=seen)
+        readable = np.zeros(scopes, np.bool_)
+        readable[[number for (number,) in self._connection.execute(select, tuple(required.values()))]] = True
+        corpus = self.corpus(readable)
+        keywords = score(self.postings(query.terms), corpus)
+        cosine = centre = matrix = None
+        if query.vector is not None and query.space is not None:
+            matrix = self.matrix(query.space)
+        if query.vector is not None and matrix is not None:
+            seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
+            cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
+            centre = matrix.centre(query.vector, cosine, visible=seen)
+        return select_candidates(
+            corpus.columns,
+            keywords,
+            visible=corpus.visible,
+            eligible=_eligible(corpus.columns, corpus.visible, query),
+            cosine=cosine,
+            centre=centre,
+            limit=query.limit,
+            neighbours=query.neighbours,
+        )
 
     def refresh(self) -> None:
         """Read what any process has written since the last time, in the caller's transaction."""
@@ -147,7 +144,11 @@ class Index:
         if total > self.columns.passages:
             self._load_blocks()
             read_columns(self._connection, self.columns, first=self.columns.passages, stop=total)
-            self._load_unindexed()
+            query = "SELECT number, terms FROM pending WHERE number >= ? ORDER BY number"
+            for number, data in self._connection.execute(query, (self._unindexed.stop,)):
+                self._unindexed.pad(number)
+                self._unindexed.append(np.frombuffer(data, np.int64))
+            self._unindexed.pad(total)
 
     def _load_blocks(self) -> None:
         known, stop = self._unindexed.first, count_indexed(self._connection)
@@ -159,13 +160,6 @@ class Index:
         self.columns.extend(*(columnar.decode(data) for (data,) in self._connection.execute(query, (known,))))
         self._unindexed = Unindexed(stop)
         self._cache = _PostingCache()
-
-    def _load_unindexed(self) -> None:
-        query = "SELECT number, terms FROM pending WHERE number >= ? ORDER BY number"
-        for number, data in self._connection.execute(query, (self._unindexed.stop,)):
-            self._unindexed.pad(number)
-            self._unindexed.append(np.frombuffer(data, np.int64))
-        self._unindexed.pad(self.columns.passages)
 
     def corpus(self, scopes: Bools) -> Corpus:
         """Return the corpus of these scopes. That of all scopes is cached."""
@@ -205,17 +199,40 @@ class Index:
         chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
-    def matrix(self, number: int, space: Space) -> Matrix:
-        """Return the vectors of a space, the newest included."""
+    def matrix(self, space: Space) -> Matrix | None:
+        """Return the vectors of a space, the newest included; None where there are none."""
+        number = space_number(self._connection, space, create=False)
+        if number is None:
+            return None
         loaded = self._loaded.setdefault(number, _LoadedVectors(Matrix(space.dimension)))
         first_window = self.columns["first_window"]
-        for block, first, data in vector_table.read_blocks(self._connection, number, after=loaded.block):
-            loaded.matrix.store(int(first_window[first]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
-            loaded.block = block
-        for row, passage, data in vector_table.read_rows(self._connection, number, after=loaded.row):
+        query = "SELECT id, {}, data FROM {} WHERE +space = ? AND id > ? ORDER BY id"
+        blocks = self._connection.execute(query.format("first", "vector_blocks"), (number, loaded.block))
+        for loaded.block, passage, data in blocks:
             loaded.matrix.store(int(first_window[passage]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
-            loaded.row = row
+        rows = self._connection.execute(query.format("passage", "vectors"), (number, loaded.row))
+        for loaded.row, passage, data in rows:
+            loaded.matrix.store(int(first_window[passage]), np.frombuffer(data, np.int8).reshape(-1, space.dimension))
         return loaded.matrix
+
+
+def _eligible(columns: Columns, visible: Bools, query: SearchQuery) -> Bools:
+    """Return which of the visible passages the query does not exclude."""
+    kept = visible
+    if query.since is not None:
+        times = columns["time"]
+        kept = kept & ((times <= 0) | (times >= query.since))
+    if query.newest is not None:
+        numbers = np.flatnonzero(kept)
+        kept = kept.copy()
+        kept[numbers[: max(0, len(numbers) - query.newest)]] = False
+    if query.without_messages:
+        kept = kept & ~np.isin(columns["message"], np.array(list(query.without_messages)))
+    if query.without_passages:
+        kept = kept.copy()
+        numbers = np.array([number for number in query.without_passages if 0 <= number < len(kept)], np.int64)
+        kept[numbers] = False
+    return kept
 
 
 def _find_lists(connection: sqlite3.Connection, terms: Sequence[int], *, longest: int = PAGE) -> dict[int, _TermLists]:

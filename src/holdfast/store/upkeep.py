@@ -12,22 +12,19 @@ from typing import Final, TypeAlias
 
 from holdfast.errors import StorageError
 from holdfast.search.passages import CUTTING
-from holdfast.store import vector_table
-from holdfast.store.base import Gap, PassageText, Scope
-from holdfast.store.connection import connect, translate_errors, write_transaction
+from holdfast.store.base import PassageText
+from holdfast.store.connection import connect, migrate, translate_errors, write_transaction
 from holdfast.store.cutting import cut_again, window_terms
 from holdfast.store.forgetting import scrub
-from holdfast.store.index_merge import (
+from holdfast.store.index_tables import (
     BLOCK_PASSAGES,
     count_passages,
+    drop_vectors,
     index_full_batches,
     mark_rewritten,
     reindex_passages,
 )
-from holdfast.store.schema import migrate
-from holdfast.store.sqlite_rows import load_scopes, passages
-
-__all__ = ["Progress", "backup", "reindex", "vacuum"]
+from holdfast.store.sqlite_rows import RowReader
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number done and the total."""
@@ -60,19 +57,18 @@ def reindex(
         for table in ("pending", "runs", "postings", "blocks"):
             connection.execute(f"DELETE FROM {table}")
         total = count_passages(connection)
-        scopes: list[Scope] = []
-        gaps: dict[Gap, None] = {}
-        load_scopes(connection, scopes)
+        rows = RowReader(connection)
+        rows.load_scopes()
         for first in range(0, total, BLOCK_PASSAGES):
             stop = min(first + BLOCK_PASSAGES, total)
             query = "SELECT number FROM passages WHERE number >= ? AND number < ? AND alive = 1"
             alive = [number for (number,) in connection.execute(query, (first, stop))]
-            found = passages(connection, alive, scopes=scopes, gaps=gaps)
-            if gaps:
-                raise StorageError(f"{next(iter(gaps))}. Nothing was changed.", path=path)
+            found = rows.passages_of_all(alive)
+            if rows.gaps:
+                raise StorageError(f"{next(iter(rows.gaps))}. Nothing was changed.", path=path)
             cut = [cut_again(passage) for passage in found]
             pairs = zip(cut, found, strict=True)
-            vector_table.drop(connection, [new.number for new, old in pairs if new.windows != old.windows])
+            drop_vectors(connection, [new.number for new, old in pairs if new.windows != old.windows])
             reindex_passages(connection, [replace(passage, terms=terms_of(passage)) for passage in cut])
             index_full_batches(connection, stop=stop)
             if progress is not None:
@@ -97,14 +93,11 @@ def backup(path: Path, target: Path, *, progress: Progress | None = None) -> Non
             # One state of the store is read throughout; otherwise each write by others would start the copy over.
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.backup(copy, pages=_PAGES, progress=progress and _backup_progress(progress))
+            report = progress or (lambda _done, _total: None)
+            connection.backup(copy, pages=_PAGES, progress=lambda _, left, total: report(total - left, total))
             connection.execute("COMMIT")
             copy.execute("PRAGMA journal_mode = DELETE")
     part.replace(target)
-
-
-def _backup_progress(progress: Progress) -> Callable[[int, int, int], None]:
-    return lambda _, remaining, total: progress(total - remaining, total)
 
 
 def vacuum(path: Path) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import math
 import multiprocessing
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from multiprocessing.connection import Connection, wait
@@ -63,24 +63,19 @@ def crowd(open_store: Opener, folder: Path, *, writers: int, turns: int, seconds
     kept: dict[int, str] = {}
     with ExitStack() as stack:
         started = [child(_write_and_read, open_store, folder, writer, (turns, seconds)) for writer in range(writers)]
-        for number, text in _reports([stack.enter_context(each)[1] for each in started]):
-            assert number not in kept, f"number {number} was given twice"
-            kept[number] = text
+        waiting = [stack.enter_context(each)[1] for each in started]
+        while waiting:
+            for pipe in wait(waiting):
+                assert isinstance(pipe, Connection)
+                report = pipe.recv()
+                assert not isinstance(report, str), report
+                if report is None:
+                    waiting.remove(pipe)
+                    continue
+                number, text = report
+                assert number not in kept, f"number {number} was given twice"
+                kept[number] = text
     return kept
-
-
-def _reports(pipes: Sequence[Connection]) -> Iterator[tuple[int, str]]:
-    """What comes in, from whichever process, until all are done."""
-    waiting = list(pipes)
-    while waiting:
-        for pipe in wait(waiting):
-            assert isinstance(pipe, Connection)
-            report = pipe.recv()
-            assert not isinstance(report, str), report
-            if report is None:
-                waiting.remove(pipe)
-            else:
-                yield report
 
 
 def _write_and_read(
@@ -93,10 +88,12 @@ def _write_and_read(
         with opened(open_store, folder) as store:
             for turn in takewhile(lambda _: time.monotonic() < deadline, range(turns)):
                 texts = [f"{word('writer', writer)} {word('turn', turn)} {part}" for part in range(1 + turn % 7)]
-                for number, text in zip(store.add([says(text, scope=scope) for text in texts]), texts, strict=True):
+                for number, text in zip(
+                    store.add_messages([says(text, scope=scope) for text in texts]), texts, strict=True
+                ):
                     reports.send((number, text))
-                assert find_messages(store.match(asks(word("turn", turn), scope=scope))), f"turn {turn} was not found"
-                own = store.fetch(Select(kind="message", scope=scope, newest=True, limit=1))
+                assert find_messages(store.search(asks(word("turn", turn), scope=scope))), f"turn {turn} was not found"
+                own = store.read_messages(Select(scope=scope, newest=True, limit=1))
                 assert own[0].message.text == texts[-1], "the newest message is another"
     except BaseException as error:  # noqa: BLE001 - reported to the process that checks
         reports.send(f"{type(error).__name__}: {error}")
@@ -109,11 +106,11 @@ def processes_share_a_store(open_store: Opener, folder: Path) -> None:
     """  # noqa: D205 - one sentence
     kept = crowd(open_store, folder, writers=WRITERS, turns=TURNS)
     with opened(open_store, folder) as store:
-        rows = store.fetch(Select(kind="message", scope=HERE, across=True))
+        rows = store.read_messages(Select(scope=HERE, across=True))
         assert {row.id: row.message.text for row in rows} == kept
         assert [row.id for row in rows] == sorted(kept)
         for writer in range(WRITERS):
-            assert len(find_messages(store.match(asks(word("writer", writer), across=True)))) == len(kept) // WRITERS
+            assert len(find_messages(store.search(asks(word("writer", writer), across=True)))) == len(kept) // WRITERS
 
 
 def acknowledged_survives_a_kill(open_store: Opener, folder: Path) -> None:
@@ -124,10 +121,10 @@ def acknowledged_survives_a_kill(open_store: Opener, folder: Path) -> None:
             after = random.Random(kill).randint(1, 60)  # noqa: S311 - chance, not secrecy
             kept.update(acknowledged_until_killed(reports, process, after=after))
         with opened(open_store, folder) as store:
-            rows = {row.id: row.message.text for row in store.fetch(Select(kind="message", scope=HERE))}
+            rows = {row.id: row.message.text for row in store.read_messages(Select(scope=HERE))}
             assert kept.items() <= rows.items(), "an acknowledged message is lost"
-            assert set(kept) <= set(find_messages(store.match(asks("killed"))))
-            (number,) = store.add([says(f"still alive after {kill}")])
+            assert set(kept) <= set(find_messages(store.search(asks("killed"))))
+            (number,) = store.add_messages([says(f"still alive after {kill}")])
             assert number > max(rows), "a number was given twice"
 
 
@@ -135,5 +132,5 @@ def _write_without_end(open_store: Opener, folder: Path, kill: int, reports: Con
     with opened(open_store, folder) as store:
         for turn in range(10**9):
             texts = [f"killed {kill} {turn} {part}" for part in range(1 + turn % 40)]
-            for number, text in zip(store.add([says(text) for text in texts]), texts, strict=True):
+            for number, text in zip(store.add_messages([says(text) for text in texts]), texts, strict=True):
                 reports.send((number, text))

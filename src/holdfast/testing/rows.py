@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from holdfast.memory.archive import cut
-from holdfast.messages import Message, Role, Text
+from holdfast import providers
+from holdfast.messages import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from holdfast.search.candidates import Candidates
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import quantise
 from holdfast.store.base import (
@@ -22,15 +23,17 @@ from holdfast.store.base import (
     Record,
     Scope,
     SearchQuery,
-    SearchResult,
     Select,
     Store,
     VectorRow,
 )
+from holdfast.store.cutting import cut
 from holdfast.text import terms
 
 HERE: Final = Scope(project="atlas", session="s1")
 MODEL: Final = Space(name="model", dimension=8, digest="d1")
+LIMIT: Final = 10_000
+"""More candidates than any check has passages."""
 
 Opener: TypeAlias = Callable[[Path], Store]
 """Opens the store that lies in a folder."""
@@ -87,18 +90,23 @@ def asks(
 ) -> SearchQuery:
     """A question by words, and by the vector of a seed."""
     vector = None if seed is None else np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
-    return SearchQuery(scope=scope, terms=dict.fromkeys(terms(text), 1.0), across=across, vector=vector, space=space)
+    weights = dict.fromkeys(terms(text), 1.0)
+    return SearchQuery(scope=scope, terms=weights, across=across, vector=vector, space=space, limit=LIMIT)
 
 
-def find_messages(evidence: SearchResult) -> list[int]:
+def find_messages(found: Candidates) -> list[int]:
     """The numbers of the messages that hold one of the terms, in the order they were archived."""
-    hits = np.flatnonzero(evidence.keywords.passages > 0)
-    return list(dict.fromkeys(evidence.columns["message"][hits].tolist()))
+    return list(dict.fromkeys(found.messages[found.keyword > 0].tolist()))
 
 
 def texts(store: Store, *, scope: Scope = HERE, across: bool = False) -> list[str]:
     """What every message of a scope says, oldest first."""
-    return [row.message.text for row in store.fetch(Select(kind="message", scope=scope, across=across))]
+    return [row.message.text for row in store.read_messages(Select(scope=scope, across=across))]
+
+
+def readers(store: Store) -> list[Callable[[Select], Sequence[object]]]:
+    """The methods that read rows of a kind."""
+    return [store.read_messages, store.read_passages, store.read_facts, store.read_records, store.read_jobs]
 
 
 def plant(store: Store, names: str = "ab") -> dict[Scope, str]:
@@ -107,17 +115,13 @@ def plant(store: Store, names: str = "ab") -> dict[Scope, str]:
     for tenant, project, agent, session in product(names, repeat=4):
         scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
         canary = "canary" + "".join(f"x{ord(letter)}" for letter in f"{tenant}|{project}|{agent}|{session}")
-        store.add(
-            [
-                says(f"the shared word and {canary}", scope=scope),
-                fact("shared-id", canary, scope=scope),
-                Record(scope=scope, kind="shared", key="shared", data={"text": canary}),
-                Job(scope=scope, kind="shared", data={"text": canary}),
-            ]
-        )
+        store.add_messages([says(f"the shared word and {canary}", scope=scope)])
+        store.add_facts([fact("shared-id", canary, scope=scope)])
+        store.add_records([Record(scope=scope, kind="shared", key="shared", data={"text": canary})])
+        store.add_jobs([Job(scope=scope, kind="shared", data={"text": canary})])
         canaries[scope] = canary
-    (shape,) = {len(row.windows) for row in store.fetch(Select(kind="passage", scope=scope))}
-    store.add([vectors(number, [1] * shape) for number in range(len(canaries))])
+    (shape,) = {len(row.windows) for row in store.read_passages(Select(scope=scope))}
+    store.add_vectors([vectors(number, [1] * shape) for number in range(len(canaries))])
     return canaries
 
 
@@ -130,3 +134,31 @@ def on_disk(folder: Path, text: str) -> list[str]:
     """The files under a folder in which a text stands."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return [path.name for path in files if text.encode() in path.read_bytes()]
+
+
+def every_message() -> list[Message]:
+    """Every kind of part, and messages as two providers write them."""
+    call = ToolCall(id="c1", name="read", arguments={"path": "a.py", "lines": [1, 2.5, None, True]})
+    result = ToolResult(call_id="c1", content=(Text(text="def a(): ..."), Image(data="aGk=", media_type="image/png")))
+    wire = [
+        {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls", "input": {"b": 1, "a": 1.0}}]},
+    ]
+    edited = providers.read(wire, format="anthropic")[0]
+    return [
+        Message(role="system", parts=(Text(text="You are an agent."),)),
+        Message(role="user", parts=(Text(text="改用蓝色 \ud83d half \0 nul 🦀"),), id="e-\udc00", timestamp=10**30),
+        Message(
+            role="assistant",
+            parts=(Thinking(text="hm", signature="sig"), Text(text=""), call),
+            usage=Usage(input=3, output=4),
+            model="m",
+            stop="tool_use",
+            timestamp=-5,
+        ),
+        Message(role="tool", parts=(result, Opaque(kind="x", data={"deep": [{"er": None}]}))),
+        Message(role="tool", parts=(ToolResult(call_id="c2", is_error=True, name="read"),)),
+        *providers.read(wire, format="anthropic"),
+        replace(edited, parts=(*edited.parts, Text(text="added"))),
+        Message(role="user", parts=()),
+    ]

@@ -13,14 +13,14 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 
 from holdfast import providers
 from holdfast.errors import ConflictError, InputError
-from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
-from holdfast.store.base import Job, Kind, MessageRow, Record, Row, Scope, SearchResult, Select, Store, VectorRow
+from holdfast.search.candidates import Candidates
+from holdfast.store.base import Job, MessageRow, Record, Scope, Select, Store, VectorRow
 from holdfast.testing import run_check
 from holdfast.testing.processes import acknowledged_survives_a_kill, processes_share_a_store
 from holdfast.testing.rows import (
@@ -29,12 +29,14 @@ from holdfast.testing.rows import (
     Check,
     Opener,
     asks,
+    every_message,
     fact,
     find_messages,
     is_visible,
     on_disk,
     opened,
     plant,
+    readers,
     refused,
     says,
     texts,
@@ -58,48 +60,23 @@ def everything_reads_back(open_store: Opener, folder: Path) -> None:
     known = replace(fact("f1", "Use PostgreSQL"), evidence=(1, 2), quote="postgres it is", superseded_by="f2")
     record = Record(scope=HERE, kind="edit", key="e1", data={"why": "too long", "tokens": [1, 2]}, time=5)
     job = Job(scope=HERE, kind="embed", data={"from": 7}, time=6)
-    said = [MessageRow(scope=HERE, message=message, nonce=f"{n} \udc00") for n, message in enumerate(_messages())]
-    rows: list[Row] = [*said, known, record, job]
+    said = [MessageRow(scope=HERE, message=message, nonce=f"{n} \udc00") for n, message in enumerate(every_message())]
     with opened(open_store, folder) as store:
-        numbers = store.add(rows)
-        assert len([number for number in numbers if number > 0]) == len(rows), "one number for each row, from 1"
+        numbers = [*store.add_messages(said), *store.add_facts([known])]
+        numbers += [*store.add_records([record]), *store.add_jobs([job])]
+        assert len([number for number in numbers if number > 0]) == len(said) + 3, "one number for each row, from 1"
     with opened(open_store, folder) as store:
-        kept = store.fetch(Select(kind="message", scope=HERE))
-        for row, original in zip(kept, said, strict=True):
-            assert (row.message, row.nonce) == (original.message, original.nonce)
-            for name in providers.FORMATS:
-                assert row.message.wire(name) == original.message.wire(name), f"the {name} form came back changed"
-        assert store.fetch(Select(kind="fact", scope=HERE)) == [known]
-        assert store.fetch(Select(kind="record", scope=HERE)) == [replace(record, id=numbers[-2])]
-        assert store.fetch(Select(kind="job", scope=HERE)) == [replace(job, id=numbers[-1])]
+        _is_same(store.read_messages(Select(scope=HERE)), said)
+        assert store.read_facts(Select(scope=HERE)) == [known]
+        assert store.read_records(Select(scope=HERE)) == [replace(record, id=numbers[-2])]
+        assert store.read_jobs(Select(scope=HERE)) == [replace(job, id=numbers[-1])]
 
 
-def _messages() -> list[Message]:
-    """Every kind of part, and messages as two providers write them."""
-    call = ToolCall(id="c1", name="read", arguments={"path": "a.py", "lines": [1, 2.5, None, True]})
-    result = ToolResult(call_id="c1", content=(Text(text="def a(): ..."), Image(data="aGk=", media_type="image/png")))
-    wire = [
-        {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls", "input": {"b": 1, "a": 1.0}}]},
-    ]
-    edited = providers.read(wire, format="anthropic")[0]
-    return [
-        Message(role="system", parts=(Text(text="You are an agent."),)),
-        Message(role="user", parts=(Text(text="改用蓝色 \ud83d half \0 nul 🦀"),), id="e-\udc00", timestamp=10**30),
-        Message(
-            role="assistant",
-            parts=(Thinking(text="hm", signature="sig"), Text(text=""), call),
-            usage=Usage(input=3, output=4),
-            model="m",
-            stop="tool_use",
-            timestamp=-5,
-        ),
-        Message(role="tool", parts=(result, Opaque(kind="x", data={"deep": [{"er": None}]}))),
-        Message(role="tool", parts=(ToolResult(call_id="c2", is_error=True, name="read"),)),
-        *providers.read(wire, format="anthropic"),
-        replace(edited, parts=(*edited.parts, Text(text="added"))),
-        Message(role="user", parts=()),
-    ]
+def _is_same(kept: list[MessageRow], said: list[MessageRow]) -> None:
+    for row, original in zip(kept, said, strict=True):
+        assert (row.message, row.nonce) == (original.message, original.nonce)
+        for name in providers.FORMATS:
+            assert row.message.wire(name) == original.message.wire(name), f"the {name} form came back changed"
 
 
 def strange_values_are_kept(open_store: Opener, folder: Path) -> None:
@@ -109,25 +86,25 @@ def strange_values_are_kept(open_store: Opener, folder: Path) -> None:
     rows.append(replace(named, message=replace(named.message, name="half \ud800")))
     rows.append(says("x" * 100_000 + " end"))
     with opened(open_store, folder) as store:
-        numbers = store.add(rows)
-        assert find_messages(store.match(asks("time"))) == numbers[:2]
-        assert find_messages(store.match(asks("end"))) == numbers[-1:]
+        numbers = store.add_messages(rows)
+        assert find_messages(store.search(asks("time"))) == numbers[:2]
+        assert find_messages(store.search(asks("end"))) == numbers[-1:]
     with opened(open_store, folder) as store:
-        kept = store.fetch(Select(kind="message", scope=HERE))
+        kept = store.read_messages(Select(scope=HERE))
         assert [row.message for row in kept] == [row.message for row in rows]
-        assert len(store.fetch(Select(kind="passage", scope=HERE))) > len(rows)
+        assert len(store.read_passages(Select(scope=HERE))) > len(rows)
 
 
 def duplicates_keep_their_number(open_store: Opener, folder: Path) -> None:
     """A message that is already there keeps its number, in the same call, in a later one, after opening again."""
     row = says("Deploy to production")
     with opened(open_store, folder) as store:
-        first, again, twin = store.add([row, row, replace(row, nonce="said twice")])
+        first, again, twin = store.add_messages([row, row, replace(row, nonce="said twice")])
         assert first == again
         assert twin != first
-        assert store.add([row]) == [first]
+        assert store.add_messages([row]) == [first]
     with opened(open_store, folder) as store:
-        assert store.add([row, says("something new")]) == [first, twin + 1]
+        assert store.add_messages([row, says("something new")]) == [first, twin + 1]
         assert texts(store) == ["Deploy to production"] * 2 + ["something new"]
 
 
@@ -136,11 +113,11 @@ def messages_are_known_by_digest_and_nonce(open_store: Opener, folder: Path) -> 
     row = says("Deploy to production")
     twin, elsewhere = replace(row, nonce="said twice"), replace(row, scope=replace(HERE, session="another"))
     with opened(open_store, folder) as store:
-        numbers = store.add([row, twin, elsewhere])
+        numbers = store.add_messages([row, twin, elsewhere])
     with opened(open_store, folder) as store:
         digest = row.message.digest
         assert store.find(HERE, [digest, "0" * 32]) == {digest: {row.nonce: numbers[0], twin.nonce: numbers[1]}}
-        store.remove(Select(kind="message", scope=HERE, ids=(numbers[0],)))
+        store.remove_messages(Select(scope=HERE, ids=(numbers[0],)))
     with opened(open_store, folder) as store:
         assert store.find(HERE, [digest]) == {digest: {row.nonce: 0, twin.nonce: numbers[1]}}
 
@@ -149,23 +126,26 @@ def a_new_record_replaces_none(open_store: Opener, folder: Path) -> None:
     """Where a record that must be new is there already, nothing of the batch is kept."""
     record = Record(scope=HERE, kind="edit", key="1", data={"n": 1}, is_new=True)
     with opened(open_store, folder) as store, opened(open_store, folder) as other:
-        store.add([record])
-        with refused(ConflictError, "a record that is there already was replaced"):
-            other.add([says("half of a batch"), replace(record, data={"n": 2})])
-        assert [row.data for row in store.fetch(Select(kind="record", scope=HERE))] == [{"n": 1}]
+        store.add_records([record])
+        with refused(ConflictError, "a record that is there already was replaced"), other.transaction():
+            other.add_messages([says("half of a batch")])
+            other.add_records([replace(record, data={"n": 2})])
+        assert [row.data for row in store.read_records(Select(scope=HERE))] == [{"n": 1}]
         assert texts(store) == []
 
 
 def a_batch_is_whole(open_store: Opener, folder: Path) -> None:
-    """Where one row of a batch cannot be kept, none is, and the store goes on as if nothing had happened."""
+    """Where one row of a transaction cannot be kept, none is, and the store goes on as if nothing had happened."""
     with opened(open_store, folder) as store:
-        store.add([says("before the storm")])
+        store.add_messages([says("before the storm")])
         short = VectorRow(space=MODEL, passage=0, vectors=np.zeros((1, 3), np.int8))
-        with refused(InputError, "vectors of the wrong length were taken"):
-            store.add([says("half of a batch"), fact("f", "half"), short])
+        with refused(InputError, "vectors of the wrong length were taken"), store.transaction():
+            store.add_messages([says("half of a batch")])
+            store.add_facts([fact("f", "half")])
+            store.add_vectors([short])
         assert texts(store) == ["before the storm"]
-        assert store.fetch(Select(kind="fact", scope=HERE)) == []
-        store.add([says("after the storm")])
+        assert store.read_facts(Select(scope=HERE)) == []
+        store.add_messages([says("after the storm")])
         assert texts(store) == ["before the storm", "after the storm"]
 
 
@@ -173,43 +153,46 @@ def records_are_replaced(open_store: Opener, folder: Path) -> None:
     """A record takes the place of the older one of its kind and key and keeps its number; versions of facts stay."""
     with opened(open_store, folder) as store:
         record = Record(scope=HERE, kind="counter", key="a", data={"n": 1})
-        one, two = store.add([record, replace(record, key="b")])
-        assert store.add([replace(record, data={"n": 2})]) == [one]
-        assert [(row.id, row.data["n"]) for row in store.fetch(Select(kind="record", scope=HERE))] == [
+        one, two = store.add_records([record, replace(record, key="b")])
+        assert store.add_records([replace(record, data={"n": 2})]) == [one]
+        assert [(row.id, row.data["n"]) for row in store.read_records(Select(scope=HERE))] == [
             (one, 2),
             (two, 1),
         ]
-        store.add([fact("f", "first"), fact("f", "second")])
-        assert [row.content for row in store.fetch(Select(kind="fact", scope=HERE))] == ["first", "second"]
+        store.add_facts([fact("f", "first"), fact("f", "second")])
+        assert [row.content for row in store.read_facts(Select(scope=HERE))] == ["first", "second"]
 
 
 def flags_can_change(open_store: Opener, folder: Path) -> None:
-    """A message can be pinned and excluded from recall later; the flags of one that does not exist change nothing."""
+    """A message can be pinned and excluded from recall later; a flag that is not named stays as it is."""
     with opened(open_store, folder) as store:
-        row = says("remember the milk")
-        (number,) = store.add([row])
-        assert store.add([replace(row, id=number, pinned=True)]) == [number]
-        assert store.add([replace(row, id=number + 7, excluded=True)]) == [0]
-        assert store.add([replace(row, id=number, excluded=True, scope=replace(HERE, session="other"))]) == [0]
+        number, _ = store.add_messages([says("remember the milk"), says("and the bread")])
+        this = Select(scope=HERE, ids=(number,))
+        assert store.set_flags(this, pinned=True) == 1
+        assert store.set_flags(this, excluded=True) == 1
+        assert store.set_flags(this, excluded=False) == 1
+        assert store.set_flags(Select(scope=HERE, ids=(number + 7,)), excluded=True) == 0
+        assert store.set_flags(replace(this, scope=replace(HERE, session="other")), excluded=True) == 0
     with opened(open_store, folder) as store:
-        (kept,) = store.fetch(Select(kind="message", scope=HERE))
+        kept, other = store.read_messages(Select(scope=HERE))
         assert (kept.pinned, kept.excluded) == (True, False)
+        assert (other.pinned, other.excluded) == (False, False)
 
 
 def vectors_need_their_passage(open_store: Opener, folder: Path) -> None:
     """Vectors of a passage that is not there stay out."""
     with opened(open_store, folder) as store:
-        store.add([says("the only passage")])
-        assert store.add([vectors(1, [1])]) == [0]
-        assert store.add([vectors(0, [1])])[0] > 0
+        store.add_messages([says("the only passage")])
+        assert store.add_vectors([vectors(1, [1])]) == 0
+        assert store.add_vectors([vectors(0, [1]), vectors(1, [1])]) == 1
         with refused(InputError, "two vectors for one window were taken"):
-            store.add([vectors(0, [1, 2])])
+            store.add_vectors([vectors(0, [1, 2])])
 
 
 def order_is_kept(open_store: Opener, folder: Path) -> None:
     """Rows come oldest first; selections by number, range, newest and limit keep that order."""
     with opened(open_store, folder) as store:
-        numbers = store.add([says(f"message number {n}") for n in range(10)])
+        numbers = store.add_messages([says(f"message number {n}") for n in range(10)])
         assert numbers == sorted(numbers)
         selections: list[tuple[dict[str, Any], list[int]]] = [
             ({}, list(range(10))),
@@ -224,28 +207,30 @@ def order_is_kept(open_store: Opener, folder: Path) -> None:
             ({"ids": ()}, []),
         ]
         for chosen, expected in selections:
-            rows = store.fetch(Select(kind="message", scope=HERE, **chosen))
+            rows = store.read_messages(Select(scope=HERE, **chosen))
             assert [numbers.index(row.id) for row in rows] == expected, f"{chosen} selects something else"
 
 
 def keys_and_names_select(open_store: Opener, folder: Path) -> None:
     """Facts are selected by id, records by kind and key, jobs by kind."""
     with opened(open_store, folder) as store:
-        store.add([Record(scope=HERE, kind=kind, key=key, data={}) for kind in ("edit", "report") for key in "ab"])
-        store.add([fact("f1", "one"), fact("f2", "two"), fact("f1", "three")])
-        store.add([Job(scope=HERE, kind=kind, data={}) for kind in ("embed", "extract", "embed")])
-        records = store.fetch(Select(kind="record", scope=HERE, name="edit", keys=("b", "zzz")))
+        store.add_records(
+            [Record(scope=HERE, kind=kind, key=key, data={}) for kind in ("edit", "report") for key in "ab"]
+        )
+        store.add_facts([fact("f1", "one"), fact("f2", "two"), fact("f1", "three")])
+        store.add_jobs([Job(scope=HERE, kind=kind, data={}) for kind in ("embed", "extract", "embed")])
+        records = store.read_records(Select(scope=HERE), kind="edit", keys=("b", "zzz"))
         assert [(row.kind, row.key) for row in records] == [("edit", "b")]
-        assert [row.content for row in store.fetch(Select(kind="fact", scope=HERE, keys=("f1",)))] == ["one", "three"]
-        assert {row.kind for row in store.fetch(Select(kind="job", scope=HERE, name="embed"))} == {"embed"}
+        assert [row.content for row in store.read_facts(Select(scope=HERE), keys=("f1",))] == ["one", "three"]
+        assert {row.kind for row in store.read_jobs(Select(scope=HERE), kind="embed")} == {"embed"}
 
 
 def passages_say_where_they_stand(open_store: Opener, folder: Path) -> None:
     """A passage reads back with its words, place, windows, message, speaker and time."""
     long = " ".join(f"Sentence {n} says something about topic {n % 7}." for n in range(400))
     with opened(open_store, folder) as store:
-        numbers = store.add([says("  short  "), says(long, role="assistant", time=9)])
-        _, *passages = store.fetch(Select(kind="passage", scope=HERE))
+        numbers = store.add_messages([says("  short  "), says(long, role="assistant", time=9)])
+        _, *passages = store.read_passages(Select(scope=HERE))
         assert "".join(passage.text for passage in passages) == long
         for number, passage in enumerate(passages, start=1):
             assert passage.number == number
@@ -270,59 +255,51 @@ def no_scope_sees_another(open_store: Opener, folder: Path) -> None:
 
 def _everything(store: Store, scope: Scope, *, across: bool) -> Iterator[object]:
     """Whatever a reader can lay hands on, one after the other."""
-    every = tuple(range(200))
-    kinds: tuple[Kind, ...] = get_args(Kind)
-    for kind in kinds:
-        yield from store.fetch(Select(kind=kind, scope=scope, across=across))
-        yield from store.fetch(Select(kind=kind, scope=scope, across=across, ids=every))
-    for kind, key in (("fact", "shared-id"), ("record", "shared")):
-        yield from store.fetch(Select(kind=kind, scope=scope, across=across, keys=(key,)))
-    for named in ("record", "job"):
-        yield from store.fetch(Select(kind=named, scope=scope, across=across, name="shared"))
-    evidence = store.match(asks("shared word", scope=scope, across=across, seed=1))
-    out = ~evidence.visible
-    assert not evidence.keywords.passages[out].any(), "a score for what may not be seen"
-    assert not evidence.keywords.share[out].any(), "a share for what may not be seen"
-    assert evidence.cosine is not None
-    assert not evidence.cosine[out[evidence.columns["passage"]]].any(), "a likeness to what may not be seen"
-    numbers = np.flatnonzero(evidence.visible).tolist()
-    yield from (evidence.scopes[number] for number in evidence.columns["scope"][numbers])
-    yield from store.fetch(Select(kind="passage", scope=scope, across=across, ids=tuple(numbers)))
-    assert len(find_messages(evidence)) == len(numbers)
+    select = Select(scope=scope, across=across)
+    for read in readers(store):
+        yield from read(select)
+        yield from read(replace(select, ids=tuple(range(200))))
+    yield from store.read_facts(select, keys=("shared-id",))
+    yield from store.read_records(select, kind="shared", keys=("shared",))
+    yield from store.read_jobs(select, kind="shared")
+    found = store.search(asks("shared word", scope=scope, across=across, seed=1))
+    passages = store.read_passages(replace(select, ids=tuple(found.passages.tolist())))
+    assert len(passages) == len(find_messages(found)) == len(found), "a candidate that may not be seen"
+    yield from passages
 
 
 def a_snapshot_stands(open_store: Opener, folder: Path) -> None:
-    """What `match` returned stays as it was when more is added."""
+    """What `search` returned stays as it was when more is added."""
     with opened(open_store, folder) as store:
-        store.add([says(f"apple {n}") for n in range(3)])
-        evidence = store.match(asks("apple"))
-        store.add([says(f"apple again {n}") for n in range(3000)])
-        store.match(asks("apple"))
-        assert evidence.columns["length"].tolist() == [2, 2, 2]
-        assert evidence.columns.passages == len(evidence.visible) == len(evidence.columns["message"])
-        assert find_messages(evidence) == evidence.columns["message"].tolist()
+        numbers = store.add_messages([says(f"apple {n}") for n in range(3)])
+        found = store.search(asks("apple"))
+        scores = found.score_windows(np.arange(3))[0].tolist()
+        store.add_messages([says(f"apple again {n}") for n in range(3000)])
+        store.search(asks("apple"))
+        assert found.messages.tolist() == find_messages(found) == numbers
+        assert found.score_windows(np.arange(3))[0].tolist() == scores
 
 
 def words_are_found_at_once(open_store: Opener, folder: Path) -> None:
     """A message is found by its words as soon as it was added, and by whoever opens the store later."""
     rows = [says(f"numbered {word('item', n)} of {word('kind', n % 3)}") for n in range(MANY)]
     with opened(open_store, folder) as store:
-        numbers = store.add(rows[:5])
-        assert find_messages(store.match(asks(word("item", 3)))) == [numbers[3]]
-        numbers += store.add(rows[5:])
+        numbers = store.add_messages(rows[:5])
+        assert find_messages(store.search(asks(word("item", 3)))) == [numbers[3]]
+        numbers += store.add_messages(rows[5:])
         _find_them(store, numbers)
-        numbers += store.add([says("改用蓝色按钮")])
+        numbers += store.add_messages([says("改用蓝色按钮")])
     with opened(open_store, folder) as store:
         _find_them(store, numbers)
-        assert find_messages(store.match(asks("蓝色"))) == [numbers[-1]]
+        assert find_messages(store.search(asks("蓝色"))) == [numbers[-1]]
 
 
 def _find_them(store: Store, numbers: list[int]) -> None:
     for n in (0, 4, 511, 512, MANY - 1):
-        assert find_messages(store.match(asks(word("item", n)))) == [numbers[n]], f"item {n} was not found"
-    assert find_messages(store.match(asks(word("kind", 1)))) == numbers[1:MANY:3]
-    assert find_messages(store.match(asks("nowhere"))) == []
-    assert find_messages(store.match(asks())) == []
+        assert find_messages(store.search(asks(word("item", n)))) == [numbers[n]], f"item {n} was not found"
+    assert find_messages(store.search(asks(word("kind", 1)))) == numbers[1:MANY:3]
+    assert find_messages(store.search(asks("nowhere"))) == []
+    assert find_messages(store.search(asks())) == []
 
 
 def two_openers_see_each_other(open_store: Opener, folder: Path) -> None:
@@ -331,32 +308,69 @@ def two_openers_see_each_other(open_store: Opener, folder: Path) -> None:
         numbers: list[int] = []
         for step, size in enumerate((1, 600, 3, 700, 2, 2300, 1)):
             writer, reader = (one, two) if step % 2 else (two, one)
-            reader.match(asks("anything"))
-            numbers += writer.add([says(f"{word('w', len(numbers) + n)} common") for n in range(size)])
+            reader.search(asks("anything"))
+            numbers += writer.add_messages([says(f"{word('w', len(numbers) + n)} common") for n in range(size)])
             for place in (0, len(numbers) // 2, len(numbers) - 1):
                 for store in (reader, writer):
-                    assert find_messages(store.match(asks(word("w", place)))) == [numbers[place]], (
+                    assert find_messages(store.search(asks(word("w", place)))) == [numbers[place]], (
                         f"word {place} is lost"
                     )
-        assert find_messages(one.match(asks("common"))) == find_messages(two.match(asks("common"))) == numbers
+        assert find_messages(one.search(asks("common"))) == find_messages(two.search(asks("common"))) == numbers
 
 
-def order_of_evidence(open_store: Opener, folder: Path) -> None:
-    """Columns describe the passages in order: message, scope, time, speaker, size, the passage before."""
+def candidates_say_what_they_are(open_store: Opener, folder: Path) -> None:
+    """Candidates come in order, with message, session, time, role, size and the passages beside them."""
     other = replace(HERE, session="s2")
     rows = [says("first", time=5), says("elsewhere", scope=other, role="assistant"), says("second words", time=7)]
     with opened(open_store, folder) as store:
-        numbers = store.add(rows)
-        evidence = store.match(asks("words", across=True))
-        columns = evidence.columns
-        assert columns["message"].tolist() == numbers
-        assert [evidence.scopes[scope] for scope in columns["scope"]] == [HERE, other, HERE]
-        assert columns["time"].tolist() == [5, 0, 7]
-        assert columns["human"].tolist() == [True, False, True]
-        assert columns["previous"].tolist() == [-1, -1, 0]
-        assert columns["size"].tolist() == [5, 9, 12]
-        assert columns["alive"].all()
-        assert evidence.visible.all()
+        numbers = store.add_messages(rows)
+        found = store.search(asks("words", across=True))
+        assert found.messages.tolist() == numbers
+        assert found.sessions[0] == found.sessions[2] != found.sessions[1]
+        assert found.times.tolist() == [5, 0, 7]
+        assert found.human.tolist() == [True, False, True]
+        assert (found.previous.tolist(), found.following.tolist()) == ([-1, -1, 0], [2, -1, -1])
+        assert found.sizes.tolist() == [5, 9, 12]
+        assert found.windows.tolist() == [1, 1, 1]
+        assert found.eligible.all()
+        passages = store.read_passages(Select(scope=HERE, across=True, ids=tuple(found.passages.tolist())))
+        assert [passage.message for passage in passages] == numbers
+        words, cosines = found.score_windows(np.arange(3))
+        assert (words > 0).tolist() == [False, False, True]
+        assert cosines is None
+
+
+def searches_are_bounded(open_store: Opener, folder: Path) -> None:
+    """No more candidates than the limit come back, with their neighbours; the best by words and vector are there."""
+    with opened(open_store, folder) as store:
+        store.add_messages([says(f"passage {n} {'' if n % 100 else 'apple'}") for n in range(MANY)])
+        store.add_vectors([vectors(n, [n]) for n in range(MANY)])
+        question = replace(asks("apple", seed=777), limit=40)
+        assert len(store.search(question)) <= question.limit
+        found = store.search(replace(question, neighbours=1))
+        assert len(found) <= 3 * question.limit
+        assert {777, *range(0, MANY, 100)} <= set(found.passages.tolist())
+        place = found.passages.tolist().index(777)
+        assert found.passages[[found.previous[place], found.following[place]]].tolist() == [776, 778]
+
+
+def exclusions_hold(open_store: Opener, folder: Path) -> None:
+    """Excluded messages and passages, old ones and those beyond the newest may not be ranked, by any signal."""
+    with opened(open_store, folder) as store:
+        numbers = store.add_messages([says(f"apple {n}", time=10 * n) for n in range(6)])
+        store.add_vectors([vectors(n, [7]) for n in range(6)])
+        question = asks("apple", seed=7)
+        for more, expected in (
+            ({}, [0, 1, 2, 3, 4, 5]),
+            ({"without_messages": numbers[:2]}, [2, 3, 4, 5]),
+            ({"without_passages": (3, 99)}, [0, 1, 2, 4, 5]),
+            ({"since": 30}, [0, 3, 4, 5]),
+            ({"newest": 2}, [4, 5]),
+            ({"newest": 0}, []),
+        ):
+            found = store.search(replace(question, **more))
+            assert found.passages[found.eligible].tolist() == expected, f"{more} selects something else"
+            assert bool(found.nearest.max(initial=0) > 0) == bool(expected), "an excluded vector is near"
 
 
 def others_have_no_say(open_store: Opener, folder: Path) -> None:
@@ -364,32 +378,31 @@ def others_have_no_say(open_store: Opener, folder: Path) -> None:
     mine = [says(f"alpha beta {'gamma ' * n}") for n in range(4)]
     question = asks("alpha gamma missing")
     with opened(open_store, folder / "alone") as store:
-        store.add(mine)
-        alone = _scores(store.match(question))
+        store.add_messages(mine)
+        alone = _scores(store.search(question))
     with opened(open_store, folder / "shared") as store:
         theirs = replace(HERE, tenant="them")
-        store.add([says(f"gamma gamma alpha {n}", scope=theirs) for n in range(60)])
-        store.add(mine)
-        store.add([says(f"missing gamma {n}", scope=theirs) for n in range(60)])
-        shared = _scores(store.match(question))
+        store.add_messages([says(f"gamma gamma alpha {n}", scope=theirs) for n in range(60)])
+        store.add_messages(mine)
+        store.add_messages([says(f"missing gamma {n}", scope=theirs) for n in range(60)])
+        shared = _scores(store.search(question))
     assert np.allclose(alone, shared), "another tenant's words changed the ranking"
 
 
-def _scores(evidence: SearchResult) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    keywords, seen = evidence.keywords, evidence.visible
-    return np.stack([keywords.passages[seen], keywords.share[seen]])
+def _scores(found: Candidates) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.stack([found.keyword, found.share, found.together, found.session_keyword])
 
 
 def vectors_are_compared(open_store: Opener, folder: Path) -> None:
     """The windows whose vectors are most like the question's have the highest cosine, wherever they were added."""
     with opened(open_store, folder) as store:
-        store.add([says(f"passage {n}") for n in range(MANY)])
-        assert store.match(asks(seed=1)).cosine is None
-        store.add([vectors(n, [n]) for n in range(0, MANY, 2)])
+        store.add_messages([says(f"passage {n}") for n in range(MANY)])
+        assert store.search(asks(seed=1)).cosine is None
+        store.add_vectors([vectors(n, [n]) for n in range(0, MANY, 2)])
         _most_alike(store, MANY - 2)
-        store.add([vectors(n, [n]) for n in range(1, MANY, 2)])
+        store.add_vectors([vectors(n, [n]) for n in range(1, MANY, 2)])
         _most_alike(store, 7)
-        store.add([vectors(7, [10_000])])
+        store.add_vectors([vectors(7, [10_000])])
         _most_alike(store, 7, seed=10_000)
     with opened(open_store, folder) as store:
         _most_alike(store, 7, seed=10_000)
@@ -397,21 +410,23 @@ def vectors_are_compared(open_store: Opener, folder: Path) -> None:
 
 
 def _most_alike(store: Store, passage: int, *, seed: int | None = None) -> None:
-    cosine = store.match(asks(seed=passage if seed is None else seed)).cosine
-    assert cosine is not None
-    assert int(cosine.argmax()) == passage
-    assert abs(cosine.max() - 1) < TOLERANCE
+    found = store.search(asks(seed=passage if seed is None else seed))
+    assert found.cosine is not None
+    assert found.passages[found.cosine.argmax()] == passage
+    assert abs(found.cosine.max() - 1) < TOLERANCE
+    assert abs(found.nearest.max() - 1) < TOLERANCE
+    assert 0 < found.embedded_windows <= found.total_windows == MANY
 
 
 def spaces_never_meet(open_store: Opener, folder: Path) -> None:
     """A question in one space is compared with no vector of another, whatever their names and dimensions share."""
     spaces = [MODEL, replace(MODEL, digest="d2"), replace(MODEL, name="other"), replace(MODEL, dimension=16)]
     with opened(open_store, folder) as store:
-        store.add([says(f"passage {n}") for n in range(len(spaces))])
+        store.add_messages([says(f"passage {n}") for n in range(len(spaces))])
         for number, space in enumerate(spaces):
-            store.add([vectors(number, [7], space=space)])
+            store.add_vectors([vectors(number, [7], space=space)])
         for number, space in enumerate(spaces):
-            cosine = store.match(asks(seed=7, space=space)).cosine
+            cosine = store.search(asks(seed=7, space=space)).cosine
             assert cosine is not None
             assert np.flatnonzero(cosine > 1 - TOLERANCE).tolist() == [number], f"{space} met another space"
 
@@ -426,17 +441,17 @@ def threads_share_a_store(open_store: Opener, folder: Path) -> None:
         for thread in threads:
             thread.join()
         assert not failures, failures[0]
-        assert len(store.fetch(Select(kind="message", scope=HERE, across=True))) == 4 * 40
+        assert len(store.read_messages(Select(scope=HERE, across=True))) == 4 * 40
 
 
 def _use(store: Store, thread: int, failures: list[BaseException]) -> None:
     scope = Scope(project=HERE.project, session=f"thread {thread}")
     try:
         for n in range(40):
-            (number,) = store.add([says(f"thread {word('turn', n)}", scope=scope)])
-            evidence = store.match(asks(word("turn", n), scope=scope))
-            assert find_messages(evidence) == [number]
-            assert len(evidence.visible) == len(evidence.columns["alive"])
+            (number,) = store.add_messages([says(f"thread {word('turn', n)}", scope=scope)])
+            found = store.search(asks(word("turn", n), scope=scope))
+            assert find_messages(found) == [number]
+            assert len(found) == n + 1
     except BaseException as error:  # noqa: BLE001 - whatever broke is raised in the thread of the check
         failures.append(error)
 
@@ -444,12 +459,12 @@ def _use(store: Store, thread: int, failures: list[BaseException]) -> None:
 def forgotten_is_gone(open_store: Opener, folder: Path) -> None:
     """A forgotten message is in no row, no passage, no search, no vector and no file; the others stay as they were."""
     with opened(open_store, folder) as store, opened(open_store, folder) as other:
-        numbers = store.add([says(f"plain words {n}") for n in range(600)])
-        (secret,) = store.add([says(f"the password is {CANARY}")])
-        numbers += store.add([says(f"more words {n}") for n in range(600)])
-        store.add([vectors(n, [n]) for n in range(1201)])
-        assert find_messages(other.match(asks(CANARY, seed=600))) == [secret]
-        assert store.remove(Select(kind="message", scope=HERE, ids=(secret,))) == 1
+        numbers = store.add_messages([says(f"plain words {n}") for n in range(600)])
+        (secret,) = store.add_messages([says(f"the password is {CANARY}")])
+        numbers += store.add_messages([says(f"more words {n}") for n in range(600)])
+        store.add_vectors([vectors(n, [n]) for n in range(1201)])
+        assert find_messages(other.search(asks(CANARY, seed=600))) == [secret]
+        assert store.remove_messages(Select(scope=HERE, ids=(secret,))) == 1
         for reader in (store, other):
             _is_gone(reader, secret, numbers)
         assert on_disk(folder, CANARY) == []
@@ -459,82 +474,82 @@ def forgotten_is_gone(open_store: Opener, folder: Path) -> None:
 
 
 def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
-    evidence = store.match(asks(CANARY, seed=600))
+    evidence = store.search(asks(CANARY, seed=600))
     assert find_messages(evidence) == [], "still found by its words"
     assert evidence.cosine is not None
     assert evidence.cosine.max() < SAME, "still found by its vector"
-    assert store.fetch(Select(kind="message", scope=HERE, ids=(secret,))) == []
-    assert secret not in {passage.message for passage in store.fetch(Select(kind="passage", scope=HERE))}
-    assert [row.id for row in store.fetch(Select(kind="message", scope=HERE))] == numbers
-    assert find_messages(store.match(asks("words"))) == numbers
-    assert find_messages(store.match(asks("599"))) == [numbers[599], numbers[1199]]
+    assert secret not in evidence.messages
+    assert store.read_messages(Select(scope=HERE, ids=(secret,))) == []
+    assert secret not in {passage.message for passage in store.read_passages(Select(scope=HERE))}
+    found = [find_messages(store.search(asks(text))) for text in ("words", "599")]
+    rows = store.read_messages(Select(scope=HERE))
+    assert [[row.id for row in rows], *found] == [numbers, numbers, [numbers[599], numbers[1199]]]
 
 
 def forgotten_stays_out(open_store: Opener, folder: Path) -> None:
     """An import does not bring forgotten messages and facts back; the same words in another message are new."""
     row, told = says(CANARY), fact("f1", CANARY)
     with opened(open_store, folder) as store:
-        number, _, _ = store.add([row, told, says("a neighbour")])
-        store.remove(Select(kind="message", scope=HERE, ids=(number,)))
-        store.remove(Select(kind="fact", scope=HERE, keys=("f1",)))
+        number, _ = store.add_messages([row, says("a neighbour")])
+        store.add_facts([told])
+        store.remove_messages(Select(scope=HERE, ids=(number,)))
+        store.remove_facts(Select(scope=HERE), keys=("f1",))
     with opened(open_store, folder) as store:
-        assert store.add([row, told]) == [0, 0]
+        assert store.add_messages([row]) == store.add_facts([told]) == [0]
         assert texts(store) == ["a neighbour"]
-        assert store.fetch(Select(kind="fact", scope=HERE)) == []
+        assert store.read_facts(Select(scope=HERE)) == []
         assert on_disk(folder, CANARY) == []
         elsewhere = replace(HERE, session="s2")
-        assert all(store.add([replace(row, scope=elsewhere), fact("f2", "something else")]))
+        assert all(store.add_messages([replace(row, scope=elsewhere)]) + store.add_facts([fact("f2", "something")]))
         assert texts(store, scope=elsewhere) == [CANARY]
-        assert all(store.add([replace(row, nonce="again")])), "another message of the same words was left out"
+        assert all(store.add_messages([replace(row, nonce="again")])), "another message of the same words was left out"
     with opened(open_store, folder) as store:
-        assert store.add([row]) == [0]
+        assert store.add_messages([row]) == [0]
         assert texts(store) == ["a neighbour", CANARY]
 
 
 def numbers_are_not_used_again(open_store: Opener, folder: Path) -> None:
     """What comes after a forgotten message gets a new number, and is found under it."""
     with opened(open_store, folder) as store:
-        (first,) = store.add([says("to be forgotten")])
-        store.remove(Select(kind="message", scope=HERE))
+        (first,) = store.add_messages([says("to be forgotten")])
+        store.remove_messages(Select(scope=HERE))
     with opened(open_store, folder) as store:
-        (second,) = store.add([says("to be kept")])
+        (second,) = store.add_messages([says("to be kept")])
         assert second > first
-        assert find_messages(store.match(asks("kept"))) == [second]
-        (passage,) = store.fetch(Select(kind="passage", scope=HERE))
-        store.remove(Select(kind="message", scope=HERE))
-        (third,) = store.add([says("to be kept too")])
-        assert find_messages(store.match(asks("kept"))) == [third]
-        assert store.add([vectors(passage.number, [1])]) == [0], "vectors of a forgotten passage were taken"
+        assert find_messages(store.search(asks("kept"))) == [second]
+        (passage,) = store.read_passages(Select(scope=HERE))
+        store.remove_messages(Select(scope=HERE))
+        (third,) = store.add_messages([says("to be kept too")])
+        assert find_messages(store.search(asks("kept"))) == [third]
+        assert store.add_vectors([vectors(passage.number, [1])]) == 0, "vectors of a forgotten passage were taken"
 
 
 def only_what_is_selected_goes(open_store: Opener, folder: Path) -> None:
     """Removing messages keeps to scope, numbers and limit."""
     other = replace(HERE, session="s2")
     with opened(open_store, folder) as store:
-        numbers = store.add([says(f"message {n}") for n in range(6)])
-        store.add([says("of the other session", scope=other)])
-        assert store.remove(Select(kind="message", scope=HERE, limit=1)) == 1
-        assert store.remove(Select(kind="message", scope=HERE, newest=True, limit=1)) == 1
-        assert store.remove(Select(kind="message", scope=HERE, ids=(numbers[2],))) == 1
-        assert store.remove(Select(kind="message", scope=other, ids=tuple(numbers))) == 0
+        numbers = store.add_messages([says(f"message {n}") for n in range(6)])
+        store.add_messages([says("of the other session", scope=other)])
+        assert store.remove_messages(Select(scope=HERE, limit=1)) == 1
+        assert store.remove_messages(Select(scope=HERE, newest=True, limit=1)) == 1
+        assert store.remove_messages(Select(scope=HERE, ids=(numbers[2],))) == 1
+        assert store.remove_messages(Select(scope=other, ids=tuple(numbers))) == 0
         assert texts(store) == ["message 1", "message 3", "message 4"]
         left = len(texts(store, across=True))
-        assert store.remove(Select(kind="message", scope=HERE, across=True)) == left
+        assert store.remove_messages(Select(scope=HERE, across=True)) == left
         assert texts(store, across=True) == []
 
 
 def records_and_jobs_go_alone(open_store: Opener, folder: Path) -> None:
-    """Records and jobs are taken out one by one and stay out; passages cannot go without their message."""
+    """Records and jobs are taken out one by one and stay out."""
     with opened(open_store, folder) as store:
-        store.add([Record(scope=HERE, kind="edit", key=key, data={}) for key in "abc"])
-        job, _ = store.add([Job(scope=HERE, kind="embed", data={}), Job(scope=HERE, kind="embed", data={})])
-        assert store.remove(Select(kind="record", scope=HERE, keys=("b",))) == 1
-        assert store.remove(Select(kind="job", scope=HERE, ids=(job,))) == 1
-        with refused(InputError, "passages were removed without their message"):
-            store.remove(Select(kind="passage", scope=HERE))
+        store.add_records([Record(scope=HERE, kind="edit", key=key, data={}) for key in "abc"])
+        job, _ = store.add_jobs([Job(scope=HERE, kind="embed", data={}), Job(scope=HERE, kind="embed", data={})])
+        assert store.remove_records(Select(scope=HERE), keys=("b",)) == 1
+        assert store.remove_jobs(Select(scope=HERE, ids=(job,))) == 1
     with opened(open_store, folder) as store:
-        assert [row.key for row in store.fetch(Select(kind="record", scope=HERE))] == ["a", "c"]
-        assert [row.id > job for row in store.fetch(Select(kind="job", scope=HERE))] == [True]
+        assert [row.key for row in store.read_records(Select(scope=HERE))] == ["a", "c"]
+        assert [row.id > job for row in store.read_jobs(Select(scope=HERE))] == [True]
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -554,7 +569,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_snapshot_stands,
     words_are_found_at_once,
     two_openers_see_each_other,
-    order_of_evidence,
+    candidates_say_what_they_are,
+    searches_are_bounded,
+    exclusions_hold,
     others_have_no_say,
     vectors_are_compared,
     spaces_never_meet,

@@ -9,20 +9,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdfast.messages import Message, Role, Text
-from holdfast.transcripts.entry import Entry, Item, Problem
+from holdfast.transcripts.entry import Entry, Item, Problem, timestamp
 from holdfast.transcripts.lines import MAX_LINE_BYTES, Head, bounded_lines, open_binary
-from holdfast.transcripts.reader import Reader, timestamp
-
-__all__ = ["AIDER"]
+from holdfast.transcripts.reader import Reader
 
 _NAME: Final = ".aider.chat.history.md"
 _START: Final = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)", re.MULTILINE)
 _MARKS: Final = {"user": "####", "output": ">"}
 _ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant"}
-
-
-def _claims(path: Path, head: Head) -> bool:
-    return path.name == _NAME or _START.search(head.text) is not None
 
 
 class _Line(NamedTuple):
@@ -40,13 +34,23 @@ def _stream(path: Path) -> Iterator[Item]:
     aider records only when a chat started: all of its entries get that time.
     """
     problems: list[Problem] = []
-    started: int | None = None
-    for _, lines in groupby(_read_lines(path, problems), key=lambda line: line.block):
-        entry = _make_entry(list(lines), started)
-        started = entry.timestamp
+    time: int | None = None
+    for _, group in groupby(_read_lines(path, problems), key=lambda line: line.block):
+        lines = list(group)
+        kind, raw = lines[0].kind, "".join(line.text for line in lines)
+        if opened := _START.match(raw):
+            time = timestamp(opened[1])
+        if mark := _MARKS.get(kind):
+            # Two spaces at the end of a line keep its line break in Markdown.
+            texts = (line.removeprefix(mark).removeprefix(" ").removesuffix("  ") for line in raw.splitlines())
+            content = "\n".join(texts).strip("\n")
+        else:
+            content = raw.strip("\n")
+        role = _ROLES.get(kind)
+        messages = (Message(role=role, parts=(Text(text=content),), timestamp=time),) if role and content else ()
         yield from problems
         problems.clear()
-        yield entry
+        yield Entry(type=kind, data={"text": raw}, line=lines[0].number, timestamp=time, messages=messages)
 
 
 def _read_lines(path: Path, problems: list[Problem]) -> Iterator[_Line]:
@@ -61,35 +65,17 @@ def _read_lines(path: Path, problems: list[Problem]) -> Iterator[_Line]:
             except UnicodeDecodeError as error:
                 problems.append(Problem(number, f"not UTF-8 at byte {error.start}: shown with replacement characters"))
                 text = raw.decode(errors="replace")
-            line_kind = _classify(text) if text.strip() else kind
-            block += line_kind != kind or _START.match(text) is not None
-            kind = line_kind
+            is_start, before = _START.match(text) is not None, kind
+            if is_start:
+                kind = "chat"
+            elif text.strip():
+                kind = next((name for name, mark in _MARKS.items() if text.startswith(mark)), "assistant")
+            block += kind != before or is_start
             yield _Line(number, text, kind, block)
 
 
-def _classify(text: str) -> str:
-    if _START.match(text):
-        return "chat"
-    return next((kind for kind, mark in _MARKS.items() if text.startswith(mark)), "assistant")
-
-
-def _make_entry(lines: list[_Line], started: int | None) -> Entry:
-    kind = lines[0].kind
-    raw = "".join(line.text for line in lines)
-    opened = _START.match(raw)
-    content = _strip_marks(raw, _MARKS.get(kind, ""))
-    time = timestamp(opened[1]) if opened else started
-    role = _ROLES.get(kind)
-    messages = (Message(role=role, parts=(Text(text=content),), timestamp=time),) if role and content else ()
-    return Entry(type=kind, data={"text": raw}, line=lines[0].number, timestamp=time, messages=messages)
-
-
-def _strip_marks(raw: str, mark: str) -> str:
-    """Remove the marks, and the two spaces at line ends that keep line breaks in Markdown."""
-    if not mark:
-        return raw.strip("\n")
-    lines = (line.removeprefix(mark).removeprefix(" ").removesuffix("  ") for line in raw.splitlines())
-    return "\n".join(lines).strip("\n")
+def _claims(path: Path, head: Head) -> bool:
+    return path.name == _NAME or _START.search(head.text) is not None
 
 
 AIDER: Final = Reader(name="aider", claims=_claims, stream=_stream)

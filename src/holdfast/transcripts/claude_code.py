@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from holdfast.errors import FormatError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
-from holdfast.transcripts.entry import Entry, Item
-from holdfast.transcripts.lines import Head
-from holdfast.transcripts.reader import (
-    Json,
-    Reader,
-    SessionInfo,
-    delay_items,
-    make_entry,
-    mapping,
-    read_entries,
-    text,
-)
+from holdfast.transcripts.entry import Entry, Item, Json, make_entry, text
+from holdfast.transcripts.reader import Reader, SessionInfo, claims_if, delay_items, read_entries
 
-__all__ = ["CLAUDE_CODE"]
-
-_MESSAGE_TYPES: Final = frozenset({"user", "assistant"})
 _OWN_TYPES: Final = frozenset(
     {
         *("file-history-snapshot", "custom-title", "ai-title", "queue-operation", "last-prompt"),
@@ -36,17 +22,9 @@ _OWN_TYPES: Final = frozenset(
 _MAX_HELD: Final = 64
 
 
-def _claims(_path: Path, head: Head) -> bool:
+def _is_own(record: Json) -> bool:
     """Whether a record carries Claude Code's ids, or is one of its types of metadata."""
-    return any(
-        "type" in record and ("parentUuid" in record or "leafUuid" in record or str(record["type"]) in _OWN_TYPES)
-        for record in head.records
-    )
-
-
-def _stream(path: Path) -> Iterator[Item]:
-    """Yield every record of a session file, each after its parent."""
-    return delay_items(_sort_by_parent(read_entries(path, frame=_frame, messages=_read_messages)), _drop_repeated_usage)
+    return "type" in record and ("parentUuid" in record or "leafUuid" in record or str(record["type"]) in _OWN_TYPES)
 
 
 def _sort_by_parent(items: Iterator[Item]) -> Iterator[Item]:
@@ -57,13 +35,10 @@ def _sort_by_parent(items: Iterator[Item]) -> Iterator[Item]:
     passed: set[str] = set()
     held: dict[str, list[Entry]] = {}
     for item in items:
-        if not isinstance(item, Entry):
+        parent = text(item.data, "sourceToolAssistantUUID", "parentUuid") if isinstance(item, Entry) else None
+        if not isinstance(item, Entry) or parent is None or parent in passed:
             yield item
-            continue
-        parent = text(item.data.get("sourceToolAssistantUUID")) or item.parent
-        if parent is None or parent in passed:
-            yield item
-            if item.id is not None:
+            if isinstance(item, Entry) and item.id is not None:
                 yield from _release(item.id, passed, held)
             continue
         held.setdefault(parent, []).append(item)
@@ -85,43 +60,43 @@ def _release(parent: str, passed: set[str], held: dict[str, list[Entry]]) -> Ite
             waiting.extend(held.pop(entry.id, ()))
 
 
-def _frame(data: Json, line: int) -> Entry:
+def frame(data: Json, line: int) -> Entry:
+    """Make an entry of a record with Claude Code's ids, which Qwen Code writes too."""
     return make_entry(data, line, id="uuid", parent="parentUuid", sidechain=bool(data.get("isSidechain")))
 
 
 def _read_messages(entry: Entry) -> Sequence[Message]:
     message = entry.data.get("message")
-    if entry.type not in _MESSAGE_TYPES and not (entry.type == "system" and isinstance(message, Mapping)):
-        return ()
-    if not isinstance(message, Mapping):
+    if isinstance(message, Mapping) and entry.type in {"user", "assistant", "system"}:
+        return (FORMATS["anthropic"].read(message, f"line {entry.line}: message"),)
+    if entry.type in {"user", "assistant"}:
         raise FormatError("no message in it", where=f"line {entry.line}")
-    return (FORMATS["anthropic"].read(message, f"line {entry.line}: message"),)
+    return ()
 
 
 def _drop_repeated_usage(held: deque[Item], entry: Entry) -> None:
     """Remove usage from all lines of a reply but the last: each repeats it, and only the last is complete."""
-    reply = _get_reply_id(entry)
-    if reply is None:
+    reply = text(entry.data, "message.id")
+    if entry.type != "assistant" or reply is None:
         return
     for index, item in enumerate(held):
-        if isinstance(item, Entry) and _get_reply_id(item) == reply:
+        if isinstance(item, Entry) and item.type == "assistant" and text(item.data, "message.id") == reply:
             held[index] = replace(item, messages=tuple(replace(message, usage=None) for message in item.messages))
 
 
-def _get_reply_id(entry: Entry) -> str | None:
-    return text(mapping(entry.data.get("message")).get("id")) if entry.type == "assistant" else None
-
-
 def _describe(data: Json) -> SessionInfo:
-    topic = data.get("summary") if data.get("type") == "summary" else data.get("aiTitle")
-    agent = text(data.get("agentId")) if data.get("isSidechain") else None
     return SessionInfo(
-        session=agent or text(data.get("sessionId")),
-        cwd=text(data.get("cwd")),
-        title=text(data.get("customTitle")),
-        topic=text(topic),
-        model=text(mapping(data.get("message")).get("model")),
+        session=(text(data, "agentId") if data.get("isSidechain") else None) or text(data, "sessionId"),
+        cwd=text(data, "cwd"),
+        title=text(data, "customTitle"),
+        topic=text(data, "summary" if data.get("type") == "summary" else "aiTitle"),
+        model=text(data, "message.model"),
     )
 
 
-CLAUDE_CODE: Final = Reader(name="claude_code", claims=_claims, stream=_stream, describe=_describe)
+CLAUDE_CODE: Final = Reader(
+    name="claude_code",
+    claims=claims_if(_is_own),
+    stream=lambda path: delay_items(_sort_by_parent(read_entries(path, _read_messages, frame)), _drop_repeated_usage),
+    describe=_describe,
+)

@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from holdfast.messages import Message, Usage
+from holdfast.messages import Message
 from holdfast.providers import FORMATS
-from holdfast.transcripts.entry import Entry, Item
+from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, text
 from holdfast.transcripts.lines import Head
-from holdfast.transcripts.reader import Json, Reader, SessionInfo, delay_items, mapping, read_entries, text, timestamp
-
-__all__ = ["CODEX"]
+from holdfast.transcripts.reader import Reader, SessionInfo, amend_last, delay_items, read_entries, read_usage
 
 _RECORDS: Final = frozenset(
     {
@@ -22,6 +20,12 @@ _RECORDS: Final = frozenset(
         *("world_state", "token_usage_record"),
     }
 )
+_USAGE: Final = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cached_input_tokens",
+    "total": "total_tokens",
+}
 _INTERNAL_ITEMS: Final = frozenset({"ghost_snapshot"})  # undo marks: kept by the agent, never sent to the model
 
 
@@ -35,19 +39,18 @@ def _claims(path: Path, head: Head) -> bool:
 def _stream(path: Path) -> Iterator[Item]:
     """Yield every record of a rollout. A sub-agent has its own file, whose entries are all sidechain."""
     sidechain = False
-    for item in delay_items(read_entries(path, frame=_frame, messages=_read_messages), _set_usage):
+    for item in delay_items(read_entries(path, _read_messages, _frame), _set_usage):
         if not isinstance(item, Entry):
             yield item
             continue
         if item.type == "session_meta":
-            source = mapping(mapping(item.data.get("payload")).get("source"))
-            sidechain = sidechain or "subagent" in source
+            sidechain = sidechain or "subagent" in mapping(find(item.data, "payload.source"))
         yield replace(item, sidechain=sidechain)
 
 
 def _frame(data: Json, line: int) -> Entry:
     kind = str(data.get("type") or data.get("record_type") or "session_meta")
-    return Entry(type=kind, data=data, line=line, timestamp=timestamp(data.get("timestamp")))
+    return make_entry(data, line, type=kind, id="", parent="")
 
 
 def _read_messages(entry: Entry) -> Sequence[Message]:
@@ -65,42 +68,24 @@ def _read_messages(entry: Entry) -> Sequence[Message]:
 
 def _set_usage(delayed: deque[Item], entry: Entry) -> None:
     """Set the usage of the last reply before a token count."""
-    usage = _read_usage(entry)
-    if usage is None:
+    if entry.type != "event_msg" or find(entry.data, "payload.type") != "token_count":
         return
-    for index in range(len(delayed) - 1, -1, -1):
-        item = delayed[index]
-        if isinstance(item, Entry) and item.messages and item.messages[-1].role == "assistant":
-            message = item.messages[-1]
-            # Codex repeats a count when only the rate limits have changed: the first one is right.
-            delayed[index] = replace(
-                item, messages=(*item.messages[:-1], replace(message, usage=message.usage or usage))
-            )
-            return
-
-
-def _read_usage(entry: Entry) -> Usage | None:
-    payload = mapping(entry.data.get("payload"))
-    if entry.type != "event_msg" or payload.get("type") != "token_count":
-        return None
-    last = mapping(mapping(payload.get("info")).get("last_token_usage"))
-    counts = {key: value for key, value in last.items() if isinstance(value, int)}
-    cached = counts.get("cached_input_tokens", 0)
-    usage = Usage(
-        input=counts.get("input_tokens", 0) - cached,
-        output=counts.get("output_tokens", 0),
-        cache_read=cached,
-        total=counts.get("total_tokens", 0),
-    )
-    return usage if usage.context else None
+    usage = read_usage(find(entry.data, "payload.info.last_token_usage"), _USAGE, has_cached_input=True)
+    if usage is not None:
+        # Codex repeats a count when only the rate limits have changed: the first one is right.
+        amend_last(
+            delayed,
+            lambda item: item.messages[-1].role == "assistant",
+            lambda message: replace(message, usage=message.usage or usage),
+        )
 
 
 def _describe(data: Json) -> SessionInfo:
     payload = mapping(data.get("payload")) or data
     if data.get("type") == "turn_context":
-        return SessionInfo(cwd=text(payload.get("cwd")), model=text(payload.get("model")))
+        return SessionInfo(cwd=text(payload, "cwd"), model=text(payload, "model"))
     if data.get("type") == "session_meta" or "instructions" in data:
-        return SessionInfo(session=text(payload.get("id")), cwd=text(payload.get("cwd")))
+        return SessionInfo(session=text(payload, "id"), cwd=text(payload, "cwd"))
     return SessionInfo()
 
 

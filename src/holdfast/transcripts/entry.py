@@ -1,15 +1,17 @@
-"""The data that every reader yields: entries, problems and whole transcripts."""
+"""The data that every reader yields, and how it takes values from the JSON of other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from holdfast.messages import Message
 
-__all__ = ["Entry", "Item", "Problem", "Transcript"]
+Json: TypeAlias = Mapping[str, Any]
+"""A record as it was decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Entry:
     """
 
     type: str
-    data: Mapping[str, Any] = field(repr=False)
+    data: Json = field(repr=False)
     line: int
     id: str | None = None
     parent: str | None = None
@@ -78,3 +80,74 @@ class Transcript:
         """The main conversation in order; a sub-agent's where the file holds nothing else."""
         main = [message for entry in self.entries if not entry.sidechain for message in entry.messages]
         return main or [message for entry in self.entries for message in entry.messages]
+
+
+# --- values of a record ----------------------------------------------------------
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_SECONDS: Final = 100_000_000_000
+
+
+def find(data: object, path: str) -> Any:
+    """Return the value at a path of keys, as in `message.usage`; None where there is none."""
+    for key in path.split(".") if "." in path else (path,):
+        data = data.get(key) if isinstance(data, dict) else None  # decoded JSON: a check for Mapping takes longer
+    return data
+
+
+def text(data: object, *paths: str) -> str | None:
+    """Return the first string at these paths that is not empty, else None."""
+    for path in paths:
+        value = find(data, path)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def objects(data: object, path: str) -> list[Json]:
+    """Return the JSON objects in the list at a path; none where it is not a list."""
+    value = find(data, path)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def mapping(value: object) -> Json:
+    """Return a JSON object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def timestamp(value: object) -> int | None:
+    """Convert ISO text, seconds or milliseconds to Unix milliseconds; None where the value is none of these.
+
+    A text without a zone is in UTC.
+    """
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
+        return None
+    return int(value * 1000) if abs(value) < _MAX_SECONDS else int(value)
+
+
+def make_entry(
+    data: Json,
+    line: int,
+    *,
+    type: str | None = None,  # noqa: A002 - the field's name
+    id: str = "id",  # noqa: A002 - the field's name
+    parent: str = "parentId",
+    time: str = "timestamp",
+    sidechain: bool = False,
+) -> Entry:
+    """Make an entry of a record; `id`, `parent` and `time` are the paths of the keys that hold them."""
+    return Entry(
+        type=text(data, "type") or "" if type is None else type,
+        data=data,
+        line=line,
+        id=text(data, id),
+        parent=text(data, parent),
+        timestamp=timestamp(find(data, time)),
+        sidechain=sidechain,
+    )

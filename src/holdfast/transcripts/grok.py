@@ -6,46 +6,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import replace
+from functools import partial, reduce
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from holdfast.errors import TranscriptError
-from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
-from holdfast.transcripts.entry import Entry, Item
-from holdfast.transcripts.lines import Head, read_document, read_head
-from holdfast.transcripts.reader import Json, Reader, SessionInfo, mapping, objects, read_entries, text, timestamp
-
-__all__ = ["GROK"]
+from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
+from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, objects, text, timestamp
+from holdfast.transcripts.reader import (
+    Reader,
+    SessionInfo,
+    claims_if,
+    folder_with,
+    read_block,
+    read_entries,
+    read_object,
+    result_content,
+    string,
+)
 
 NAME: Final = "grok"
 _UPDATES: Final = "updates.jsonl"
 _SUMMARY: Final = "summary.json"
 _CHUNKS: Final = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
-_DONE: Final = frozenset({"completed", "failed"})
-
-
-def _claims(_path: Path, head: Head) -> bool:
-    return any(_get_update(record).get("sessionUpdate") for record in head.records)
 
 
 def _get_update(data: Json) -> Json:
     """Return the update of a record whose method is `session/update`, else an empty object."""
-    is_update = str(data.get("method", "")).endswith("session/update")
-    return mapping(mapping(data.get("params")).get("update")) if is_update else {}
-
-
-def _find_folder(path: Path) -> Path | None:
-    """Return the folder with the updates, for itself and for the files in it."""
-    home = path if path.is_dir() else path.parent
-    if path not in {home, home / _UPDATES, home / _SUMMARY} or not (home / _SUMMARY).is_file():
-        return None
-    try:
-        return home if _claims(home, read_head(home / _UPDATES)) else None
-    except TranscriptError:
-        return None
+    return mapping(find(data, "params.update")) if string(data, "method").endswith("session/update") else {}
 
 
 def _stream(path: Path) -> Iterator[Item]:
@@ -53,11 +42,8 @@ def _stream(path: Path) -> Iterator[Item]:
     updates = path
     if path.is_dir():
         updates = path / _UPDATES
-        try:
-            yield Entry(type="summary", data=mapping(read_document(path / _SUMMARY)), line=1)
-        except ValueError as error:
-            raise TranscriptError(f"not JSON: {error}", path=path / _SUMMARY) from error
-    items = read_entries(updates, frame=_frame, messages=_Updates().read)
+        yield Entry(type="summary", data=mapping(read_object(path / _SUMMARY)), line=1)
+    items = read_entries(updates, partial(_read_messages, tools={}), _frame)
     for chunk_type, group in groupby(items, key=_get_chunk_type):
         if not chunk_type:
             yield from group
@@ -81,77 +67,55 @@ def _join(first: Message, second: Message) -> Message:
 
 
 def _frame(data: Json, line: int) -> Entry:
-    meta = mapping(mapping(data.get("params")).get("_meta"))
-    return Entry(
-        type=str(_get_update(data).get("sessionUpdate", "")),
-        data=data,
-        line=line,
-        id=text(meta.get("eventId")),
-        timestamp=timestamp(meta.get("agentTimestampMs")) or timestamp(data.get("timestamp")),
+    entry = make_entry(
+        data, line, type=string(_get_update(data), "sessionUpdate"), id="params._meta.eventId", parent=""
     )
+    return replace(entry, timestamp=timestamp(find(data, "params._meta.agentTimestampMs")) or entry.timestamp)
 
 
-@dataclass(slots=True)
-class _Updates:
-    """Reads updates, and keeps the names of tools by the call."""
-
-    tools: dict[str, str] = field(default_factory=dict)
-
-    def read(self, entry: Entry) -> Sequence[Message]:
-        update = _get_update(entry.data)
-        model = text(mapping(update.get("_meta")).get("modelId"))
-        match entry.type:
-            case "user_message_chunk":
-                return (Message(role="user", parts=(_read_block(update.get("content")),)),)
-            case "agent_message_chunk":
-                return (Message(role="assistant", parts=(_read_block(update.get("content")),), model=model),)
-            case "agent_thought_chunk":
-                thinking = Thinking(text=str(mapping(update.get("content")).get("text", "")))
-                return (Message(role="assistant", parts=(thinking,)),)
-            case "tool_call":
-                return (Message(role="assistant", parts=(self._read_call(update),)),)
-            case "tool_call_update" if update.get("status") in _DONE:
-                return (Message(role="tool", parts=(self._read_result(update),)),)
-        return ()
-
-    def _read_call(self, update: Json) -> ToolCall:
-        tool = mapping(mapping(update.get("_meta")).get("x.ai/tool"))
-        call_id, name = str(update.get("toolCallId", "")), text(tool.get("name")) or str(update.get("title", ""))
-        self.tools[call_id] = name
-        arguments = update.get("rawInput")
-        return ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str | Mapping) else {})
-
-    def _read_result(self, update: Json) -> ToolResult:
-        call_id = str(update.get("toolCallId", ""))
-        blocks = [_read_block(item.get("content", item)) for item in objects(update.get("content"))]
-        content: list[ResultContent] = [block for block in blocks if isinstance(block, Text | Image | Opaque)]
-        return ToolResult(
-            call_id=call_id,
-            content=tuple(content),
-            is_error=update.get("status") == "failed",
-            name=self.tools.get(call_id),
-        )
-
-
-def _read_block(value: object) -> Part:
-    data = mapping(value)
-    match data.get("type"):
-        case "text":
-            return Text(text=str(data.get("text", "")))
-        case "image" if isinstance(data.get("data"), str):
-            return Image(media_type=str(data.get("mimeType", "")), data=data["data"])
-    return Opaque(kind=str(data.get("type", "content")), data=data)
+def _read_messages(entry: Entry, tools: dict[str, str]) -> Sequence[Message]:
+    """Read an update. A result has the name of its call, by the id of the call."""
+    update = _get_update(entry.data)
+    content, call_id = mapping(update.get("content")), string(update, "toolCallId")
+    match entry.type:
+        case "user_message_chunk":
+            return (Message(role="user", parts=(read_block(content, NAME),)),)
+        case "agent_message_chunk":
+            return (Message(role="assistant", parts=(read_block(content, NAME),), model=text(update, "_meta.modelId")),)
+        case "agent_thought_chunk":
+            return (Message(role="assistant", parts=(Thinking(text=string(content, "text")),)),)
+        case "tool_call":
+            tool, arguments = mapping(mapping(update.get("_meta")).get("x.ai/tool")), update.get("rawInput")
+            tools[call_id] = text(tool, "name") or string(update, "title")
+            arguments = arguments if isinstance(arguments, str | Mapping) else {}
+            return (Message(role="assistant", parts=(ToolCall(id=call_id, name=tools[call_id], arguments=arguments),)),)
+        case "tool_call_update" if update.get("status") in ("completed", "failed"):
+            blocks = (mapping(item.get("content", item)) for item in objects(update, "content"))
+            result = ToolResult(
+                call_id=call_id,
+                content=result_content(read_block(block, NAME) for block in blocks),
+                is_error=update.get("status") == "failed",
+                name=tools.get(call_id),
+            )
+            return (Message(role="tool", parts=(result,)),)
+    return ()
 
 
 def _describe(data: Json) -> SessionInfo:
-    info, update = mapping(data.get("info")), _get_update(data)
-    title = text(data.get("generated_title")) or text(data.get("session_summary"))
     return SessionInfo(
-        session=text(info.get("id")) or text(mapping(data.get("params")).get("sessionId")),
-        cwd=text(info.get("cwd")),
-        title=title,
-        model=text(data.get("current_model_id")) or text(mapping(update.get("_meta")).get("modelId")),
+        session=text(data, "info.id", "params.sessionId"),
+        cwd=text(data, "info.cwd"),
+        title=text(data, "generated_title", "session_summary"),
+        model=text(data, "current_model_id") or text(_get_update(data), "_meta.modelId"),
     )
 
 
-GROK: Final = Reader(name=NAME, claims=_claims, stream=_stream, describe=_describe, folder=_find_folder)
+_CLAIMS: Final = claims_if(lambda record: bool(_get_update(record).get("sessionUpdate")))
+
+GROK: Final = Reader(
+    name=NAME,
+    claims=_CLAIMS,
+    stream=_stream,
+    describe=_describe,
+    folder=folder_with(_UPDATES, _SUMMARY, claims=_CLAIMS),
+)

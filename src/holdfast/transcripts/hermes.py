@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,39 +13,13 @@ from holdfast.errors import FormatError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.providers.wire import expect_object
-from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.lines import Head
-from holdfast.transcripts.reader import (
-    Database,
-    Json,
-    Reader,
-    SessionInfo,
-    attach_messages,
-    open_session,
-    read_rows,
-    text,
-    timestamp,
-)
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, text, timestamp
+from holdfast.transcripts.reader import Database, Reader, SessionInfo, attach_messages, open_session, read_values
 from holdfast.transcripts.request_log import Conversation
-
-__all__ = ["HERMES"]
-
-
-_DATABASE: Final = Database(
-    columns=frozenset({"messages.tool_call_id", "messages.tool_calls", "sessions.cwd"}),
-    sessions=(
-        "SELECT session_id AS id, max(timestamp) * 1000 AS modified, sum(length(content)) AS size"
-        " FROM messages GROUP BY session_id"
-    ),
-)
-
-
-def _claims(_path: Path, head: Head) -> bool:
-    """Whether there is a list of turns, each a list of messages."""
-    return any(_is_snapshot(value) for value in head.values[:3])
 
 
 def _is_snapshot(value: Any) -> bool:
+    """Whether a value is a list of turns, each a list of messages."""
     turns = value if isinstance(value, list) else []
     return bool(turns) and all(isinstance(turn, list) and turn and _is_message(turn[0]) for turn in turns)
 
@@ -55,22 +30,14 @@ def _is_message(value: Any) -> bool:
 
 def _stream(path: Path) -> Iterator[Item]:
     """Yield each row of a database, or each line of a file with the messages that are new in it."""
-    if not path.is_file():
-        yield from _stream_rows(path)
+    if path.is_file():
+        read_new = partial(_read_snapshot, conversation=Conversation())
+        for value in read_values(path):
+            if isinstance(value, Problem):
+                yield value
+            else:
+                yield from attach_messages(Entry(type="snapshot", data={"turns": value[1]}, line=value[0]), read_new)
         return
-    conversation = Conversation()
-
-    def messages(entry: Entry) -> Sequence[Message]:
-        return conversation.take_new(list(_read_snapshot(entry.data["turns"], f"line {entry.line}")))
-
-    for row in read_rows(path):
-        if isinstance(row, Problem):
-            yield row
-        else:
-            yield from attach_messages(Entry(type="snapshot", data={"turns": row[1]}, line=row[0]), messages)
-
-
-def _stream_rows(path: Path) -> Iterator[Item]:
     with open_session(path) as (query, session):
         session_rows = query("SELECT id, title, cwd, model FROM sessions WHERE id = ?", session)
         rows = query("SELECT * FROM messages WHERE session_id = ? ORDER BY id", session)
@@ -94,20 +61,34 @@ def _read_row(entry: Entry) -> Sequence[Message]:
     return (FORMATS["openai_chat"].read(wire, where),)
 
 
-def _read_snapshot(turns: Any, where: str) -> Iterator[Message]:
+def _read_snapshot(entry: Entry, conversation: Conversation) -> Sequence[Message]:
+    turns, where = entry.data["turns"], f"line {entry.line}"
     if not isinstance(turns, list) or not all(isinstance(turn, list) for turn in turns):
         raise FormatError("expected a list of turns, each a list of messages", where=where)
-    for data in (expect_object(data, where) for turn in turns for data in turn):
-        yield replace(FORMATS["openai_chat"].read(data, where), timestamp=timestamp(data.get("timestamp")))
-
-
-def _describe(data: Json) -> SessionInfo:
-    """The row of a session names it; snapshots attach_messages nothing about theirs."""
-    if "cwd" not in data:
-        return SessionInfo()
-    return SessionInfo(
-        session=text(data["id"]), cwd=text(data["cwd"]), title=text(data["title"]), model=text(data["model"])
+    wires = [expect_object(data, where) for turn in turns for data in turn]
+    read = FORMATS["openai_chat"].read
+    return conversation.take_new(
+        [replace(read(wire, where), timestamp=timestamp(wire.get("timestamp"))) for wire in wires]
     )
 
 
-HERMES: Final = Reader(name="hermes", claims=_claims, stream=_stream, describe=_describe, database=_DATABASE)
+def _describe(data: Json) -> SessionInfo:
+    """The row of a session names it; snapshots state nothing about theirs."""
+    if "cwd" not in data:
+        return SessionInfo()
+    return SessionInfo(
+        session=text(data, "id"), cwd=text(data, "cwd"), title=text(data, "title"), model=text(data, "model")
+    )
+
+
+HERMES: Final = Reader(
+    name="hermes",
+    claims=lambda _path, head: any(map(_is_snapshot, head.values[:3])),
+    stream=_stream,
+    describe=_describe,
+    database=Database(
+        columns=("messages.tool_call_id", "messages.tool_calls", "sessions.cwd"),
+        sessions="SELECT session_id AS id, max(timestamp) * 1000 AS modified, sum(length(content)) AS size"
+        " FROM messages GROUP BY session_id",
+    ),
+)

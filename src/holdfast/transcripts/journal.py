@@ -16,8 +16,6 @@ from holdfast.transcripts.lines import Line, parse_line
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["append", "back_up", "create", "locked", "read_from", "replace", "storage"]
-
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import TranscriptError
-from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
-from holdfast.providers.wire import decode_arguments, image_from_url
-from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.lines import Head, read_document
+from holdfast.messages import Message, Part, Role, ToolCall, ToolResult
+from holdfast.providers.wire import decode_arguments
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, text
+from holdfast.transcripts.lines import read_document
 from holdfast.transcripts.reader import (
-    Json,
     Reader,
     SessionInfo,
+    amend_last,
+    claims_if,
     delay_items,
-    mapping,
-    objects,
+    folder_with,
+    read_block,
+    read_blocks,
     read_entries,
-    text,
-    timestamp,
+    read_usage,
+    result_content,
+    string,
 )
 
-__all__ = ["KIMI"]
-
 NAME: Final = "kimi"
-_MAIN: Final = Path("agents", "main", "wire.jsonl")
+_MAIN: Final = "agents/main/wire.jsonl"
 _STATE: Final = "state.json"
+_USAGE: Final = {
+    "input": "inputOther",
+    "output": "output",
+    "cache_read": "inputCacheRead",
+    "cache_write": "inputCacheCreation",
+}
 _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-
-
-def _claims(_path: Path, head: Head) -> bool:
-    return any(_is_own(record) for record in head.records)
 
 
 def _is_own(data: Json) -> bool:
@@ -43,124 +46,75 @@ def _is_own(data: Json) -> bool:
     return (kind == "metadata" and "protocol_version" in data) or str(kind).startswith("context.append_")
 
 
-def _find_folder(path: Path) -> Path | None:
-    """Return the session's folder, for itself, its state file and the main agent's records."""
-    homes = [path, *path.parents[: len(_MAIN.parts)]]
-    home = next((home for home in homes if (home / _MAIN).is_file()), None)
-    return home if home is not None and path in {home, home / _STATE, home / _MAIN} else None
-
-
 def _stream(path: Path) -> Iterator[Item]:
     """Yield every record of the main agent, then those of its sub-agents."""
     if not path.is_dir():
         yield from _stream_agent(path)
         return
-    yield from _read_state(path / _STATE)
+    if (state := path / _STATE).is_file():
+        try:
+            yield make_entry(mapping(read_document(state)), 1, type="state", id="", parent="", time="createdAt")
+        except (ValueError, TranscriptError) as error:
+            yield Problem(1, f"{_STATE}: {error}")
     yield from _stream_agent(path / _MAIN)
     for wire in sorted(path.glob("agents/*/wire.jsonl")):
         if wire != path / _MAIN:
-            yield from (
-                replace(item, sidechain=True) if isinstance(item, Entry) else item for item in _stream_agent(wire)
-            )
-
-
-def _read_state(path: Path) -> Iterator[Item]:
-    if not path.is_file():
-        return
-    try:
-        state = mapping(read_document(path))
-    except (ValueError, TranscriptError) as error:
-        yield Problem(1, f"{path.name}: {error}")
-    else:
-        yield Entry(type="state", data=state, line=1, timestamp=timestamp(state.get("createdAt")))
+            for item in _stream_agent(wire):
+                yield replace(item, sidechain=True) if isinstance(item, Entry) else item
 
 
 def _stream_agent(path: Path) -> Iterator[Item]:
-    return delay_items(read_entries(path, frame=_frame, messages=_read_messages), _set_usage)
+    return delay_items(read_entries(path, _read_messages, _frame), _set_usage)
 
 
 def _frame(data: Json, line: int) -> Entry:
     kind, event = str(data.get("type", "")), mapping(data.get("event"))
-    return Entry(
+    entry = make_entry(
+        data,
+        line,
         type=f"{kind}:{event['type']}" if "type" in event else kind,
-        data=data,
-        line=line,
-        id=text(event.get("uuid")) or text(mapping(data.get("message")).get("id")),
-        parent=text(event.get("parentUuid")) or text(event.get("stepUuid")),
-        timestamp=timestamp(data.get("time", data.get("created_at"))),
+        time="time" if "time" in data else "created_at",
         sidechain=data.get("agentId", "main") != "main",
     )
+    ids = text(data, "event.uuid", "message.id"), text(data, "event.parentUuid", "event.stepUuid")
+    return replace(entry, id=ids[0], parent=ids[1])
 
 
 def _read_messages(entry: Entry) -> Sequence[Message]:
     event = mapping(entry.data.get("event"))
     match event.get("type"):
         case "content.part":
-            return (Message(role="assistant", parts=(_read_part(mapping(event.get("part"))),)),)
+            return (Message(role="assistant", parts=(read_block(mapping(event.get("part")), NAME),)),)
         case "tool.call":
-            return (Message(role="assistant", parts=(_read_call(event, arguments=event.get("args")),)),)
+            return (Message(role="assistant", parts=(_make_call(event, "toolCallId", event.get("args")),)),)
         case "tool.result":
-            return (Message(role="tool", parts=(_read_result(event),)),)
+            content = read_blocks(event, "result.output", NAME)
+            return (_make_result(event, content, is_error=bool(find(event, "result.isError"))),)
     if entry.type == "context.append_message":
         return (_read_message(mapping(entry.data.get("message"))),)
     return ()
 
 
 def _read_message(data: Json) -> Message:
-    role = _ROLES.get(str(data.get("role")), "user")
-    content = _read_parts(data.get("content"))
+    role, content = _ROLES.get(str(data.get("role")), "user"), read_blocks(data, "content", NAME)
     if role == "tool":
-        output = tuple(part for part in content if isinstance(part, Text | Image | Opaque))
-        return Message(role=role, parts=(ToolResult(call_id=str(data.get("toolCallId", "")), content=output),))
-    calls = (_read_message_call(item) for item in objects(data.get("toolCalls")))
+        return _make_result(data, content)
+    calls: list[ToolCall] = []
+    for item in objects(data, "toolCalls"):  # in OpenAI's shape or the agent's own
+        function = mapping(item.get("function")) or item
+        arguments = function.get("arguments", function.get("args"))
+        calls.append(_make_call({**function, "id": item.get("id")}, "id", arguments))
     return Message(role=role, parts=(*content, *calls))
 
 
-def _read_parts(content: Any) -> tuple[Part, ...]:
-    if isinstance(content, str):
-        return (Text(text=content),)
-    return tuple(_read_part(item) for item in objects(content))
+def _make_call(data: Json, id_key: str, arguments: Any) -> ToolCall:
+    value = decode_arguments(arguments) if isinstance(arguments, str) else mapping(arguments)
+    return ToolCall(id=string(data, id_key), name=string(data, "name"), arguments=value)
 
 
-def _read_part(data: Json) -> Part:
-    kind = str(data.get("type", ""))
-    url = mapping(data.get("imageUrl") or data.get("image_url")).get("url")
-    part: Part = Opaque(kind=kind, data=data)
-    if kind == "text" and isinstance(data.get("text"), str):
-        part = Text(text=data["text"])
-    elif kind == "think" and isinstance(data.get("think"), str):
-        part = Thinking(text=data["think"], signature=text(data.get("encrypted")))
-    elif isinstance(url, str):
-        part = image_from_url(url)
-    return part.read_from(data, format=NAME)
-
-
-def _read_message_call(data: Json) -> ToolCall:
-    """Read a call in a message, in OpenAI's shape or the agent's own."""
-    function = mapping(data.get("function")) or data
-    return _read_call(
-        {**function, "toolCallId": data.get("id")}, arguments=function.get("arguments", function.get("args"))
-    )
-
-
-def _read_call(data: Json, *, arguments: Any) -> ToolCall:
-    if isinstance(arguments, str):
-        arguments = decode_arguments(arguments)
-    return ToolCall(
-        id=str(data.get("toolCallId") or ""),
-        name=str(data.get("name") or ""),
-        arguments=arguments if isinstance(arguments, Mapping | str) else {},
-    )
-
-
-def _read_result(event: Json) -> ToolResult:
-    result = mapping(event.get("result"))
-    parts = _read_parts(result.get("output"))
-    return ToolResult(
-        call_id=str(event.get("toolCallId") or ""),
-        content=tuple(part for part in parts if isinstance(part, Text | Image | Opaque)),
-        is_error=bool(result.get("isError")),
-    )
+def _make_result(data: Json, content: Sequence[Part], *, is_error: bool = False) -> Message:
+    result = ToolResult(call_id=string(data, "toolCallId"), content=result_content(content), is_error=is_error)
+    return Message(role="tool", parts=(result,))
 
 
 def _set_usage(delayed: deque[Item], entry: Entry) -> None:
@@ -168,34 +122,25 @@ def _set_usage(delayed: deque[Item], entry: Entry) -> None:
     event = mapping(entry.data.get("event"))
     if event.get("type") != "step.end":
         return
-    for index in range(len(delayed) - 1, -1, -1):
-        item = delayed[index]
-        if isinstance(item, Entry) and item.messages and mapping(item.data.get("event")).get("stepUuid") == entry.id:
-            message = replace(
-                item.messages[-1], usage=_read_usage(event.get("usage")), stop=text(event.get("finishReason"))
-            )
-            delayed[index] = replace(item, messages=(message,))
-            return
-
-
-def _read_usage(data: Any) -> Usage | None:
-    counts = {key: value for key, value in mapping(data).items() if isinstance(value, int)}
-    if not counts:
-        return None
-    return Usage(
-        input=counts.get("inputOther", 0),
-        output=counts.get("output", 0),
-        cache_read=counts.get("inputCacheRead", 0),
-        cache_write=counts.get("inputCacheCreation", 0),
+    usage, stop = read_usage(event.get("usage"), _USAGE), text(event, "finishReason")
+    amend_last(
+        delayed,
+        lambda item: find(item.data, "event.stepUuid") == entry.id,
+        lambda message: replace(message, usage=usage, stop=stop),
     )
 
 
 def _describe(data: Json) -> SessionInfo:
     if "agents" in data and "type" not in data:  # the state file
-        return SessionInfo(session=text(data.get("id")), cwd=text(data.get("cwd")), title=text(data.get("title")))
-    disclosed = mapping(data.get("environmentDisclosure"))
-    model = data.get("model") if data.get("type") == "llm.request" else None
-    return SessionInfo(cwd=text(disclosed.get("cwd")), model=text(model))
+        return SessionInfo(session=text(data, "id"), cwd=text(data, "cwd"), title=text(data, "title"))
+    model = text(data, "model") if data.get("type") == "llm.request" else None
+    return SessionInfo(cwd=text(data, "environmentDisclosure.cwd"), model=model)
 
 
-KIMI: Final = Reader(name=NAME, claims=_claims, stream=_stream, describe=_describe, folder=_find_folder)
+KIMI: Final = Reader(
+    name=NAME,
+    claims=claims_if(_is_own),
+    stream=_stream,
+    describe=_describe,
+    folder=folder_with(_MAIN, beside=[_STATE]),
+)

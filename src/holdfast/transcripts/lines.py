@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,18 +17,6 @@ import msgspec
 
 from holdfast.errors import TranscriptError
 from holdfast.files import open_regular
-
-__all__ = [
-    "MAX_LINE_BYTES",
-    "Head",
-    "Line",
-    "bounded_lines",
-    "open_binary",
-    "parse_line",
-    "read_document",
-    "read_head",
-    "read_lines",
-]
 
 MAX_LINE_BYTES: Final = 64 << 20
 """A longer line is not read: decoding it would take several times its size in memory."""
@@ -43,8 +32,7 @@ _HEAD_TEXT_BYTES: Final = 1 << 16
 class Line:
     """One line of a file: its bytes, line end included, and its decoded JSON.
 
-    `data` is None where the line is not a JSON object; `problem` then says why, and `value` holds the
-    decoded JSON where it is of another kind.
+    `data` is the value if it is a JSON object; where it is None and the line is not blank, `problem` says why.
     """
 
     number: int
@@ -52,6 +40,11 @@ class Line:
     data: dict[str, Any] | None
     problem: str | None = None
     value: Any = None
+
+    @property
+    def ended(self) -> bytes:
+        """Its bytes with a line break at the end."""
+        return self.raw if self.raw.endswith(b"\n") else self.raw + b"\n"
 
 
 @contextmanager
@@ -115,7 +108,7 @@ def parse_line(raw: bytes, number: int) -> Line:
         return Line(number, raw, None, f"{torn}{error}")
     if not isinstance(data, dict):
         return Line(number, raw, None, f"a JSON {type(data).__name__}, not an object", data)
-    return Line(number, raw, data)
+    return Line(number, raw, data, value=data)
 
 
 def _decode(text: bytes) -> Any:
@@ -149,34 +142,12 @@ class Head:
         return [value for value in self.values if isinstance(value, Mapping)]
 
 
-def read_head(path: Path, *, limit: int | None = None) -> Head:
+def read_head(path: Path, *, limit: int = sys.maxsize) -> Head:
     """Read the beginning of a file; a JSON document of up to `limit` bytes is read whole.
 
     Raises:
         TranscriptError: The file is binary, empty, or cannot be read, or its first line is too long.
     """
-    lines, start, complete = _read_first_lines(path)
-    if b"\0" in start[:_PROBE_BYTES]:
-        raise TranscriptError("a binary file, not a transcript", path=path)
-    if not lines:
-        raise TranscriptError("an empty file, not a transcript", path=path)
-    text = start.decode(errors="replace").removeprefix("\ufeff")
-    if _opens_document(lines[0]) and (limit is None or path.stat().st_size <= limit):
-        with suppress(ValueError):
-            return Head((read_document(path),), text, document=True)
-    decoded = [line.value if line.data is None else line.data for line in lines]
-    values = tuple(value for value in decoded if isinstance(value, dict | list))
-    return Head(values, text, document=complete and len(lines) == 1 and isinstance(decoded[0], list))
-
-
-def _opens_document(line: Line) -> bool:
-    """Whether a line begins a JSON object or list and does not end it."""
-    opens = line.raw[:_PROBE_BYTES].removeprefix(_BOM).lstrip()[:1] in {b"{", b"["}
-    return opens and line.problem is not None and line.value is None
-
-
-def _read_first_lines(path: Path) -> tuple[list[Line], bytes, bool]:
-    """Return the first lines that are not blank, the first bytes, and whether these lines are the whole file."""
     lines: list[Line] = []
     with open_binary(path) as file:
         for number, raw in enumerate(islice(bounded_lines(file), _HEAD_LINES), start=1):
@@ -186,8 +157,22 @@ def _read_first_lines(path: Path) -> tuple[list[Line], bytes, bool]:
             if sum(len(line.raw) for line in lines) > _HEAD_BYTES:
                 break
         rest = file.read(_HEAD_TEXT_BYTES)
-    start = b"".join(raw[:_HEAD_TEXT_BYTES] for raw in (*(line.raw for line in lines), rest))
-    return [line for line in lines if not line.raw.isspace()], start[:_HEAD_TEXT_BYTES], not rest
+    start = b"".join((*(line.raw[:_HEAD_TEXT_BYTES] for line in lines), rest))[:_HEAD_TEXT_BYTES]
+    return _make_head(path, [line for line in lines if not line.raw.isspace()], start, limit, is_whole=not rest)
+
+
+def _make_head(path: Path, lines: list[Line], start: bytes, limit: int, *, is_whole: bool) -> Head:
+    if b"\0" in start[:_PROBE_BYTES]:
+        raise TranscriptError("a binary file, not a transcript", path=path)
+    if not lines:
+        raise TranscriptError("an empty file, not a transcript", path=path)
+    text = start.decode(errors="replace").removeprefix("\ufeff")
+    is_open = lines[0].problem is not None and lines[0].value is None and text.lstrip()[:1] in {"{", "["}
+    if is_open and path.stat().st_size <= limit:
+        with suppress(ValueError):
+            return Head((read_document(path),), text, document=True)
+    values = tuple(line.value for line in lines if isinstance(line.value, dict | list))
+    return Head(values, text, document=is_whole and len(lines) == 1 and isinstance(lines[0].value, list))
 
 
 def read_document(path: Path) -> Any:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast import providers
 from holdfast.errors import FormatError
 from holdfast.messages import Message
-from holdfast.transcripts.entry import Entry, Item, Problem
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, text
 from holdfast.transcripts.lines import Head, read_head
 from holdfast.transcripts.pi import CLAWDBOT, TOOL_CALL
-from holdfast.transcripts.reader import (
-    Json,
-    Reader,
-    Row,
-    SessionInfo,
-    attach_messages,
-    mapping,
-    read_line_rows,
-    text,
-    timestamp,
-)
-
-__all__ = ["MESSAGE_LIST"]
+from holdfast.transcripts.reader import Reader, SessionInfo, attach_messages, read_rows
 
 _LISTS: Final = ("messages", "traj", "conversation", "input", "contents")
 
@@ -41,7 +30,9 @@ def _is_message(data: Json) -> bool:
 
 
 def _detect_formats(data: Json) -> set[str]:
-    """Return the formats whose marks a message has."""
+    """Return the formats whose marks a message has; a tool call as a role of its own is Clawdbot's."""
+    if data.get("role") == TOOL_CALL:
+        return {TOOL_CALL}
     return {name for name, format_ in providers.FORMATS.items() if format_.is_own(data)}
 
 
@@ -59,59 +50,42 @@ def _flatten(value: Any) -> Iterator[Any]:
         yield value
 
 
+def _read_records(path: Path, head: Head) -> Iterator[tuple[int, Any] | Problem]:
+    """Yield every record with its line, or its position where the file is one document."""
+    if head.document:
+        yield from enumerate(_flatten(head.values[0]), start=1)
+        return
+    for row in read_rows(path):
+        if isinstance(row, Problem):
+            yield row
+        else:
+            yield from ((row.number, record) for record in _flatten(row.value))
+
+
 def _stream(path: Path) -> Iterator[Item]:
     """Yield every message or conversation of a file.
 
     The marks of a format may appear late in a list: JSON Lines are read twice, first for the marks.
     """
-    rows = _open_rows(path)
-    detected = _scan_formats(rows())
+    head = read_head(path)
+    records = (row[1] for row in _read_records(path, head) if isinstance(row, tuple))
+    detected = set[str]().union(*(_detect_formats(record) for record in records if isinstance(record, Mapping)))
     if TOOL_CALL in detected:
         yield from CLAWDBOT.stream(path)
         return
-    format_ = "pi" if "pi" in detected else next(iter(detected)) if len(detected) == 1 else None
-    for row in rows():
-        yield from [row] if isinstance(row, Problem) else _make_items(*row, format_)
-
-
-def _scan_formats(rows: Iterator[Row]) -> set[str]:
-    """Return the formats whose marks a file has; a tool call as a role of its own is Clawdbot's."""
-    detected: set[str] = set()
-    for row in rows:
-        if isinstance(row, tuple) and isinstance(row[1], Mapping):
-            detected |= {TOOL_CALL} if row[1].get("role") == TOOL_CALL else _detect_formats(row[1])
-    return detected
-
-
-def _open_rows(path: Path) -> Callable[[], Iterator[Row]]:
-    """Return a function that iterates over the records of a file, as often as needed."""
-    head = read_head(path)
-    if not head.document:
-        return lambda: _flatten_lines(path)
-    records = list(enumerate(_flatten(head.values[0]), start=1))
-    return lambda: iter(records)
-
-
-def _flatten_lines(path: Path) -> Iterator[Row]:
-    for row in read_line_rows(path):
+    format_ = detected.pop() if len(detected) == 1 else "pi" if "pi" in detected else None
+    for row in _read_records(path, head):
         if isinstance(row, Problem):
             yield row
+        elif isinstance(row[1], Mapping):
+            yield from attach_messages(_frame(row[1], row[0]), partial(_read_messages, format_=format_))
         else:
-            yield from ((row[0], record) for record in _flatten(row[1]))
+            yield Problem(row[0], f"a JSON {type(row[1]).__name__}, not a message")
 
 
-def _make_items(line: int, record: Any, format_: str | None) -> Iterator[Item]:
-    if not isinstance(record, Mapping):
-        yield Problem(line, f"a JSON {type(record).__name__}, not a message")
-        return
-    entry = Entry(
-        type=str(record.get("role") or record.get("type") or "conversation"),
-        data=record,
-        line=line,
-        id=text(record.get("id")),
-        timestamp=timestamp(record.get("timestamp", record.get("created_at"))),
-    )
-    yield from attach_messages(entry, lambda entry: _read_messages(entry, format_))
+def _frame(data: Json, line: int) -> Entry:
+    kind = str(data.get("role") or data.get("type") or "conversation")
+    return make_entry(data, line, type=kind, parent="", time="timestamp" if "timestamp" in data else "created_at")
 
 
 def _read_messages(entry: Entry, format_: str | None) -> Sequence[Message]:
@@ -126,10 +100,9 @@ def _read_messages(entry: Entry, format_: str | None) -> Sequence[Message]:
     return (providers.FORMATS[format_ or providers.detect([data])].read(data, f"line {entry.line}"),)
 
 
-def _describe(data: Json) -> SessionInfo:
-    return SessionInfo(
-        session=text(data.get("session_id")) or text(data.get("sessionId")), model=text(data.get("model"))
-    )
-
-
-MESSAGE_LIST: Final = Reader(name="message_list", claims=_claims, stream=_stream, describe=_describe)
+MESSAGE_LIST: Final = Reader(
+    name="message_list",
+    claims=_claims,
+    stream=_stream,
+    describe=lambda data: SessionInfo(session=text(data, "session_id", "sessionId"), model=text(data, "model")),
+)

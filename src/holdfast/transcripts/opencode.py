@@ -8,38 +8,31 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import TranscriptError
-from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult, Usage
+from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.wire import image_from_url
-from holdfast.transcripts.entry import Entry, Item, Problem
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, text
 from holdfast.transcripts.lines import Head, read_document
 from holdfast.transcripts.reader import (
     Database,
-    Json,
     Reader,
     SessionInfo,
     attach_messages,
-    mapping,
-    objects,
     open_session,
-    text,
-    timestamp,
+    read_usage,
+    string,
 )
-
-__all__ = ["OPENCODE"]
 
 NAME: Final = "opencode"
-_DATABASE: Final = Database(
-    columns=frozenset({"session.directory", "message.data", "part.message_id"}),
-    sessions=(
-        "SELECT id, time_updated AS modified,"
-        " (SELECT sum(length(data)) FROM part WHERE session_id = session.id) AS size FROM session"
-    ),
-)
+_USAGE: Final = {
+    **{name: name for name in ("input", "output", "total")},
+    "cache_read": "cache.read",
+    "cache_write": "cache.write",
+}
 
 
 def _claims(_path: Path, head: Head) -> bool:
     """Whether the file is an export, or a session in the storage folder."""
-    first = mapping(head.values[0]) if head.values else {}
+    first = mapping(next(iter(head.values), None))
     is_export = isinstance(first.get("messages"), list) and "id" in mapping(first.get("info"))
     return is_export or (str(first.get("id", "")).startswith("ses_") and "projectID" in first and "time" in first)
 
@@ -51,14 +44,23 @@ def _stream(path: Path) -> Iterator[Item]:
     except ValueError as error:
         raise TranscriptError(f"not a JSON document: {error}", path=path) from error
     info = mapping(data.get("info")) or data
-    yield Entry(type="session", data=info, line=1, id=text(info.get("id")), timestamp=_read_created(info))
+    yield make_entry(info, 1, type="session", parent="", time="time.created")
     listed = data.get("messages")
     records: Iterator[Any] = iter(listed) if isinstance(listed, list) else _load_storage(path, str(info.get("id")))
     for line, record in enumerate(records, start=2):
-        if isinstance(record, Mapping):
-            yield from attach_messages(_frame(record, line, info), _read_messages)
-        else:
+        if not isinstance(record, Mapping):
             yield record if isinstance(record, Problem) else Problem(line, f"{type(record).__name__}, not a message")
+            continue
+        entry = make_entry(
+            record,
+            line,
+            type=string(record, "info.role"),
+            id="info.id",
+            parent="info.parentID",
+            time="info.time.created",
+            sidechain=info.get("parentID") is not None,
+        )
+        yield from attach_messages(entry, _read_messages)
 
 
 def _load_storage(path: Path, session: str) -> Iterator[Json | Problem]:
@@ -96,124 +98,92 @@ def _load_database(path: Path) -> Json:
     }
 
 
-def _read_created(info: Json) -> int | None:
-    return timestamp(mapping(info.get("time")).get("created"))
-
-
-def _frame(data: Json, line: int, session: Json) -> Entry:
-    info = mapping(data.get("info"))
-    return Entry(
-        type=str(info.get("role", "")),
-        data=data,
-        line=line,
-        id=text(info.get("id")),
-        parent=text(info.get("parentID")),
-        timestamp=_read_created(info),
-        sidechain=session.get("parentID") is not None,
-    )
-
-
 def _read_messages(entry: Entry) -> Sequence[Message]:
-    parts = objects(entry.data.get("parts"))
+    parts = objects(entry.data, "parts")
     if entry.type == "user":
-        content = tuple(read for part in parts if (read := _read_part(part)) is not None)
+        content = _read_parts(parts)
         return (Message(role="user", parts=content),) if content else ()
-    if entry.type != "assistant":
-        return ()
-    info = mapping(entry.data.get("info"))
-    return [message for step in _split_steps(parts) for message in _read_step(step, info)]
-
-
-def _split_steps(parts: Sequence[Json]) -> Iterator[list[Json]]:
-    """Split a reply into model calls: each begins with a `step-start` part."""
+    messages: list[Message] = []
     step: list[Json] = []
-    for part in parts:
-        if part.get("type") == "step-start" and step:
-            yield step
+    for part in parts if entry.type == "assistant" else ():
+        if part.get("type") == "step-start":  # each call of the model begins with one
+            messages += _read_step(step, mapping(entry.data.get("info")))
             step = []
         step.append(part)
-    yield step
+    return [*messages, *_read_step(step, mapping(entry.data.get("info")))]
 
 
 def _read_step(parts: Sequence[Json], info: Json) -> Iterator[Message]:
-    content = tuple(read for part in parts if (read := _read_part(part)) is not None)
-    tokens = next((part.get("tokens") for part in parts if part.get("type") == "step-finish"), info.get("tokens"))
-    if content:
+    if content := _read_parts(parts):
+        tokens = next((part.get("tokens") for part in parts if part.get("type") == "step-finish"), info.get("tokens"))
         yield Message(
             role="assistant",
             parts=content,
-            usage=_read_usage(mapping(tokens)),
-            model=text(info.get("modelID")),
-            stop="error" if info.get("error") else text(info.get("finish")),
+            usage=read_usage(tokens, _USAGE),
+            model=text(info, "modelID"),
+            stop="error" if info.get("error") else text(info, "finish"),
         )
-    results = tuple(_read_result(part) for part in parts if part.get("type") == "tool" and _is_finished(part))
+    tools = [part for part in parts if part.get("type") == "tool"]
+    results = tuple(_read_result(part) for part in tools if find(part, "state.status") in ("completed", "error"))
     if results:
         yield Message(role="tool", parts=results)
 
 
-def _read_part(data: Json) -> Part | None:
-    """Read a part that the model sees; None for the agent's own marks."""
-    part: Part | None = None
-    match data.get("type"):
-        case "text" if not data.get("ignored"):
-            part = Text(text=str(data.get("text") or ""))
-        case "reasoning":
-            part = Thinking(text=str(data.get("text") or ""))
-        case "file":
-            part = _read_file(data)
-        case "tool":
-            part = _read_call(data)
-    return None if part is None else part.read_from(data, format=NAME)
+def _read_parts(blocks: Sequence[Json]) -> tuple[Part, ...]:
+    """Read the parts that the model sees, without the agent's own marks."""
+    parts: list[Part] = []
+    for data in blocks:
+        part: Part | None = None
+        match data.get("type"):
+            case "text" if not data.get("ignored"):
+                part = Text(text=string(data, "text"))
+            case "reasoning":
+                part = Thinking(text=string(data, "text"))
+            case "file":
+                part = _read_file(data)
+            case "tool":
+                arguments = mapping(find(data, "state.input"))
+                part = ToolCall(id=string(data, "callID"), name=string(data, "tool"), arguments=arguments)
+        if part is not None:
+            parts.append(part.read_from(data, format=NAME))
+    return tuple(parts)
 
 
 def _read_file(data: Json) -> Image | Opaque:
-    media_type, url = str(data.get("mime", "")), data.get("url")
+    media_type, url = string(data, "mime"), data.get("url")
     if not media_type.startswith("image/") or not isinstance(url, str):
         return Opaque(kind="file", data=data)
     image = image_from_url(url)
     return image if image.media_type else Image(media_type=media_type, url=url)
 
 
-def _read_call(data: Json) -> ToolCall:
-    arguments = mapping(mapping(data.get("state")).get("input"))
-    return ToolCall(id=str(data.get("callID") or ""), name=str(data.get("tool") or ""), arguments=arguments)
-
-
-def _is_finished(data: Json) -> bool:
-    return str(mapping(data.get("state")).get("status")) in {"completed", "error"}
-
-
 def _read_result(data: Json) -> ToolResult:
-    state = mapping(data.get("state"))
-    failed = state.get("status") == "error"
-    output = text(state.get("error" if failed else "output"))
-    files = (_read_file(item) for item in objects(state.get("attachments")))
+    failed = find(data, "state.status") == "error"
+    output = text(data, "state.error" if failed else "state.output")
     content: list[ResultContent] = [Text(text=output)] if output else []
-    result = ToolResult(
-        call_id=str(data.get("callID") or ""), content=(*content, *files), is_error=failed, name=text(data.get("tool"))
-    )
+    content += [_read_file(item) for item in objects(data, "state.attachments")]
+    name = text(data, "tool")
+    result = ToolResult(call_id=string(data, "callID"), content=tuple(content), is_error=failed, name=name)
     return result.read_from(data, format=NAME)
-
-
-def _read_usage(tokens: Json) -> Usage | None:
-    cache = mapping(tokens.get("cache"))
-    values = (tokens.get("input"), tokens.get("output"), cache.get("read"), cache.get("write"), tokens.get("total"))
-    counts = [count if isinstance(count, int) else 0 for count in values]
-    if not any(counts):
-        return None
-    return Usage(input=counts[0], output=counts[1], cache_read=counts[2], cache_write=counts[3], total=counts[4])
 
 
 def _describe(data: Json) -> SessionInfo:
     info = mapping(data.get("info")) or data
     if "role" in info:
-        return SessionInfo(model=text(info.get("modelID")))
+        return SessionInfo(model=text(info, "modelID"))
     return SessionInfo(
-        session=text(info.get("id")),
-        cwd=text(info.get("directory")),
-        title=text(info.get("title")),
-        model=text(mapping(info.get("model")).get("id")),
+        session=text(info, "id"), cwd=text(info, "directory"), title=text(info, "title"), model=text(info, "model.id")
     )
 
 
-OPENCODE: Final = Reader(name=NAME, claims=_claims, stream=_stream, describe=_describe, database=_DATABASE)
+OPENCODE: Final = Reader(
+    name=NAME,
+    claims=_claims,
+    stream=_stream,
+    describe=_describe,
+    database=Database(
+        columns=("session.directory", "message.data", "part.message_id"),
+        sessions="SELECT id, time_updated AS modified,"
+        " (SELECT sum(length(data)) FROM part WHERE session_id = session.id) AS size FROM session",
+    ),
+)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from holdfast.errors import TranscriptError
-from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from holdfast.messages import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.wire import decode_arguments, image_from_url
-from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.lines import Head, read_document
-from holdfast.transcripts.reader import Json, Reader, SessionInfo, attach_messages, make_entry, mapping, objects, text
-
-__all__ = ["OPENHANDS"]
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, text
+from holdfast.transcripts.lines import read_document
+from holdfast.transcripts.reader import (
+    Reader,
+    SessionInfo,
+    attach_messages,
+    claims_if,
+    read_block,
+    result_content,
+    string,
+)
 
 NAME: Final = "openhands"
 _EVENTS: Final = "event-*.json"
 _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-
-
-def _claims(_path: Path, head: Head) -> bool:
-    return any(_is_event(record) for record in head.records)
-
-
-def _is_event(data: Json) -> bool:
-    return str(data.get("kind", "")).endswith("Event") and "source" in data
 
 
 def _find_folder(path: Path) -> Path | None:
@@ -52,96 +50,68 @@ def _stream(path: Path) -> Iterator[Item]:
             yield Problem(line, f"{file.name}: {error}")
             continue
         if isinstance(data, Mapping):
-            yield from attach_messages(_frame(data, line), _read_messages)
+            entry = make_entry(data, line, type=string(data, "kind"), parent="action_id")
+            yield from attach_messages(entry, _read_messages)
         else:
             yield Problem(line, f"{file.name}: a JSON {type(data).__name__}, not an object")
 
 
-def _frame(data: Json, line: int) -> Entry:
-    return make_entry(data, line, type=str(data.get("kind", "")), parent="action_id")
-
-
 def _read_messages(entry: Entry) -> Sequence[Message]:
-    reader = _READERS.get(entry.type)
-    return () if reader is None else (reader(entry.data),)
-
-
-def _read_system(data: Json) -> Message:
-    blocks = (mapping(data.get(key)) for key in ("system_prompt", "dynamic_context"))
-    return Message(role="system", parts=tuple(part for block in blocks if block for part in _read_parts([block])))
-
-
-def _read_message(data: Json) -> Message:
-    message = mapping(data.get("llm_message"))
-    role = _ROLES.get(str(message.get("role")), "user")
-    return Message(role=role, parts=(*_read_thinking(message), *_read_parts(message.get("content"))))
-
-
-def _read_action(data: Json) -> Message:
-    call = mapping(data.get("tool_call"))
-    arguments = call.get("arguments")
-    tool_call = ToolCall(
-        id=str(data.get("tool_call_id") or ""),
-        name=str(data.get("tool_name") or ""),
-        arguments=decode_arguments(arguments) if isinstance(arguments, str) else mapping(data.get("action")),
-    )
-    return Message(role="assistant", parts=(*_read_thinking(data), *_read_parts(data.get("thought")), tool_call))
+    data = entry.data
+    match entry.type:
+        case "SystemPromptEvent":
+            blocks = (mapping(data.get(key)) for key in ("system_prompt", "dynamic_context"))
+            return (Message(role="system", parts=_read_parts(block for block in blocks if block)),)
+        case "MessageEvent":
+            message = mapping(data.get("llm_message"))
+            role = _ROLES.get(str(message.get("role")), "user")
+            return (Message(role=role, parts=(*_read_thinking(message), *_read_parts(objects(message, "content")))),)
+        case "ActionEvent":
+            arguments = find(data, "tool_call.arguments")
+            call = ToolCall(
+                id=string(data, "tool_call_id"),
+                name=string(data, "tool_name"),
+                arguments=decode_arguments(arguments) if isinstance(arguments, str) else mapping(data.get("action")),
+            )
+            parts = (*_read_thinking(data), *_read_parts(objects(data, "thought")), call)
+            return (Message(role="assistant", parts=parts),)
+        case "ObservationEvent":
+            content = _read_parts(objects(data, "observation.content"))
+            return (_make_result(data, content, is_error=bool(find(data, "observation.is_error"))),)
+        case "AgentErrorEvent" | "UserRejectObservation":
+            reason = string(data, "error" if entry.type == "AgentErrorEvent" else "rejection_reason")
+            return (_make_result(data, (Text(text=reason),), is_error=True),)
+    return ()
 
 
 def _read_thinking(data: Json) -> Iterator[Part]:
-    blocks = objects(data.get("thinking_blocks"))
+    blocks = objects(data, "thinking_blocks")
     for block in blocks:
-        yield Thinking(text=str(block.get("thinking") or ""), signature=text(block.get("signature")))
-    if not blocks and (content := text(data.get("reasoning_content"))):
+        yield Thinking(text=string(block, "thinking"), signature=text(block, "signature"))
+    if not blocks and (content := text(data, "reasoning_content")):
         yield Thinking(text=content)
 
 
-def _read_observation(data: Json) -> Message:
-    observation = mapping(data.get("observation"))
-    content = _read_parts(observation.get("content"))
-    return _read_result(data, content, is_error=bool(observation.get("is_error")))
-
-
-def _read_failure(data: Json) -> Message:
-    reason = data.get("error" if data.get("kind") == "AgentErrorEvent" else "rejection_reason")
-    return _read_result(data, (Text(text=str(reason or "")),), is_error=True)
-
-
-def _read_result(data: Json, content: tuple[Part, ...], *, is_error: bool) -> Message:
-    result = ToolResult(
-        call_id=str(data.get("tool_call_id") or ""),
-        content=tuple(part for part in content if isinstance(part, Text | Image | Opaque)),
-        is_error=is_error,
-        name=text(data.get("tool_name")),
-    )
+def _make_result(data: Json, content: Sequence[Part], *, is_error: bool) -> Message:
+    call_id, name = string(data, "tool_call_id"), text(data, "tool_name")
+    result = ToolResult(call_id=call_id, content=result_content(content), is_error=is_error, name=name)
     return Message(role="tool", parts=(result,))
 
 
-def _read_parts(content: Any) -> tuple[Part, ...]:
-    return tuple(part.read_from(block, format=NAME) for block in objects(content) for part in _read_block(block))
+def _read_parts(blocks: Iterable[Json]) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for block in blocks:
+        if isinstance(urls := block.get("image_urls"), list):
+            parts += [image_from_url(str(url)).read_from(block, format=NAME) for url in urls]
+        else:
+            parts.append(read_block(block, NAME))
+    return tuple(parts)
 
 
-def _read_block(data: Json) -> list[Part]:
-    urls = data.get("image_urls")
-    if isinstance(urls, list):
-        return [image_from_url(str(url)) for url in urls]
-    if isinstance(data.get("text"), str):
-        return [Text(text=data["text"])]
-    return [Opaque(kind=str(data.get("type", "")), data=data)]
-
-
-_READERS: Final[dict[str, Callable[[Json], Message]]] = {
-    "SystemPromptEvent": _read_system,
-    "MessageEvent": _read_message,
-    "ActionEvent": _read_action,
-    "ObservationEvent": _read_observation,
-    "AgentErrorEvent": _read_failure,
-    "UserRejectObservation": _read_failure,
-}
-
-
-def _describe(data: Json) -> SessionInfo:
-    return SessionInfo(model=text(data.get("model")))
-
-
-OPENHANDS: Final = Reader(name=NAME, claims=_claims, stream=_stream, describe=_describe, folder=_find_folder)
+OPENHANDS: Final = Reader(
+    name=NAME,
+    claims=claims_if(lambda record: string(record, "kind").endswith("Event") and "source" in record),
+    stream=_stream,
+    describe=lambda data: SessionInfo(model=text(data, "model")),
+    folder=_find_folder,
+)

@@ -11,31 +11,27 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.providers import FORMATS
-from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.lines import Head
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, text
 from holdfast.transcripts.reader import (
     Database,
-    Json,
     Reader,
     SessionInfo,
     attach_messages,
-    make_entry,
-    mapping,
+    claims_if,
     open_session,
     read_entries,
-    text,
+    string,
 )
 from holdfast.transcripts.records import is_forgotten, is_header, messages_of, read_entry
-
-__all__ = ["ARCHIVED", "CLAWDBOT", "OPENCLAW", "PI_SESSION", "TOOL_CALL", "is_copy"]
 
 ARCHIVED: Final = re.compile(r"\.jsonl\.(reset|deleted|bak)\.[\dT.:Z-]+$")
 """Matches the names of sessions that OpenClaw has archived: they are still sessions."""
@@ -51,18 +47,10 @@ def is_copy(path: Path) -> bool:
 # --- pi --------------------------------------------------------------------------
 
 
-def _claims_pi(_path: Path, head: Head) -> bool:
-    """Whether there is a session header or a message entry of a tree."""
-    return any(is_header(record) or _is_tree_message(record) for record in head.records)
-
-
-def _is_tree_message(data: Json) -> bool:
-    return data.get("type") == "message" and "parentId" in data and "role" in mapping(data.get("message"))
-
-
-def _stream_pi(path: Path) -> Iterator[Item]:
-    """Yield every entry in file order, branches included."""
-    return read_entries(path, frame=lambda data, line: read_entry(data, line=line), messages=_read_messages)
+def _is_own(data: Json) -> bool:
+    """Whether a record is a session header or a message entry of a tree."""
+    is_message = data.get("type") == "message" and "parentId" in data and "role" in mapping(data.get("message"))
+    return is_header(data) or is_message
 
 
 def _read_messages(entry: Entry) -> Sequence[Message]:
@@ -70,21 +58,26 @@ def _read_messages(entry: Entry) -> Sequence[Message]:
     return () if is_forgotten(entry) else messages_of(entry)
 
 
-def _describe_pi(data: Json) -> SessionInfo:
+def _describe(data: Json) -> SessionInfo:
     if is_header(data):
-        return SessionInfo(session=text(data.get("id")), cwd=text(data.get("cwd")), model=text(data.get("modelId")))
+        return SessionInfo(session=text(data, "id"), cwd=text(data, "cwd"), model=text(data, "modelId"))
     if data.get("type") == "session_info":
-        return SessionInfo(title=text(data.get("name")))
-    return SessionInfo(model=text(data.get("modelId")) or text(mapping(data.get("message")).get("model")))
+        return SessionInfo(title=text(data, "name"))
+    return SessionInfo(model=text(data, "modelId", "message.model"))
 
 
-PI_SESSION: Final = Reader(name="pi", claims=_claims_pi, stream=_stream_pi, describe=_describe_pi)
+PI_SESSION: Final = Reader(
+    name="pi",
+    claims=claims_if(_is_own),
+    stream=lambda path: read_entries(path, _read_messages, read_entry),
+    describe=_describe,
+)
 
 
 # --- OpenClaw's database -----------------------------------------------------------
 
 
-def _stream_openclaw(path: Path) -> Iterator[Item]:
+def _stream(path: Path) -> Iterator[Item]:
     with open_session(path) as (query, session):
         rows = query("SELECT * FROM transcript_events WHERE session_id = ? ORDER BY seq", session)
     for line, row in enumerate(rows, start=1):
@@ -95,7 +88,7 @@ def _stream_openclaw(path: Path) -> Iterator[Item]:
             yield Problem(line, f"event {row['seq']}: {error}")
             continue
         if isinstance(record, dict):
-            yield from attach_messages(read_entry(record, line=line), messages_of)
+            yield from attach_messages(read_entry(record, line), messages_of)
         else:
             yield Problem(line, f"event {row['seq']}: {type(record).__name__}, not an entry")
 
@@ -116,14 +109,12 @@ def _decompress(packed: bytes) -> bytes:
 
 OPENCLAW: Final = Reader(
     name="openclaw",
-    stream=_stream_openclaw,
-    describe=_describe_pi,
+    stream=_stream,
+    describe=_describe,
     database=Database(
-        columns=frozenset({"transcript_events.session_id", "transcript_events.event_json"}),
-        sessions=(
-            "SELECT session_id AS id, max(created_at) AS modified, sum(length(event_json)) AS size"
-            " FROM transcript_events GROUP BY session_id"
-        ),
+        columns=("transcript_events.session_id", "transcript_events.event_json"),
+        sessions="SELECT session_id AS id, max(created_at) AS modified, sum(length(event_json)) AS size"
+        " FROM transcript_events GROUP BY session_id",
     ),
 )
 
@@ -134,63 +125,43 @@ TOOL_CALL: Final = "tool_call"
 _CALL_IDS: Final = ("id", "toolCallId", "tool_call_id", "call_id")
 
 
-def _stream_clawdbot(path: Path) -> Iterator[Item]:
-    return read_entries(path, frame=_frame_clawdbot, messages=_PendingCalls().read)
+def _read_clawdbot(entry: Entry, pending: list[ToolCall], numbers: Iterator[int]) -> Sequence[Message]:
+    """Read a line. A result without an id belongs to the first call of its name that has none yet."""
+    data = entry.data
+    if "role" not in data:
+        return ()
+    call_id = text(data, *_CALL_IDS)
+    if entry.type == TOOL_CALL:
+        arguments, number = mapping(data.get("params") or data.get("arguments")), next(numbers)
+        pending.append(ToolCall(id=call_id or f"call-{number}", name=string(data, "name"), arguments=arguments))
+        message = Message(role="assistant", parts=(pending[-1],))
+    elif entry.type == "tool_result":
+        message = Message(role="tool", parts=(_read_result(data, call_id, pending),))
+    else:
+        message = FORMATS["pi"].read(data, f"line {entry.line}")
+    return (message.read_from(data, format="clawdbot"),)
+
+
+def _read_result(data: Json, call_id: str | None, pending: list[ToolCall]) -> ToolResult:
+    name, content = text(data, "name"), data.get("content")
+    calls = [call for call in pending if call.id == call_id or (not call_id and call.name == name)]
+    if calls:
+        pending.remove(calls[0])
+    return ToolResult(
+        call_id=calls[0].id if calls else call_id or "",
+        content=(Text(text=str(content)),) if content else (),
+        is_error=bool(data.get("isError") or data.get("error")),
+        name=name,
+    )
 
 
 def _frame_clawdbot(data: Json, line: int) -> Entry:
-    return make_entry(data, line, type=str(data.get("role") or data.get("type") or ""), id="", parent="")
-
-
-@dataclass(slots=True)
-class _PendingCalls:
-    """The calls that have no result yet. Lines without ids are paired by name, in order."""
-
-    pending: list[ToolCall] = field(default_factory=list)
-    count: int = 0
-
-    def read(self, entry: Entry) -> Sequence[Message]:
-        data = entry.data
-        if "role" not in data:
-            return ()
-        if entry.type == TOOL_CALL:
-            message = Message(role="assistant", parts=(self._read_call(data),))
-        elif entry.type == "tool_result":
-            message = Message(role="tool", parts=(self._read_result(data),))
-        else:
-            message = FORMATS["pi"].read(data, f"line {entry.line}")
-        return (message.read_from(data, format="clawdbot"),)
-
-    def _read_call(self, data: Json) -> ToolCall:
-        self.count += 1
-        call = ToolCall(
-            id=_get_call_id(data) or f"call-{self.count}",
-            name=str(data.get("name") or ""),
-            arguments=mapping(data.get("params") or data.get("arguments")),
-        )
-        self.pending.append(call)
-        return call
-
-    def _read_result(self, data: Json) -> ToolResult:
-        name, call_id, content = text(data.get("name")), _get_call_id(data), data.get("content")
-        candidates = [call for call in self.pending if call.id == call_id or (not call_id and call.name == name)]
-        if candidates:
-            self.pending.remove(candidates[0])
-        return ToolResult(
-            call_id=candidates[0].id if candidates else call_id or "",
-            content=(Text(text=content if isinstance(content, str) else str(content)),) if content else (),
-            is_error=bool(data.get("isError") or data.get("error")),
-            name=name,
-        )
-
-
-def _get_call_id(data: Json) -> str | None:
-    return next((value for key in _CALL_IDS if (value := text(data.get(key)))), None)
+    return make_entry(data, line, type=string(data, "role") or string(data, "type"), id="", parent="")
 
 
 CLAWDBOT: Final = Reader(
     name="clawdbot",
-    claims=lambda _path, head: any(record.get("role") == TOOL_CALL for record in head.records),
-    stream=_stream_clawdbot,
-    describe=lambda data: SessionInfo(model=text(data.get("model"))),
+    claims=claims_if(lambda record: record.get("role") == TOOL_CALL),
+    stream=lambda path: read_entries(path, partial(_read_clawdbot, pending=[], numbers=count(1)), _frame_clawdbot),
+    describe=lambda data: SessionInfo(model=text(data, "model")),
 )

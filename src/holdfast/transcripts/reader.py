@@ -1,4 +1,4 @@
-"""The parts that all readers share: the Reader type, the way from records to entries, SQLite access, and JSON casts."""
+"""The parts that all readers share: the Reader type, the way from records to entries, blocks, and SQLite access."""
 
 from __future__ import annotations
 
@@ -9,45 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from holdfast.errors import FormatError, TranscriptError
-from holdfast.messages import Message
-from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.lines import Head, Line, read_head, read_lines
-from holdfast.transcripts.records import read_time
-
-__all__ = [
-    "Database",
-    "Json",
-    "Reader",
-    "Row",
-    "SessionInfo",
-    "StoredSession",
-    "attach_messages",
-    "database_file",
-    "delay_items",
-    "has_columns",
-    "list_sessions",
-    "make_entry",
-    "mapping",
-    "merge_info",
-    "objects",
-    "open_session",
-    "read_entries",
-    "read_line_rows",
-    "read_rows",
-    "select_session",
-    "text",
-    "timestamp",
-]
-
-Json: TypeAlias = Mapping[str, Any]
-"""A record as it was decoded."""
-
-Row: TypeAlias = tuple[int, Any] | Problem
-"""A JSON value with its line, or the problem in its place."""
+from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, Usage
+from holdfast.providers.wire import image_from_url
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, objects, text
+from holdfast.transcripts.lines import Head, Line, read_document, read_head, read_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +30,7 @@ class SessionInfo:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Database:
+class Database(NamedTuple):
     """How an agent stores sessions in an SQLite file.
 
     Attributes:
@@ -70,8 +38,12 @@ class Database:
         sessions: A query for the `id`, `modified` (Unix milliseconds) and `size` of every session.
     """
 
-    columns: frozenset[str]
+    columns: tuple[str, ...]
     sessions: str
+
+
+Claims: TypeAlias = Callable[[Path, Head], bool]
+Messages: TypeAlias = Callable[[Entry], Sequence[Message]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +62,34 @@ class Reader:
     name: str
     stream: Callable[[Path], Iterator[Item]]
     describe: Callable[[Json], SessionInfo] = lambda _record: SessionInfo()
-    claims: Callable[[Path, Head], bool] = lambda _path, _head: False
+    claims: Claims = lambda _path, _head: False
     folder: Callable[[Path], Path | None] = lambda _path: None
     database: Database | None = None
+
+
+def claims_if(is_own: Callable[[Json], bool]) -> Claims:
+    """Claim a file if one of its first records is the agent's own."""
+    return lambda _path, head: any(is_own(record) for record in head.records)
+
+
+def folder_with(*files: str, beside: Iterable[str] = (), claims: Claims | None = None) -> Callable[[Path], Path | None]:
+    """Find the folder that holds all of `files`, for itself, for them and for the files beside them.
+
+    `claims` judges the first file, which holds the records.
+    """
+
+    def find_folder(path: Path) -> Path | None:
+        for home in (path, *path.parents[: len(Path(files[0]).parts)]):
+            inside = {home / name for name in (*files, *beside)}
+            if path in {home, *inside} and all((home / name).is_file() for name in files):
+                records = home / files[0]
+                try:
+                    return home if claims is None or claims(records, read_head(records)) else None
+                except TranscriptError:
+                    return None
+        return None
+
+    return find_folder
 
 
 def merge_info(records: Iterable[Json], describe: Callable[[Json], SessionInfo]) -> SessionInfo:
@@ -113,8 +110,8 @@ def merge_info(records: Iterable[Json], describe: Callable[[Json], SessionInfo])
 # --- from records to entries ---------------------------------------------------
 
 
-def _read_filled_lines(path: Path) -> Iterator[Line | Problem]:
-    """Yield the lines that are not blank.
+def read_rows(path: Path) -> Iterator[Line | Problem]:
+    """Yield the lines that hold a JSON object or list, the others that are not blank as problems.
 
     A file that cannot be opened raises; one that fails later ends with a problem.
     """
@@ -122,40 +119,27 @@ def _read_filled_lines(path: Path) -> Iterator[Line | Problem]:
     try:
         for line in read_lines(path, skip_long=True):
             number = line.number
-            if not line.raw.isspace():
+            if line.data is not None or isinstance(line.value, list):
                 yield line
+            elif not line.raw.isspace():
+                yield Problem(number, line.problem or "not a record")
     except TranscriptError as error:
         if number == 0:
             raise
         yield Problem(number + 1, f"the rest is lost: {error}")
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_values(path: Path) -> Iterator[tuple[int, Any] | Problem]:
     """Yield every JSON object and list of a document or a JSON Lines file with its line; the rest as problems."""
     head = read_head(path)
     if head.document:
         yield 1, head.values[0]
-    else:
-        yield from read_line_rows(path)
+        return
+    for row in read_rows(path):
+        yield row if isinstance(row, Problem) else (row.number, row.value)
 
 
-def read_line_rows(path: Path) -> Iterator[Row]:
-    """Yield the same for a file that is known to be JSON Lines."""
-    for line in _read_filled_lines(path):
-        if isinstance(line, Problem):
-            yield line
-        elif line.data is not None or isinstance(line.value, list):
-            yield line.number, line.value if line.data is None else line.data
-        else:
-            yield Problem(line.number, line.problem or "not a record")
-
-
-def read_entries(
-    path: Path,
-    *,
-    frame: Callable[[Json, int], Entry],
-    messages: Callable[[Entry], Sequence[Message]],
-) -> Iterator[Item]:
+def read_entries(path: Path, messages: Messages, frame: Callable[[Json, int], Entry] = make_entry) -> Iterator[Item]:
     """Stream a JSON Lines file. `frame` makes an entry of a record, `messages` reads the entry's messages.
 
     A record whose message cannot be read becomes an entry without messages, and a problem. A line that repeats
@@ -163,7 +147,7 @@ def read_entries(
     """
     seen: set[tuple[str, int]] = set()  # ids and hashes only, so that a large file needs little memory
     repeats = first_repeat = 0
-    for line in _read_filled_lines(path):
+    for line in read_rows(path):
         if isinstance(line, Problem):
             yield line
             continue
@@ -182,28 +166,7 @@ def read_entries(
         yield Problem(first_repeat, f"{repeats} lines repeat an earlier record word for word and were read once")
 
 
-def make_entry(
-    data: Json,
-    line: int,
-    *,
-    type: str | None = None,  # noqa: A002 - the field's name
-    id: str = "id",  # noqa: A002 - the field's name
-    parent: str = "parentId",
-    sidechain: bool = False,
-) -> Entry:
-    """Make an entry of a record; `id` and `parent` are the keys that hold them."""
-    return Entry(
-        type=str(data.get("type", "")) if type is None else type,
-        data=data,
-        line=line,
-        id=text(data.get(id)),
-        parent=text(data.get(parent)),
-        timestamp=timestamp(data.get("timestamp")),
-        sidechain=sidechain,
-    )
-
-
-def attach_messages(entry: Entry, messages: Callable[[Entry], Sequence[Message]]) -> Iterator[Item]:
+def attach_messages(entry: Entry, messages: Messages) -> Iterator[Item]:
     """Yield the entry with its messages, which get its id, and its time where they have none."""
     try:
         stamped = tuple(
@@ -219,6 +182,18 @@ def attach_messages(entry: Entry, messages: Callable[[Entry], Sequence[Message]]
         yield Problem(entry.line, f"kept without its message: {error}")
         return
     yield replace(entry, messages=stamped) if stamped else entry
+
+
+def read_object(path: Path) -> Any:
+    """Decode a file as one JSON value.
+
+    Raises:
+        TranscriptError: It cannot be read, or is not JSON.
+    """
+    try:
+        return read_document(path)
+    except ValueError as error:
+        raise TranscriptError(f"not a JSON document: {error}", path=path) from error
 
 
 _MAX_DELAYED: Final = 32
@@ -243,33 +218,66 @@ def delay_items(items: Iterable[Item], amend: Callable[[deque[Item], Entry], Non
     yield from delayed
 
 
-# --- JSON of other programs ------------------------------------------------------
-
-_MAX_SECONDS: Final = 100_000_000_000
-
-
-def timestamp(value: object) -> int | None:
-    """Convert ISO text, seconds or milliseconds to Unix milliseconds; None where the value is none of these."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return read_time(value)
-    if not abs(value) < float("inf"):
-        return None
-    return int(value * 1000) if abs(value) < _MAX_SECONDS else int(value)
+def amend_last(delayed: deque[Item], is_meant: Callable[[Entry], bool], change: Callable[[Message], Message]) -> None:
+    """Change the last message of the last entry with messages that is meant."""
+    for index in range(len(delayed) - 1, -1, -1):
+        item = delayed[index]
+        if isinstance(item, Entry) and item.messages and is_meant(item):
+            delayed[index] = replace(item, messages=(*item.messages[:-1], change(item.messages[-1])))
+            return
 
 
-def text(value: object) -> str | None:
-    """Return a string that is not empty, else None."""
-    return value if isinstance(value, str) and value else None
+# --- content ---------------------------------------------------------------------
 
 
-def objects(value: object) -> list[Json]:
-    """Return the JSON objects in a list, none where the value is not a list."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+def string(data: Json, path: str) -> str:
+    """Return the value at a path as a string; empty where there is none."""
+    return str(find(data, path) or "")
 
 
-def mapping(value: object) -> Json:
-    """Return a JSON object, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+def count(data: object, *paths: str) -> int:
+    """Return the first whole number at these paths, else 0."""
+    return next((value for path in paths if isinstance(value := find(data, path), int)), 0)
+
+
+def read_usage(data: object, fields: Mapping[str, str], *, has_cached_input: bool = False) -> Usage | None:
+    """Read token counts; `fields` are the paths of each count, the first that is there counts.
+
+    With `has_cached_input` the input tokens include those that were read from the cache.
+    """
+    counts = {name: count(data, *paths.split()) for name, paths in fields.items()}
+    usage = Usage(**counts)
+    if has_cached_input:
+        usage = replace(usage, input=usage.input - usage.cache_read)
+    return usage if usage.context else None
+
+
+def read_block(data: Json, format: str) -> Part:
+    """Read a content block as most agents write it; a block of another kind is carried as it is."""
+    part: Part = Opaque(kind=string(data, "type"), data=data)
+    url = text(data, "imageUrl.url", "image_url.url")
+    match data.get("type"):
+        case "text" if isinstance(data.get("text"), str):
+            part = Text(text=data["text"])
+        case "thinking" | "think":
+            signature = text(data, "signature", "encrypted")
+            part = Thinking(text=text(data, "thinking", "think") or "", signature=signature)
+        case "image" if isinstance(data.get("data"), str):
+            part = Image(media_type=string(data, "mimeType"), data=data["data"])
+        case _ if url is not None:
+            part = image_from_url(url)
+    return part.read_from(data, format=format)
+
+
+def read_blocks(data: Json, path: str, format: str) -> tuple[Part, ...]:
+    """Read the content at a path: one text, or a list of blocks."""
+    value = find(data, path)
+    return (Text(text=value),) if isinstance(value, str) else tuple(read_block(b, format) for b in objects(data, path))
+
+
+def result_content(parts: Iterable[Part]) -> tuple[ResultContent, ...]:
+    """Return the parts that a tool result may hold."""
+    return tuple(part for part in parts if isinstance(part, ResultContent))
 
 
 # --- SQLite files ----------------------------------------------------------------
@@ -278,8 +286,7 @@ def mapping(value: object) -> Json:
 _MAGIC: Final = b"SQLite format 3\0"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSession:
+class StoredSession(NamedTuple):
     """A session in an SQLite file."""
 
     path: Path
@@ -299,11 +306,11 @@ def database_file(path: Path) -> Path | None:
         return None
 
 
-def has_columns(file: Path, columns: frozenset[str]) -> bool:
+def has_columns(file: Path, columns: Iterable[str]) -> bool:
     """Whether an SQLite file has these columns, each given as `table.column`."""
     with _connect(file) as query:
         sql = "SELECT 1 FROM pragma_table_info(?) WHERE name = ?"
-        return all(query(sql, *column.split(".")) for column in sorted(columns))
+        return all(query(sql, *column.split(".")) for column in columns)
 
 
 def list_sessions(file: Path, database: Database) -> list[StoredSession]:
@@ -344,21 +351,19 @@ def open_session(path: Path) -> Iterator[tuple[Callable[..., list[dict[str, Any]
 
 @contextmanager
 def _connect(file: Path) -> Iterator[Callable[..., list[dict[str, Any]]]]:
+    """Open a file for reading; in a read-only folder without the log that SQLite would create beside it."""
+    address = f"file:{quote(str(file.absolute()))}?mode=ro"
     try:
-        with closing(_open_read_only(file)) as connection:
+        connection = sqlite3.connect(address, uri=True, timeout=10)
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            if not isinstance(error, sqlite3.OperationalError):
+                raise
+            connection = sqlite3.connect(f"{address}&immutable=1", uri=True)
+        with closing(connection):
             connection.row_factory = sqlite3.Row
             yield lambda sql, *values: [dict(row) for row in connection.execute(sql, values)]
     except sqlite3.Error as error:
         raise TranscriptError(f"could not be read: {error}", path=file) from error
-
-
-def _open_read_only(file: Path) -> sqlite3.Connection:
-    """Open a file for reading; in a read-only folder without the log that SQLite would create beside it."""
-    address = f"file:{quote(str(file.absolute()))}"
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=10)
-    try:
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        connection.close()
-        return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True)
-    return connection

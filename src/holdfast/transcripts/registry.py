@@ -38,8 +38,6 @@ from holdfast.transcripts.reader import (
 )
 from holdfast.transcripts.request_log import REQUEST_LOG
 
-__all__ = ["READERS", "Place", "SessionRef", "default_places", "read", "sessions", "stream"]
-
 READERS: Final[dict[str, Reader]] = {
     reader.name: reader
     for reader in (
@@ -65,7 +63,7 @@ READERS: Final[dict[str, Reader]] = {
 }
 """Every reader by name, in the order in which they are tried: the most specific first."""
 
-_CURSOR_COLUMNS: Final = frozenset({"blobs.data", "meta.value"})
+_CURSOR_COLUMNS: Final = ("blobs.data", "meta.value")
 
 
 # --- one session -----------------------------------------------------------------
@@ -80,28 +78,29 @@ def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
     if format is not None and format not in READERS:
         raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
     readers = list(READERS.values()) if format is None else [READERS[format]]
-    file = database_file(path)
-    if file is not None:
-        reader = _find_database_reader(file, readers)
-        if reader is None or reader.database is None:
-            raise TranscriptError("an SQLite file of no agent that we know", path=file)
-        return reader, select_session(path, file, reader.database)
-    try:
-        for reader in readers:
-            if home := reader.folder(path):
-                return reader, home
-    except OSError as error:
-        raise TranscriptError(f"cannot be read: {error.strerror or error}", path=path) from None
-    return _claim(path, readers, is_named=format is not None), path
-
-
-def _claim(path: Path, readers: Iterable[Reader], *, is_named: bool) -> Reader:
-    """Return the first reader that claims a file; a reader that the caller named reads any file."""
+    if (file := database_file(path)) is not None:
+        return _recognise_database(path, file, readers)
+    if found := _find_folder(path, readers):
+        return found
     head = read_head(path)
     for reader in readers:
-        if is_named or reader.claims(path, head):
-            return reader
+        if format is not None or reader.claims(path, head):  # a reader that the caller named reads any file
+            return reader, path
     raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
+
+
+def _recognise_database(path: Path, file: Path, readers: Iterable[Reader]) -> tuple[Reader, Path]:
+    reader = _find_database_reader(file, readers)
+    if reader is None or reader.database is None:
+        raise TranscriptError("an SQLite file of no agent that we know", path=file)
+    return reader, select_session(path, file, reader.database)
+
+
+def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] | None:
+    try:
+        return next(((reader, home) for reader in readers if (home := reader.folder(path))), None)
+    except OSError as error:
+        raise TranscriptError(f"cannot be read: {error.strerror or error}", path=path) from None
 
 
 def _find_database_reader(file: Path, readers: Iterable[Reader]) -> Reader | None:
@@ -230,13 +229,12 @@ def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
 def _walk(folder: Path) -> Iterator[_Item]:
     try:
         children = _list_folder(folder)
-        reader = next((reader for reader in READERS.values() if reader.folder(folder) == folder), None)
-        session = None if reader is None else _make_ref(folder, reader, _read_info(reader, folder))
+        for reader in READERS.values():
+            if reader.folder(folder) == folder:
+                yield _make_ref(folder, reader, _read_info(reader, folder))
+                return
     except (OSError, TranscriptError) as error:
         yield Problem(0, f"cannot be looked into: {error}")
-        return
-    if session is not None:
-        yield session
         return
     names = {item.name for item in children}
     # In OpenCode's old storage only the folder `session` holds sessions.
@@ -252,25 +250,25 @@ def _inspect_file(path: Path) -> Iterator[_Item]:
     items: list[_Item] = []
     try:
         if not is_copy(path) and (path.suffix in _SUFFIXES or ARCHIVED.search(path.name) is not None):
-            items = list(_read_file_ref(path) if database_file(path) is None else _read_database_refs(path))
+            items = list(_read_refs(path))
     except (OSError, TranscriptError) as error:
         items = [Problem(0, str(error))]
     yield from items or [path]
 
 
-def _read_file_ref(path: Path) -> Iterator[SessionRef]:
-    """Yield the session in a file, if a reader claims it; an empty file is not a session yet."""
-    if path.is_file() and path.stat().st_size == 0:
-        return
-    head = read_head(path, limit=_MAX_DOCUMENT_BYTES)
-    reader = next((reader for reader in READERS.values() if reader.claims(path, head)), None)
-    if reader is not None:
-        yield _make_ref(path, reader, merge_info(head.records, reader.describe))
+def _read_refs(path: Path) -> Iterator[SessionRef | Problem]:
+    """Yield the sessions in a file of a known agent; an empty file is not a session yet."""
+    if (file := database_file(path)) is not None:
+        yield from _read_database_refs(path, file)
+    elif not path.is_file() or path.stat().st_size > 0:
+        head = read_head(path, limit=_MAX_DOCUMENT_BYTES)
+        for reader in READERS.values():
+            if reader.claims(path, head):
+                yield _make_ref(path, reader, merge_info(head.records, reader.describe))
+                return
 
 
-def _read_database_refs(path: Path) -> Iterator[SessionRef | Problem]:
-    """Yield the sessions in an SQLite file, if it is one of a known agent."""
-    file = database_file(path) or path
+def _read_database_refs(path: Path, file: Path) -> Iterator[SessionRef | Problem]:
     reader = _find_database_reader(file, READERS.values())
     if reader is None or reader.database is None:
         return
@@ -306,30 +304,6 @@ def _make_ref(path: Path, reader: Reader, info: SessionInfo, stored: StoredSessi
     )
 
 
-_PLACES: Final = (
-    # agent, the variable that moves its home, its home, the folder of sessions in it
-    ("claude_code", "CLAUDE_CONFIG_DIR", ".claude", "projects"),
-    ("codex", "CODEX_HOME", ".codex", "sessions"),
-    ("codex", "CODEX_HOME", ".codex", "archived_sessions"),
-    ("pi", "PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
-    ("openclaw", "OPENCLAW_STATE_DIR", ".openclaw", "agents"),
-    ("clawdbot", "CLAWDBOT_STATE_DIR", ".clawdbot", "agents"),
-    ("moltbot", "MOLTBOT_STATE_DIR", ".moltbot", "agents"),
-    ("opencode", "XDG_DATA_HOME", ".local/share", "opencode"),
-    ("copilot", "COPILOT_HOME", ".copilot", "session-state"),
-    ("kimi", "KIMI_CODE_HOME", ".kimi-code", "sessions"),
-    ("kimi", "KIMI_SHARE_DIR", ".kimi", "sessions"),
-    ("openhands", "OPENHANDS_HOME", ".openhands", "conversations"),
-    ("gemini", "GEMINI_CLI_HOME", ".gemini", "tmp"),
-    ("qwen", "QWEN_HOME", ".qwen", "projects"),
-    ("qwen", "QWEN_HOME", ".qwen", "tmp"),
-    ("grok", "GROK_HOME", ".grok", "sessions"),
-    ("goose", "XDG_DATA_HOME", ".local/share", "goose/sessions"),
-    ("cline", "CLINE_DIR", ".cline", "data"),
-    ("cline", "XDG_CONFIG_HOME", ".config", "Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),
-)
-
-
 class Place(NamedTuple):
     """A folder where an agent keeps its sessions."""
 
@@ -339,5 +313,7 @@ class Place(NamedTuple):
 
 def default_places(environ: Mapping[str, str], home: Path) -> list[Place]:
     """List the folders where the known agents keep their sessions, as far as they exist."""
-    places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in _PLACES)
+    lines = Path(__file__).with_name("places.txt").read_text("utf-8").splitlines()[1:]
+    rows = (line.split() for line in lines)
+    places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in rows)
     return [place for place in places if place.folder.is_dir()]

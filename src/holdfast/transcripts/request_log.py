@@ -13,11 +13,8 @@ from holdfast.errors import FormatError
 from holdfast.messages import Message, Text, ToolResult, Usage
 from holdfast.providers.anthropic import read_usage as read_anthropic_usage
 from holdfast.providers.openai_chat import read_usage as read_openai_usage
-from holdfast.transcripts.entry import Entry, Item, Problem
-from holdfast.transcripts.lines import Head
-from holdfast.transcripts.reader import Json, Reader, SessionInfo, mapping, read_rows, text, timestamp
-
-__all__ = ["REQUEST_LOG", "Conversation", "Request", "requests", "restates"]
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, mapping, text, timestamp
+from holdfast.transcripts.reader import Reader, SessionInfo, read_values
 
 _LISTS: Final = ("messages", "input", "contents")
 _BODIES: Final = ("request", "body")
@@ -52,12 +49,8 @@ class Request:
         return None if usage is None else usage.input + usage.cache_read + usage.cache_write
 
 
-def _claims(_path: Path, head: Head) -> bool:
-    """Whether a row is, or holds, the body of a request: a list of messages and a model."""
-    return any(_find_body(value) is not None for value in head.values)
-
-
 def _find_body(value: Any) -> Json | None:
+    """Return the body of a request that a row is, or holds: a list of messages and a model."""
     row = mapping(value)
     bodies = (row, *(mapping(row.get(key)) for key in _BODIES))
     listed = (body for body in bodies if any(isinstance(body.get(key), list) for key in _LISTS))
@@ -66,37 +59,33 @@ def _find_body(value: Any) -> Json | None:
 
 def requests(path: Path) -> Iterator[Request | Problem]:
     """Yield every request of a log with its whole conversation and the reported usage, as a replay needs it."""
-    for row in read_rows(path):
-        if isinstance(row, Problem):
-            yield row
+    for value in read_values(path):
+        if isinstance(value, Problem):
+            yield value
             continue
-        line, value = row
+        line, row = value[0], mapping(value[1])
         try:
-            yield _read_request(mapping(value), line)
+            body = _find_body(row)
+            if body is None:
+                raise FormatError("expected a list of messages and a model", where=f"line {line}")  # noqa: TRY301
+            yield Request(
+                line=line,
+                messages=tuple(providers.read_request(body)),
+                data=row,
+                reply=tuple(_read_reply(mapping(row.get("response")))),
+                usage=_read_usage(row),
+                model=text(body, "model"),
+                timestamp=timestamp(row.get("timestamp")),
+            )
         except FormatError as error:
             yield Problem(line, f"not a request that can be read: {error}")
-
-
-def _read_request(row: Json, line: int) -> Request:
-    body = _find_body(row)
-    if body is None:
-        raise FormatError("expected a list of messages and a model", where=f"line {line}")
-    return Request(
-        line=line,
-        messages=tuple(providers.read_request(body)),
-        data=row,
-        reply=tuple(_read_reply(mapping(row.get("response")))),
-        usage=_read_usage(row),
-        model=text(body.get("model")),
-        timestamp=timestamp(row.get("timestamp")),
-    )
 
 
 def _read_reply(response: Json) -> list[Message]:
     """Read the messages of a response: Anthropic's envelope, a chat completion, or Responses output."""
     choices, output = response.get("choices"), response.get("output")
     if isinstance(choices, list):
-        return providers.read([mapping(mapping(choice).get("message")) for choice in choices[:1]])
+        return providers.read([mapping(find(choice, "message")) for choice in choices[:1]])
     if isinstance(output, list):
         return providers.read(output, format="openai_responses")
     return providers.read([response], format="anthropic") if "content" in response else []
@@ -104,7 +93,7 @@ def _read_reply(response: Json) -> list[Message]:
 
 def _read_usage(row: Json) -> Usage | None:
     """Read the usage in the row or in the response; None where all counts are zero."""
-    for data in (row, row.get("usage"), mapping(row.get("response")).get("usage")):
+    for data in (row, row.get("usage"), find(row, "response.usage")):
         usage = read_openai_usage(data) or read_anthropic_usage(data)
         if usage is not None and usage.context:
             return usage
@@ -174,7 +163,8 @@ def restates(old: Message, new: Message) -> bool:
     if ids or _list_call_ids(new):
         return ids == _list_call_ids(new)
     before, after = _join_text(old), _join_text(new)
-    shared = _count_shared(before, after)
+    front = _count_prefix(before, after)
+    shared = front + _count_prefix(before[front:][::-1], after[front:][::-1])
     changed = max(len(before), len(after)) - shared
     return changed <= _MAX_CHANGE and shared >= max(_MIN_SHARED, 3 * changed)
 
@@ -188,14 +178,8 @@ def _join_text(message: Message) -> str:
     return "\n".join(part.text for part in parts)
 
 
-def _count_shared(left: str, right: str) -> int:
-    """Count the characters that two texts share at their beginning and their end."""
-    front = _count_prefix(left, right)
-    left, right = left[front:][::-1], right[front:][::-1]
-    return front + _count_prefix(left, right)
-
-
 def _count_prefix(left: str, right: str) -> int:
+    """Count the characters that two texts share at their beginning."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2
@@ -217,6 +201,17 @@ class _Thread:
     last: tuple[Message, ...] = ()
     usage: Usage | None = None
 
+    def take_new_of(self, request: Request) -> Iterator[Message]:
+        """Yield the messages that a request adds; the first reply among them gets the usage of the last request."""
+        for message in self.conversation.take_new((*request.messages, *request.reply), after=self.last):
+            if message.role == "assistant" and message.usage is None and self.usage is not None:
+                yield replace(message, usage=self.usage, timestamp=request.timestamp)
+                self.usage = None
+            else:
+                yield replace(message, timestamp=request.timestamp)
+        self.last = request.messages
+        self.usage = None if request.reply else request.usage
+
 
 def _stream(path: Path) -> Iterator[Item]:
     """Yield each request as an entry with the messages that are new in it; together they are the conversation.
@@ -224,20 +219,22 @@ def _stream(path: Path) -> Iterator[Item]:
     A log also holds the requests of sub-agents. The main conversation is the one with the longest request;
     the file is read twice to find it.
     """
-    longest = _find_longest(path)
+    length, longest = -1, ""
+    for request in requests(path):
+        if isinstance(request, Request) and len(request.messages) > length:
+            length, longest = len(request.messages), _get_opening(request)
     threads: dict[str, _Thread] = {}
     for request in requests(path):
         if isinstance(request, Problem):
             yield request
             continue
         opening = _get_opening(request)
-        thread = threads.setdefault(opening, _Thread())
         yield Entry(
             type="request",
             data=request.data,
             line=request.line,
             timestamp=request.timestamp,
-            messages=tuple(_read_new(request, thread)),
+            messages=tuple(threads.setdefault(opening, _Thread()).take_new_of(request)),
             sidechain=opening != longest,
         )
     restated = sum(thread.conversation.restated for thread in threads.values())
@@ -245,36 +242,20 @@ def _stream(path: Path) -> Iterator[Item]:
         yield Problem(1, f"{restated} messages came again with a small change; the first wording was kept")
 
 
-def _find_longest(path: Path) -> str:
-    """Return the opening of the longest request."""
-    length, opening = -1, ""
-    for request in requests(path):
-        if isinstance(request, Request) and len(request.messages) > length:
-            length, opening = len(request.messages), _get_opening(request)
-    return opening
-
-
 def _get_opening(request: Request) -> str:
     """Return the digest of the first message, which identifies a conversation."""
     return next((message.digest for message in request.messages if message.role != "system"), "")
 
 
-def _read_new(request: Request, thread: _Thread) -> Iterator[Message]:
-    """Yield the messages that this request adds; the first reply among them gets the usage of the last request."""
-    for message in thread.conversation.take_new((*request.messages, *request.reply), after=thread.last):
-        if message.role == "assistant" and message.usage is None and thread.usage is not None:
-            yield replace(message, usage=thread.usage, timestamp=request.timestamp)
-            thread.usage = None
-        else:
-            yield replace(message, timestamp=request.timestamp)
-    thread.last = request.messages
-    thread.usage = None if request.reply else request.usage
-
-
 def _describe(data: Json) -> SessionInfo:
-    keys = ("session_id", "conversation_id", "experiment_id")
-    session = next((value for key in keys if (value := text(data.get(key)))), None)
-    return SessionInfo(session=session, model=text(mapping(_find_body(data)).get("model")))
+    return SessionInfo(
+        session=text(data, "session_id", "conversation_id", "experiment_id"), model=text(_find_body(data), "model")
+    )
 
 
-REQUEST_LOG: Final = Reader(name="request_log", claims=_claims, stream=_stream, describe=_describe)
+REQUEST_LOG: Final = Reader(
+    name="request_log",
+    claims=lambda _path, head: any(_find_body(value) is not None for value in head.values),
+    stream=_stream,
+    describe=_describe,
+)

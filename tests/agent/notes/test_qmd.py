@@ -88,7 +88,7 @@ class TestAnswers:
         world.write("docs/a.txt", "giraffe")
         world.write("docs/b.py", "giraffe")
         notes = world.open(paths=[{"path": "docs", "pattern": "**/*.{txt,rst}"}])
-        assert notes.read("docs/a.txt").text == "giraffe"
+        assert notes.read("docs/a.txt")[0] == "giraffe"
         with pytest.raises(InputError, match="is not a note"):
             notes.read("docs/b.py")
 

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from holdfast.agent.notes import NoteResults, Notes
+from holdfast.agent.note_files import NoteResults
+from holdfast.agent.notes import Notes
 from holdfast.agent.qmd import missing_command
 from holdfast.agent.tools.memory import note_tools
 from holdfast.cli import holdfast
@@ -160,7 +161,7 @@ class TestSessions:
         assert stat.S_IMODE(export.stat().st_mode) == 0o600
         (hit,) = found.hits
         assert (hit.path, hit.start, hit.end, hit.kind) == ("sessions/s.jsonl", 3, 3, "sessions")
-        assert notes.read(hit.path, start=hit.start).text == "Assistant: the zebra code is 4711"
+        assert notes.read(hit.path, start=hit.start)[0] == "Assistant: the zebra code is 4711"
 
     def test_retention(self, world: World) -> None:
         """Sessions that are older than so many days are not exported, nor those that are gone; other files stay."""

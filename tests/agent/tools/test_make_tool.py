@@ -20,7 +20,7 @@ class Asked(Arguments, frozen=True):
     either: int | str | None = None
 
 
-OFFER = make_tool("look", "Looks.", Asked, lambda asked, _: Answer(text=f"{asked.path} {asked.max_lines} {asked.kind}"))
+OFFER = make_tool("look", Asked, lambda asked, _: Answer(text=f"{asked.path} {asked.max_lines} {asked.kind}"))
 
 
 def test_the_schema_is_plain_json_schema() -> None:
@@ -35,6 +35,12 @@ def test_the_schema_is_plain_json_schema() -> None:
         },
         "required": ["path"],
     }
+
+
+def test_the_docstring_is_the_description() -> None:
+    """Unless another one is given."""
+    assert OFFER.tool.description == "Arguments of every sort."
+    assert make_tool("look", Asked, lambda *_: Answer(text=""), description="Looks.").tool.description == "Looks."
 
 
 def test_arguments_are_read_with_tolerance() -> None:

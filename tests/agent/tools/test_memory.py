@@ -66,7 +66,7 @@ class TestSearch:
         """A search that cannot be made says so in the form of the original tool, and what to do."""
         with opened(tmp_path) as notes:
             notes.start()
-            notes.table.close()
+            notes.memory.close()
             result = use(notes, "memory_search", query="deploy")
             answer = json.loads(result.text)
             assert result.is_error

@@ -18,7 +18,7 @@ class Nothing(Arguments, frozen=True):
 def tool(name: str, do: Callable[[Event], str], *, is_parallel: bool = False, ends: int = 0) -> ToolFunction:
     """A tool without arguments."""
     return make_tool(
-        name, "", Nothing, lambda _, cancel: Answer(text=do(cancel), head=ends, tail=ends), is_parallel=is_parallel
+        name, Nothing, lambda _, cancel: Answer(text=do(cancel), head=ends, tail=ends), is_parallel=is_parallel
     )
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Notes
 from holdfast.agent.paths import Bounds
 from holdfast.agent.tools.memory import archive_text, archive_tools, memory_tools, note_tools
 from holdfast.agent.tools.toolbox import Action, Answer, Arguments, Confirm, Toolbox, ToolFunction, make_tool
-from holdfast.agent.tools.workspace import append_tools, bash_tool, file_tools
-from holdfast.models.base import Tool
-from holdfast.recovery import definition
+from holdfast.agent.tools.workspace import bash_tools, file_tools, flush_tools
 from holdfast.session import Session
-from holdfast.settings import Settings
-from holdfast.tokens import count_json
 
 __all__ = [
     "Action",
@@ -26,11 +20,7 @@ __all__ = [
     "agent_tools",
     "flush_tools",
     "make_tool",
-    "tool_tokens",
 ]
-
-_MEMORY_SLOTS: Final = frozenset({"memory-core", "memory-lancedb"})
-"""The memory slots that come with tools."""
 
 
 def agent_tools(
@@ -51,40 +41,14 @@ def agent_tools(
         memories: Its long-term memories; by default those in the engine's memory.
     """
     settings = session.engine.settings
-    known = memories or Memories(session.engine, session.scope.agent)
-    functions = (
-        *_workspace_tools(bounds, settings, confirm),
-        *_memory_tools(session, settings, notes, known),
-        *archive_tools(session),
-    )
-    return Toolbox(functions=functions, archive=archive_text(session))
-
-
-def _workspace_tools(bounds: Bounds, settings: Settings, confirm: Confirm | None) -> tuple[ToolFunction, ...]:
-    access = settings.workspace.access
-    files = () if access == "none" else file_tools(bounds, confirm=confirm)
-    if confirm is None or access != "rw" or not bounds.writable:
-        return files
-    return (*files, bash_tool(bounds.root, confirm=confirm))
-
-
-def _memory_tools(
-    session: Session, settings: Settings, notes: Notes | None, memories: Memories
-) -> tuple[ToolFunction, ...]:
-    if settings.slots.memory not in _MEMORY_SLOTS:
-        return ()
-    can_search = settings.memory_search.enabled and settings.workspace.access != "none"
-    return (
-        *(note_tools(notes, session) if notes is not None and can_search else ()),
-        *(memory_tools(memories, session) if settings.long_term.enabled else ()),
-    )
-
-
-def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
-    """Make the tools of the turn before a compaction: read files, and append to the note of the day."""
-    return Toolbox(functions=append_tools(bounds, note, mask=mask))
-
-
-def tool_tokens(tool: Tool) -> int:
-    """Count the tokens of a tool's definition."""
-    return count_json(definition(tool))
+    access, functions = settings.workspace.access, list[ToolFunction]()
+    if access != "none":
+        functions += file_tools(bounds, confirm=confirm)
+    if access == "rw" and confirm is not None:
+        functions += bash_tools(bounds, confirm=confirm)
+    if settings.slots.memory in {"memory-core", "memory-lancedb"}:  # other slots come without tools
+        if notes is not None and settings.memory_search.enabled and access != "none":
+            functions += note_tools(notes, session)
+        if settings.long_term.enabled:
+            functions += memory_tools(memories or Memories(session.engine, session.scope.agent), session)
+    return Toolbox(functions=(*functions, *archive_tools(session)), archive=archive_text(session))

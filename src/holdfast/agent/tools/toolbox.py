@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from threading import Event
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -16,26 +17,12 @@ from holdfast.messages import Text, ToolCall, ToolResult
 from holdfast.models.base import Tool
 from holdfast.text import clip
 
-__all__ = [
-    "Action",
-    "Answer",
-    "ArchiveText",
-    "Arguments",
-    "Confirm",
-    "ToolFunction",
-    "Toolbox",
-    "cancelled_result",
-    "make_schema",
-    "make_tool",
-]
-
 A = TypeVar("A", bound="Arguments")
 
 ArchiveText: TypeAlias = Callable[[ToolCall, str], int]
 """Archives the whole text of a result that the model sees a part of, and returns its number."""
 
 MAX_THREADS: Final = 8
-_NULL: Final = {"type": "null"}
 _TOOL_ERRORS: Final = (
     HoldfastError,
     OSError,
@@ -55,13 +42,9 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer of a tool.
+    """The whole answer of a tool; the text of one that failed says what to do.
 
-    Attributes:
-        text: The whole text.
-        is_error: Whether the call failed; the text then says what to do.
-        head: How many characters of the beginning of a long text the model sees; 0 for all of it.
-        tail: How many of the end.
+    Of a long text the model sees `head` characters of the beginning and `tail` of the end; with 0 all of it.
     """
 
     text: str
@@ -72,12 +55,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What a tool is about to do, for the user to allow.
+    """What a tool is about to do, for the user to allow, in lines that can be shown.
 
-    Attributes:
-        kind: Whether a command runs or a file is written.
-        text: What will be done, in lines that can be shown.
-        guarded: Why it needs a confirmation even if the user has allowed this kind; empty if it does not.
+    `guarded` says why it needs a confirmation even if the user has allowed this kind; empty if it does not.
     """
 
     kind: Literal["run", "write"]
@@ -91,12 +71,9 @@ Confirm: TypeAlias = Callable[[Action], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFunction:
-    """A tool and the function behind it.
+    """A tool and the function behind it, which gets the arguments as sent and an event that is set to cancel the call.
 
-    Attributes:
-        tool: What the model is told.
-        run: The function. It gets the arguments as the model sent them, and an event that is set to cancel the call.
-        is_parallel: Whether calls may run at the same time as others, because they change nothing.
+    If `is_parallel`, calls may run at the same time as others, because they change nothing.
     """
 
     tool: Tool
@@ -105,51 +82,52 @@ class ToolFunction:
 
 
 def make_tool(
-    name: str, description: str, kind: type[A], do: Callable[[A, Event], Answer], *, is_parallel: bool = False
+    name: str,
+    kind: type[A],
+    do: Callable[[A, Event], Answer],
+    *,
+    description: str | None = None,
+    is_parallel: bool = False,
 ) -> ToolFunction:
-    """Make a tool of a function. Arguments that do not fit the schema never reach the function."""
-    tool = Tool(name=name, description=description, parameters=make_schema(kind))
+    """Make a tool of a function. Arguments that do not fit the schema never reach the function.
+
+    The description is the docstring of the arguments, unless another one is given.
+    """
+    words = " ".join((description or kind.__doc__ or "").split())
+    tool = Tool(name=name, description=words, parameters=make_schema(kind))
     return ToolFunction(
         tool=tool, run=lambda given, cancel: do(_parse(given, kind, name), cancel), is_parallel=is_parallel
     )
 
 
 def make_schema(kind: type[Arguments]) -> dict[str, Any]:
-    """Make the JSON schema of arguments, in a plain form that every provider accepts."""
+    """Make the JSON schema of arguments, in a plain form that every provider accepts: without the null of options."""
     _, parts = msgspec.json.schema_components([kind], ref_template="{name}")
     whole: dict[str, Any] = parts[kind.__name__]
-    fields = {name: _remove_null(field) for name, field in whole["properties"].items()}
+    fields: dict[str, Any] = {}
+    for name, field in whole["properties"].items():
+        types = [each for each in field.get("anyOf", ()) if each != {"type": "null"}]
+        known = {key: value for key, value in field.items() if key != "anyOf" and (key, value) != ("default", None)}
+        fields[name] = {**types[0], **known} if len(types) == 1 else field
     return {"type": "object", "properties": fields, "required": whole["required"]}
 
 
-def _remove_null(field: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the null type of an optional field."""
-    kinds = [kind for kind in field.get("anyOf", ()) if kind != _NULL]
-    known = {key: value for key, value in field.items() if key != "anyOf" and (key, value) != ("default", None)}
-    return {**kinds[0], **known} if len(kinds) == 1 else dict(field)
-
-
 def _parse(given: Mapping[str, Any] | str, kind: type[A], name: str) -> A:
-    if not isinstance(given, str):
-        try:
-            return msgspec.convert(dict(given), kind, strict=False)
-        except msgspec.ValidationError as error:
-            raise InputError(f"{name}: {error}; it takes {_list_fields(kind)}") from error
-    raise InputError(f"the arguments of {name} are not a JSON object: send one with {_list_fields(kind)}")
-
-
-def _list_fields(kind: type[Arguments]) -> str:
     schema = make_schema(kind)
-    return ", ".join(f"`{name}`" if name in schema["required"] else f"`{name}`?" for name in schema["properties"])
+    fields = ", ".join(f"`{each}`" if each in schema["required"] else f"`{each}`?" for each in schema["properties"])
+    if isinstance(given, str):
+        raise InputError(f"the arguments of {name} are not a JSON object: send one with {fields}")
+    try:
+        return msgspec.convert(dict(given), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{name}: {error}; it takes {fields}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolbox:
-    """Some tools.
+    """Some tools, in the order in which the model sees them.
 
-    Attributes:
-        functions: The tools, in the order in which the model sees them.
-        archive: Archives texts that are too long to be shown; without it, the rest of a long result is lost.
+    `archive` archives texts that are too long to be shown; without it, the rest of a long result is lost.
     """
 
     functions: tuple[ToolFunction, ...] = ()
@@ -189,14 +167,16 @@ class Toolbox:
         """
         stop = cancel or Event()
         results: list[ToolResult] = []
-        for group in self._group(calls):
-            for result in self._run_group(group, stop):
-                results.append(result)
-                if on_result is not None:
-                    on_result(result)
+        for is_parallel, group in groupby(calls, self._is_parallel):
+            for some in [list(group)] if is_parallel else ([call] for call in group):
+                for result in self._run_group(some, stop):
+                    results.append(result)
+                    if on_result is not None:
+                        on_result(result)
         return results
 
     def _run_group(self, group: Sequence[ToolCall], stop: Event) -> list[ToolResult]:
+        """Run calls at the same time."""
         try:
             if len(group) == 1:
                 return [self.run(group[0], cancel=stop)]
@@ -211,21 +191,9 @@ class Toolbox:
             stop.set()
             return [cancelled_result(call) for call in group]
 
-    def _group(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
-        """Group calls that may run at the same time; the others are alone in their group."""
-        group: list[ToolCall] = []
-        for call in calls:
-            function = self._find(call.name)
-            is_parallel = function is not None and function.is_parallel
-            if group and not is_parallel:
-                yield group
-                group = []
-            if is_parallel:
-                group.append(call)
-            else:
-                yield [call]
-        if group:
-            yield group
+    def _is_parallel(self, call: ToolCall) -> bool:
+        function = self._find(call.name)
+        return function is not None and function.is_parallel
 
     def _find(self, name: str) -> ToolFunction | None:
         return next((function for function in self.functions if function.tool.name == name), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,11 +22,9 @@ from holdfast.agent.paths import (
     read_bytes,
     write_bytes,
 )
-from holdfast.agent.tools.toolbox import Action, Answer, Arguments, Confirm, ToolFunction, make_tool
+from holdfast.agent.tools.toolbox import Action, Answer, Arguments, Confirm, Toolbox, ToolFunction, make_tool
 from holdfast.errors import InputError
 from holdfast.redact import redact
-
-__all__ = ["append_tools", "bash_tool", "file_tools", "read_page"]
 
 MAX_READ_LINES: Final = 2_000
 MAX_READ_BYTES: Final = 50_000
@@ -46,7 +43,7 @@ _PROBE: Final = 8_192
 
 
 class Read(Arguments, frozen=True):
-    """The arguments of `read`."""
+    """Read a text file. Shows up to 2,000 lines or 50 KB; go on with `offset`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace.")]
     offset: Annotated[int, Meta(ge=1, description="The first line to show, from 1.")] = 1
@@ -54,68 +51,60 @@ class Read(Arguments, frozen=True):
 
 
 class Write(Arguments, frozen=True):
-    """The arguments of `write`."""
+    """Write a whole file. Its old content is replaced."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace; missing folders are created.")]
     content: Annotated[str, Meta(description="Its whole new content.")]
 
 
 class Edit(Arguments, frozen=True):
-    """The arguments of `edit`."""
+    """Replace a passage of a file. It must occur exactly once."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace.")]
     old_text: Annotated[str, Meta(description="The text to replace, exactly as in the file; it must occur once.")]
     new_text: Annotated[str, Meta(description="The text to put in its place.")]
 
 
+class Bash(Arguments, frozen=True):
+    """Run a command in the workspace and wait for its end.
+
+    Returns stdout and stderr together, and the exit status if it is not 0. Its processes end with it. Nothing can be
+    typed into it.
+    """
+
+    command: Annotated[str, Meta(description="The command, for bash.")]
+    timeout: Annotated[
+        float | None, Meta(description=f"Seconds until it is stopped; {DEFAULT_SECONDS} unless given.")
+    ] = None
+
+
 def file_tools(bounds: Bounds, *, confirm: Confirm | None = None) -> tuple[ToolFunction, ...]:
-    """Make the tools over files; those that write only if the workspace is writable and the user can be given."""
-    read = make_tool(
-        "read",
-        f"Read a text file. Shows up to {MAX_READ_LINES:,} lines or {MAX_READ_BYTES // 1000} KB; go on with `offset`.",
-        Read,
-        partial(_read, bounds),
-        is_parallel=True,
-    )
+    """Make the tools over files; those that write only if the workspace is writable and the user can be asked."""
+    read = make_tool("read", Read, partial(_read, bounds), is_parallel=True)
     if not bounds.writable or confirm is None:
         return (read,)
     write, edit = partial(_write, bounds, confirm), partial(_edit, bounds, confirm)
-    return (
-        read,
-        make_tool("write", "Write a whole file. Its old content is replaced.", Write, write),
-        make_tool("edit", "Replace a passage of a file. It must occur exactly once.", Edit, edit),
-    )
+    return read, make_tool("write", Write, write), make_tool("edit", Edit, edit)
 
 
-def append_tools(bounds: Bounds, note: str, *, mask: bool = True) -> tuple[ToolFunction, ...]:
-    """Make `read`, and a `write` that can only append to one note, for the turn before a compaction.
+def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
+    """Make the tools of the turn before a compaction: `read`, and a `write` that can only append to one note.
 
-    The user does not see that turn: with `mask`, secrets are mgiven.
+    The user does not see that turn: with `mask`, secrets are masked.
     """
-    return (
-        file_tools(bounds)[0],
-        make_tool(
-            "write",
-            f"Add text to the end of {note}, the only file that can be written now.",
-            Write,
-            partial(_append, bounds, note, mask),
-        ),
-    )
+    told = f"Add text to the end of {note}, the only file that can be written now."
+    write = make_tool("write", Write, partial(_append, bounds, note, mask), description=told)
+    return Toolbox(functions=(*file_tools(bounds), write))
 
 
-# --- reading -------------------------------------------------------------------
+def bash_tools(bounds: Bounds, *, confirm: Confirm) -> tuple[ToolFunction, ...]:
+    """Make the shell tool if the workspace is writable. `confirm` is called before each command."""
+    return (make_tool("bash", Bash, partial(_bash, bounds.root, confirm)),) if bounds.writable else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some lines of a file.
-
-    Attributes:
-        text: The lines.
-        last: The number of the last one.
-        has_more: Whether more lines follow.
-        is_cut: Whether the last line is longer than what is shown of it.
-    """
+    """Some lines of a file: the number of the last one, whether more follow, and whether one is longer than shown."""
 
     text: str
     last: int
@@ -125,7 +114,9 @@ class Page:
 
 def _read(bounds: Bounds, given: Read, _cancel: Event) -> Answer:
     with open_file(bounds, given.path) as file:
-        _check_text(file, given.path)
+        if b"\0" in file.read(_PROBE):
+            raise InputError(f"{given.path} is not text: use a program in bash that knows its format")
+        file.seek(0)
         page = read_page(file, offset=given.offset, limit=given.limit or MAX_READ_LINES)
     if not page.text and given.offset > 1:
         raise InputError(f"{given.path} has no line {given.offset}: it ends at line {page.last}")
@@ -140,41 +131,23 @@ def _read(bounds: Bounds, given: Read, _cancel: Event) -> Answer:
 
 
 def read_page(file: BinaryIO, *, offset: int, limit: int) -> Page:
-    """Read some lines of a file without loading the rest of it."""
+    """Read some lines of a file without loading the rest of it; a very long line is read in pieces."""
     shown = bytearray()
-    last, cut = 0, False
-    for number, piece in _read_pieces(file):
-        room = MAX_READ_BYTES - len(shown)
-        full = number >= offset + min(limit, MAX_READ_LINES) or (len(piece) > room and len(shown) > 0)
-        if full and number > last:
-            return Page(text=_decode(shown), last=last, has_more=True, is_cut=cut)
-        last = number
-        if number >= offset:
-            cut = cut or len(piece) > room
-            shown += piece[:room]
-    return Page(text=_decode(shown), last=last, has_more=False, is_cut=cut)
-
-
-def _read_pieces(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file with their numbers, a very long one in several pieces."""
-    number, fresh = 0, True
+    last = number = 0
+    is_cut = has_more = False
+    is_new = True
     while piece := file.readline(_PIECE):
-        number += fresh
-        yield number, piece
-        fresh = piece.endswith(b"\n")
-
-
-def _decode(data: bytes | bytearray) -> str:
-    return bytes(data).decode("utf-8", "replace")
-
-
-def _check_text(file: BinaryIO, path: str) -> None:
-    if b"\0" in file.read(_PROBE):
-        raise InputError(f"{path} is not text: use a program in bash that knows its format")
-    file.seek(0)
-
-
-# --- writing -------------------------------------------------------------------
+        number += is_new
+        room = MAX_READ_BYTES - len(shown)
+        is_full = number >= offset + min(limit, MAX_READ_LINES) or (len(piece) > room and len(shown) > 0)
+        if is_full and number > last:
+            has_more = True
+            break
+        last, is_new = number, piece.endswith(b"\n")
+        if number >= offset:
+            is_cut = is_cut or len(piece) > room
+            shown += piece[:room]
+    return Page(text=bytes(shown).decode("utf-8", "replace"), last=last, has_more=has_more, is_cut=is_cut)
 
 
 def _confirm(bounds: Bounds, confirm: Confirm, given: Write | Edit, *, change: list[str]) -> Place:
@@ -197,16 +170,10 @@ def _write(bounds: Bounds, confirm: Confirm, given: Write, _cancel: Event) -> An
 
 def _edit(bounds: Bounds, confirm: Confirm, given: Edit, _cancel: Event) -> Answer:
     held = read_bytes(bounds, given.path, limit=MAX_EDIT_BYTES + 1)
-    if len(held) > MAX_EDIT_BYTES:
-        raise InputError(f"{given.path} is too large for edit: use a program in bash")
-    if given.old_text == given.new_text:
-        raise InputError("oldText and newText are the same: nothing would change")
     old, new = _encode(given.old_text), _encode(given.new_text)
     if 0 < held.count(b"\n") == held.count(b"\r\n"):  # models write the line breaks that they are used to
         old, new = (part.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for part in (old, new))
-    at = held.find(old) if old else -1
-    if at < 0 or held.find(old, at + 1) >= 0:
-        raise InputError(_mismatch(given, held.count(old) if old else 0))
+    at = _find_passage(given, held, old)
     line = held.count(b"\n", 0, at) + 1
     removed, added = given.old_text.splitlines(), given.new_text.splitlines()
     change = [f"@ line {line}", *(f"- {each}" for each in removed), *(f"+ {each}" for each in added)]
@@ -215,12 +182,23 @@ def _edit(bounds: Bounds, confirm: Confirm, given: Edit, _cancel: Event) -> Answ
     return Answer(text=f"Replaced the passage at line {line} of {given.path}.")
 
 
-def _mismatch(given: Edit, count: int) -> str:
-    if not given.old_text:
-        return "oldText is empty: say what to replace, or use write for a whole file"
-    if count:
-        return f"oldText occurs {max(2, count)} times in {given.path}: include lines around it until it occurs once"
-    return f"oldText does not occur in {given.path}: read the file again and copy it exactly, with all blanks"
+def _find_passage(given: Edit, held: bytes, old: bytes) -> int:
+    """Find the only place of the text to replace; refuse an edit that cannot be made."""
+    if len(held) > MAX_EDIT_BYTES:
+        raise InputError(f"{given.path} is too large for edit: use a program in bash")
+    if given.old_text == given.new_text:
+        raise InputError("oldText and newText are the same: nothing would change")
+    if not old:
+        raise InputError("oldText is empty: say what to replace, or use write for a whole file")
+    at = held.find(old)
+    if at < 0:
+        raise InputError(
+            f"oldText does not occur in {given.path}: read the file again and copy it exactly, with all blanks"
+        )
+    if held.find(old, at + 1) >= 0:
+        times = max(2, held.count(old))
+        raise InputError(f"oldText occurs {times} times in {given.path}: include lines around it until it occurs once")
+    return at
 
 
 def _encode(text: str) -> bytes:
@@ -238,29 +216,6 @@ def _append(bounds: Bounds, note: str, mask: bool, given: Write, _cancel: Event)
     words = redact(given.content) if mask else given.content
     append_bytes(bounds, note, _encode(f"{gap}{words.rstrip()}\n"))
     return Answer(text=f"Added {len(given.content):,} characters to {note}.")
-
-
-# --- bash ------------------------------------------------------------------------
-
-
-class Bash(Arguments, frozen=True):
-    """The arguments of `bash`."""
-
-    command: Annotated[str, Meta(description="The command, for bash.")]
-    timeout: Annotated[
-        float | None, Meta(description=f"Seconds until it is stopped; {DEFAULT_SECONDS} unless given.")
-    ] = None
-
-
-def bash_tool(folder: Path, *, confirm: Confirm) -> ToolFunction:
-    """Make the shell tool for a folder. `confirm` is called before each command."""
-    return make_tool(
-        "bash",
-        "Run a command in the workspace and wait for its end: stdout and stderr together, and the exit status if it "
-        "is not 0. Its processes end with it. Nothing can be typed into it.",
-        Bash,
-        partial(_bash, folder, confirm),
-    )
 
 
 def _bash(folder: Path, confirm: Confirm, given: Bash, cancel: Event) -> Answer:

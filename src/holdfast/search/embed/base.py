@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,7 @@ __all__ = [
     "batches",
     "behind_cache",
     "clean",
-    "file_digest",
-    "text_digest",
+    "make_digest",
     "unit",
 ]
 
@@ -83,15 +81,10 @@ def unit(rows: npt.NDArray[np.floating]) -> Floats:
     return scaled
 
 
-def text_digest(*parts: str) -> str:
-    """Return a digest of strings: 32 hexadecimal characters."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-def file_digest(paths: Iterable[Path], *parts: str) -> str:
-    """Return a digest of the contents of files, in order, and of strings: 32 hexadecimal characters."""
+def make_digest(*parts: str, files: Iterable[Path] = ()) -> str:
+    """Return a digest of strings and of the contents of files, in order: 32 hexadecimal characters."""
     combined = hashlib.sha256("\0".join(parts).encode())
-    for path in paths:
+    for path in files:
         with path.open("rb") as file:
             combined.update(hashlib.file_digest(file, "sha256").digest())
     return combined.hexdigest()[:32]
@@ -116,7 +109,7 @@ class CachedEmbedder:
     def __init__(self, embedder: Embedder, *, size: int = MAX_CACHED_QUERIES) -> None:
         self.embedder = embedder
         self._size = size
-        self._rows: OrderedDict[str, Floats] = OrderedDict()
+        self._rows: dict[str, Floats] = {}  # the most recently used last
         self._lock = Lock()
 
     @property
@@ -129,22 +122,18 @@ class CachedEmbedder:
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
         """Embed with the wrapped embedder, or from the cache. Passages are not cached."""
-        if kind != "query" or self._size <= 0:
+        if kind != "query":
             return self.embedder.embed(texts, kind=kind)
         keys = [text.strip() for text in texts]
         with self._lock:
-            rows = {key: self._rows[key] for key in keys if key in self._rows}
-            for key in rows:
-                self._rows.move_to_end(key)
-        missing = [key for key in dict.fromkeys(keys) if key not in rows]
-        if missing:
-            embedded = dict(zip(missing, self.embedder.embed(missing, kind=kind), strict=True))
-            rows |= embedded
-            with self._lock:
-                # A row of zeros is cheap to make again, and may come from a temporary fault of a provider.
-                self._rows.update((key, row) for key, row in embedded.items() if row.any())
-                while len(self._rows) > self._size:
-                    self._rows.popitem(last=False)
+            rows = {key: self._rows.pop(key) for key in dict.fromkeys(keys) if key in self._rows}
+        if missing := [key for key in dict.fromkeys(keys) if key not in rows]:
+            rows.update(zip(missing, self.embedder.embed(missing, kind=kind), strict=True))
+        with self._lock:
+            # A row of zeros is cheap to make again, and may come from a temporary fault of a provider.
+            self._rows.update((key, row) for key, row in rows.items() if row.any())
+            for oldest in list(self._rows)[: max(0, len(self._rows) - self._size)]:
+                del self._rows[oldest]
         return np.stack([rows[key] for key in keys]) if keys else np.zeros((0, self.space.dimension), np.float32)
 
 

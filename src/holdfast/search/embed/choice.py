@@ -63,21 +63,21 @@ def choose(settings: Embedding, *, allow_remote: bool = False, environ: Environ 
 
 def _candidates(settings: Embedding, environ: Environ, *, allow_remote: bool) -> Iterator[Opener | str]:
     """Yield what may be used, best first; a string is the reason that something may not."""
+    model = settings.model
     match settings.provider:
         case "hash":
             yield lambda: HashEmbedder(dimension=settings.dimension or DIMENSION)
-        case "static":
-            yield from _static(settings.model)
         case "onnx":
-            yield lambda: _open_onnx(_find_folder(settings.model, "onnx"))
-        case "local":
-            yield from _local(settings.model)
+            from holdfast.search.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - most processes use another
+
+            yield lambda: OnnxEmbedder(_find_folder(model, "onnx"))
         case "auto" if settings.base_url is not None:
             # Keys from the environment are never sent to an address from the settings.
             yield partial(_open_remote, "openai-compatible", settings, settings.api_key)
-        case "auto":
-            yield from _local(settings.model)
-            yield from _automatic_remote(settings, environ, allow_remote=allow_remote)
+        case "static" | "local" | "auto":
+            yield from [partial(_open_local, model, settings.provider)] if model else _installed()
+            if settings.provider == "auto":
+                yield from _automatic_remote(settings, environ, allow_remote=allow_remote)
         case provider:
             yield partial(_open_remote, provider, settings, settings.api_key or _find_key(provider, environ))
 
@@ -93,45 +93,31 @@ def _automatic_remote(settings: Embedding, environ: Environ, *, allow_remote: bo
             yield f'{name}: a key is set, but auto sends no text out; set embedding.provider = "{name}" to use it'
 
 
-def _local(model: str | None) -> Iterator[Opener | str]:
-    """Yield the models on this machine, of either kind."""
-    if model is None or model == WORDLLAMA or model in HUB_MODELS:
-        yield from _static(model)
-    else:
-        yield partial(_open_folder, model)
+def _installed() -> Iterator[Opener | str]:
+    """Yield the static models that are here, best first."""
+    folder = models_folder() / _POTION
+    openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
+    if folder.is_dir():
+        openers.append(partial(StaticEmbedder.from_folder, folder))
+    if len(openers) > 1:  # they find more together than alone
+        yield lambda: JointEmbedder([opener() for opener in openers])
+    yield from openers
+    if not openers:
+        yield str(MissingExtraError("static vectors", extra="local"))
 
 
-def _open_folder(model: str) -> Embedder:
-    from holdfast.search.embed.onnx import has_onnx_model  # noqa: PLC0415 - most processes use another
+def _open_local(model: str, provider: str) -> Embedder:
+    """Open the model of this name or in this folder, of either kind unless the provider is `static`."""
+    from holdfast.search.embed.onnx import OnnxEmbedder, find_onnx_model  # noqa: PLC0415 - as above
 
-    folder = _find_folder(model, "local")
-    is_onnx = has_onnx_model(folder) and not is_static_model(folder)
-    return _open_onnx(folder) if is_onnx else StaticEmbedder.from_folder(folder)
-
-
-def _open_onnx(folder: Path) -> Embedder:
-    from holdfast.search.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - as above
-
-    return OnnxEmbedder(folder)
-
-
-def _static(model: str | None) -> Iterator[Opener | str]:
-    """Yield the static model of this name or in this folder; by default those that are here, best first."""
-    folder = models_folder() / (model or _POTION)
-    if model is None:
-        openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
-        openers += [partial(StaticEmbedder.from_folder, folder)] if folder.is_dir() else []
-        if len(openers) > 1:  # they find more together than alone
-            yield lambda: JointEmbedder([opener() for opener in openers])
-        yield from openers
-        if not openers:
-            yield str(MissingExtraError("static vectors", extra="local"))
-    elif model == WORDLLAMA and (find_wordllama() or not folder.is_dir()):
-        yield StaticEmbedder.from_wordllama
-    elif model in HUB_MODELS and not folder.is_dir():
-        yield f"static: {model} is not downloaded: run `holdfast models get {model}`"
-    else:
-        yield lambda: StaticEmbedder.from_folder(_find_folder(model, "static"))
+    has_folder = (models_folder() / model).is_dir()
+    if model == WORDLLAMA and (find_wordllama() or not has_folder):
+        return StaticEmbedder.from_wordllama()
+    if model in HUB_MODELS and not has_folder:
+        raise EmbeddingError(f"{model} is not downloaded: run `holdfast models get {model}`", provider="static")
+    folder = _find_folder(model, "static" if provider == "static" else "local")
+    is_onnx = provider != "static" and find_onnx_model(folder) and not is_static_model(folder)
+    return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)
 
 
 def _find_folder(model: str | None, provider: str) -> Path:

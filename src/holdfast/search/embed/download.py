@@ -9,9 +9,8 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 import platformdirs
@@ -92,34 +91,41 @@ def download(url: str, *, name: str, files: Mapping[str, str], folder: Path | No
     target = (folder or models_folder()) / name
     try:
         for file, digest in files.items():
-            path = target / file
-            if not (path.is_file() and _file_digest(path) == digest.lower()):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _download_file(f"{url.rstrip('/')}/{quote(file)}", path, digest.lower())
+            _download_file(f"{url.rstrip('/')}/{quote(file)}", target / file, digest.lower())
     except OSError as error:
         raise StorageError(f"the model cannot be saved: {error}", path=target) from error
     return target
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download_file(url: str, path: Path, digest: str) -> None:
     """Write a temporary file beside `path`, and move it there if it has the right digest."""
     import httpx2  # noqa: PLC0415 - an extra, and slow to import
 
+    if path.is_file():
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == digest:
+                return
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     part = Path(name)
+
+    def copy() -> str:
+        """Copy the address into the file and return its SHA-256."""
+        actual, ssl = hashlib.sha256(), create_ssl_context()
+        with (
+            part.open("wb") as file,
+            httpx2.stream("GET", url, follow_redirects=True, timeout=_TIMEOUT_SECONDS, verify=ssl) as response,
+        ):
+            response.raise_for_status()
+            for piece in response.iter_bytes():
+                actual.update(piece)
+                file.write(piece)
+        return actual.hexdigest()
+
     try:
-        with os.fdopen(handle, "wb") as file:
-            actual = retry(
-                partial(_copy, url, file),
-                errors=(httpx2.TransportError,),
-                policy=RetryPolicy(),
-                deadline=Deadline.after(None),
-            )
+        os.close(handle)
+        errors, deadline = (httpx2.TransportError,), Deadline.after(None)
+        actual = retry(copy, errors=errors, policy=RetryPolicy(), deadline=deadline)
         if actual != digest:
             raise EmbeddingError(f"{url} has the digest {actual} instead of {digest}; not kept", provider="download")
         part.replace(path)
@@ -127,20 +133,3 @@ def _download_file(url: str, path: Path, digest: str) -> None:
         raise EmbeddingError(f"{url} cannot be downloaded: {error}", provider="download") from error
     finally:
         part.unlink(missing_ok=True)
-
-
-def _copy(url: str, file: IO[bytes]) -> str:
-    """Copy an address into a file and return its SHA-256."""
-    import httpx2  # noqa: PLC0415 - as above
-
-    file.seek(0)
-    file.truncate()
-    digest = hashlib.sha256()
-    with httpx2.stream(
-        "GET", url, follow_redirects=True, timeout=_TIMEOUT_SECONDS, verify=create_ssl_context()
-    ) as response:
-        response.raise_for_status()
-        for part in response.iter_bytes():
-            digest.update(part)
-            file.write(part)
-    return digest.hexdigest()

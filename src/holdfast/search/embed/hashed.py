@@ -9,15 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
-from holdfast.search.embed.base import Floats, Purpose, Space, text_digest, unit
-
-if TYPE_CHECKING:
-    import regex
+from holdfast.search.embed.base import Floats, Purpose, Space, make_digest, unit
 
 __all__ = ["HashEmbedder"]
 
@@ -28,6 +25,7 @@ MAX_UNITS: Final = 2_000
 # White space as JavaScript defines it, not Python: vectors must agree with those already written.
 _BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _BLANK_RUN: Final = re.compile(f"[{_BLANKS}]+")
+_OTHERS: Final = rf"[^\p{{L}}\p{{N}}{_BLANKS}@.+\-]"
 _WINDOW: Final = 3
 
 
@@ -35,7 +33,7 @@ class HashEmbedder:
     """Embeds by hashing trigrams. Two texts are similar as far as they are spelled alike."""
 
     def __init__(self, *, dimension: int = DIMENSION) -> None:
-        self._space = Space(name="hash", dimension=dimension, digest=text_digest("hash", "sha256-trigrams", "1"))
+        self._space = Space(name="hash", dimension=dimension, digest=make_digest("hash", "sha256-trigrams", "1"))
 
     @property
     def space(self) -> Space:
@@ -50,32 +48,28 @@ class HashEmbedder:
         rows = np.zeros((len(texts), self._space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             counts = [0] * len(row)
-            for trigram in _trigrams(_normalize(text)):
+            for trigram in _trigrams(text):
                 number, sign = _hash(trigram)
                 counts[number % len(row)] += sign
             row[:] = counts
         return unit(rows)
 
 
-def _normalize(text: str) -> str:
-    """Return the text in lower case, with a space for all but letters, digits and a few signs."""
-    if len(text) > MAX_UNITS // 2:
-        text = text.encode("utf-16-le", "surrogatepass")[: 2 * MAX_UNITS].decode("utf-16-le", "surrogatepass")
-    return _other_characters().sub(" ", _BLANK_RUN.sub(" ", text.lower())).strip(" ")
-
-
 def _trigrams(text: str) -> list[str]:
-    """Return each run of three UTF-16 code units, or the whole text if it is no longer than that.
+    """Return each run of three UTF-16 code units of a normalized text; the whole text if it is no longer than that.
 
     A run may hold half of a surrogate pair; the half counts as U+FFFD.
     """
-    units = text.encode("utf-16-le")
-    if len(units) <= 2 * _WINDOW:
+    import regex  # noqa: PLC0415 - needed only where this embedder is in use
+
+    if len(text) > MAX_UNITS // 2:
+        text = text.encode("utf-16-le", "surrogatepass")[: 2 * MAX_UNITS].decode("utf-16-le", "surrogatepass")
+    text = regex.sub(_OTHERS, " ", _BLANK_RUN.sub(" ", text.lower())).strip(" ")
+    units = f" {text} ".encode("utf-16-le")
+    if len(units) <= 2 * _WINDOW + 4:
         return [text] if text else []
-    padded = f" {text} "
-    if len(units) == 2 * len(text):
-        return [padded[start : start + _WINDOW] for start in range(len(padded) - _WINDOW + 1)]
-    units = padded.encode("utf-16-le")
+    if len(units) == 2 * len(text) + 4:
+        return [f" {text} "[start : start + _WINDOW] for start in range(len(text) + 3 - _WINDOW)]
     starts = range(0, len(units) - 2 * _WINDOW + 1, 2)
     return [units[start : start + 2 * _WINDOW].decode("utf-16-le", "replace") for start in starts]
 
@@ -85,10 +79,3 @@ def _hash(trigram: str) -> tuple[int, int]:
     """Return the number of a trigram, and its sign."""
     digest = hashlib.sha256(trigram.encode()).digest()
     return int.from_bytes(digest[:4], "little"), -1 if digest[4] % 2 else 1
-
-
-@cache
-def _other_characters() -> regex.Pattern[str]:
-    import regex  # noqa: PLC0415 - needed only where this embedder is in use
-
-    return regex.compile(rf"[^\p{{L}}\p{{N}}{_BLANKS}@.+\-]")

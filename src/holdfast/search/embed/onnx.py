@@ -11,18 +11,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from holdfast.errors import EmbeddingError, MissingExtraError
-from holdfast.search.embed.base import Floats, Purpose, Space, clean, file_digest, unit
+from holdfast.search.embed.base import Floats, Purpose, Space, clean, make_digest, unit
 from holdfast.search.embed.tokenizer import load_tokenizer
 
-__all__ = ["OnnxEmbedder", "has_onnx_model"]
-
-Pooling: TypeAlias = Literal["mean", "cls"]
+__all__ = ["OnnxEmbedder", "find_onnx_model"]
 
 _MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx")
 _EXTRA: Final = "onnx"
@@ -36,7 +33,7 @@ _TOKENS_AND_VALUES: Final = 3  # (texts, tokens, values); a model with its own p
 class Recipe:
     """How texts are prepared for a model, and how its output is pooled."""
 
-    pooling: Pooling = "mean"
+    pooling: Literal["mean", "cls"] = "mean"
     tokens: int = _DEFAULT_MAX_TOKENS
     before_query: str = ""
     before_passage: str = ""
@@ -61,7 +58,7 @@ class OnnxEmbedder:
 
     def __init__(self, folder: Path, *, threads: int = 0) -> None:
         """Load a model. `threads` is the number of threads it may use; 0 leaves it to onnxruntime."""
-        model = _find_model(folder)
+        model = find_onnx_model(folder)
         if model is None:
             raise EmbeddingError(f"{folder} holds no model.onnx and tokenizer.json", provider="onnx")
         self._recipe = Recipe.read(folder)
@@ -73,7 +70,9 @@ class OnnxEmbedder:
         self._output = _POOLED_OUTPUT if _POOLED_OUTPUT in outputs else outputs[0]
         files = [*sorted(model.parent.glob(f"{model.name}*")), folder / "tokenizer.json"]
         self._space = Space(
-            name=folder.resolve().name, dimension=len(self._vector("a")), digest=file_digest(files, repr(self._recipe))
+            name=folder.resolve().name,
+            dimension=len(self._vector("a")),
+            digest=make_digest(repr(self._recipe), files=files),
         )
 
     @property
@@ -105,18 +104,13 @@ class OnnxEmbedder:
             (output,) = self._session.run([self._output], {name: inputs[name] for name in self._inputs})
         except self._errors as error:
             raise EmbeddingError(f"the model cannot be run on text: {error}", provider="onnx") from error
-        return _pool(np.asarray(output, np.float32), mask[0], self._recipe.pooling)
-
-
-def _pool(output: Floats, mask: npt.NDArray[np.int64], pooling: Pooling) -> Floats:
-    """Return the vector of a text from those of its tokens."""
-    if output.ndim < _TOKENS_AND_VALUES:
-        return output.reshape(-1)
-    if pooling == "cls":
-        first: Floats = output[0, 0]
-        return first
-    total: Floats = mask.astype(np.float32) @ output[0]
-    return total / np.float32(max(1, mask.sum()))
+        vectors = np.asarray(output, np.float32)
+        if vectors.ndim < _TOKENS_AND_VALUES:
+            return vectors.reshape(-1)
+        pooled: Floats = vectors[0, 0]
+        if self._recipe.pooling == "mean":
+            pooled = mask[0].astype(np.float32) @ vectors[0] / np.float32(max(1, mask.sum()))
+        return pooled
 
 
 def _open_session(model: Path, threads: int) -> tuple[Any, tuple[type[Exception], ...]]:
@@ -136,12 +130,8 @@ def _open_session(model: Path, threads: int) -> tuple[Any, tuple[type[Exception]
         raise EmbeddingError(f"{model} cannot be used: {error}. Download the model again.", provider="onnx") from error
 
 
-def has_onnx_model(folder: Path) -> bool:
-    """Tell whether a folder holds a sentence model."""
-    return _find_model(folder) is not None
-
-
-def _find_model(folder: Path) -> Path | None:
+def find_onnx_model(folder: Path) -> Path | None:
+    """Return the file of the sentence model in a folder; None where there is none."""
     if not (folder / "tokenizer.json").is_file():
         return None
     return next((folder / place for place in _MODEL_FILES if (folder / place).is_file()), None)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -17,7 +18,7 @@ import numpy as np
 from holdfast.calls import Deadline, RetryPolicy, create_ssl_context, retry, start_thread
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.redact import redact
-from holdfast.search.embed.base import Floats, Purpose, Space, batches, clean, text_digest, unit
+from holdfast.search.embed.base import Floats, Purpose, Space, batches, clean, make_digest, unit
 from holdfast.settings import Secret
 from holdfast.text import head
 from holdfast.tokens import count_text
@@ -37,144 +38,26 @@ _KEY_REFUSED: Final = frozenset({401, 403})
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
 
-_DIMENSIONS: Final = {
-    "text-embedding-3-small": 1536,
-    "text-embedding-3-large": 3072,
-    "text-embedding-ada-002": 1536,
-    "gemini-embedding-001": 3072,
-    "gemini-embedding-2": 3072,
-    "voyage-4-large": 1024,
-    "voyage-4": 1024,
-    "voyage-4-lite": 1024,
-    "voyage-3.5": 1024,
-    "voyage-3.5-lite": 1024,
-    "voyage-3-large": 1024,
-    "voyage-code-3": 1024,
-    "mistral-embed": 1024,
-    "nomic-embed-text": 768,
-    "mxbai-embed-large": 1024,
-    "bge-m3": 1024,
-    "all-minilm": 384,
-    "embeddinggemma": 768,
-}
-_PREFIXES: Final = {
-    "gemini-embedding-2": ("task: search result | query: ", "title: none | text: "),
-    "embeddinggemma": ("task: search result | query: ", "title: none | text: "),
-    "nomic-embed-text": ("search_query: ", "search_document: "),
-    "mxbai-embed-large": ("Represent this sentence for searching relevant passages: ", ""),
-}
-"""What a model expects before a query and before a passage, where the request has no field for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedRequest:
-    """What is requested of a model. `dimension` is None for the model's own."""
-
-    model: str
-    texts: Sequence[str]
-    kind: Purpose
-    dimension: int | None
+_DATA: Final = json.loads(resources.files("holdfast.search.embed").joinpath("remote.json").read_text("utf-8"))
+"""The providers, the dimensions of models, and what some expect before a query and before a passage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """The API of a provider.
-
-    Attributes:
-        url: The default address; empty where there is none.
-        model: The default model; empty where there is none.
-        keys: The environment variables that may hold its key; empty where none is needed.
-        max_texts: How many texts one request may hold.
-        body: Returns the path and the JSON of a request.
-        vectors: Returns the vectors of a response, in the order of the texts.
-        shortens: Whether shorter vectors than the model's own can be requested.
-        header: The header of the key, and what precedes the key in it.
-    """
+    """The API of a provider."""
 
     url: str = ""
     model: str = ""
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] = ()  # the environment variables that may hold its key; empty where none is needed
     max_texts: int = 2048
-    body: Callable[[EmbedRequest], tuple[str, dict[str, Any]]]
-    vectors: Callable[[Any], list[list[float]]]
-    shortens: bool = False
-    header: tuple[str, str] = ("Authorization", "Bearer ")
+    fields: Mapping[str, str] = field(default_factory=dict)  # what every request has besides the texts
+    dimension_field: str = ""  # for shorter vectors than the model's own; empty where they cannot be requested
+    kind_field: str = ""  # says what the texts are for; empty where there is none
+    kinds: tuple[str, str] = ("", "")  # its values for a query and for passages
+    header: tuple[str, str] = ("Authorization", "Bearer ")  # of the key, and what precedes the key in it
 
 
-def _openai_body(request: EmbedRequest) -> tuple[str, dict[str, Any]]:
-    body = {"model": request.model, "input": list(request.texts), "encoding_format": "float"}
-    return "/embeddings", body | ({"dimensions": request.dimension} if request.dimension else {})
-
-
-def _mistral_body(request: EmbedRequest) -> tuple[str, dict[str, Any]]:
-    return "/embeddings", {"model": request.model, "input": list(request.texts)}
-
-
-def _voyage_body(request: EmbedRequest) -> tuple[str, dict[str, Any]]:
-    role = "query" if request.kind == "query" else "document"
-    body = {"model": request.model, "input": list(request.texts), "input_type": role}
-    return "/embeddings", body | ({"output_dimension": request.dimension} if request.dimension else {})
-
-
-def _gemini_body(request: EmbedRequest) -> tuple[str, dict[str, Any]]:
-    extra: dict[str, Any] = {"outputDimensionality": request.dimension} if request.dimension else {}
-    if request.model not in _PREFIXES:
-        extra["taskType"] = "RETRIEVAL_QUERY" if request.kind == "query" else "RETRIEVAL_DOCUMENT"
-    name = f"models/{request.model}"
-    requests = [{"model": name, "content": {"parts": [{"text": text}]}, **extra} for text in request.texts]
-    return f"/{quote(name)}:batchEmbedContents", {"requests": requests}
-
-
-def _openai_vectors(response: Any) -> list[list[float]]:
-    rows = sorted(enumerate(response["data"]), key=lambda row: row[1].get("index", row[0]))
-    return [row["embedding"] for _, row in rows]
-
-
-def _gemini_vectors(response: Any) -> list[list[float]]:
-    return [row["values"] for row in response["embeddings"]]
-
-
-PROVIDERS: Final = {
-    "openai": Provider(
-        url="https://api.openai.com/v1",
-        model="text-embedding-3-small",
-        keys=("OPENAI_API_KEY",),
-        body=_openai_body,
-        vectors=_openai_vectors,
-        shortens=True,
-    ),
-    "gemini": Provider(
-        url="https://generativelanguage.googleapis.com/v1beta",
-        model="gemini-embedding-001",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        max_texts=100,
-        body=_gemini_body,
-        vectors=_gemini_vectors,
-        shortens=True,
-        header=("x-goog-api-key", ""),
-    ),
-    "voyage": Provider(
-        url="https://api.voyageai.com/v1",
-        model="voyage-4-large",
-        keys=("VOYAGE_API_KEY",),
-        max_texts=1000,
-        body=_voyage_body,
-        vectors=_openai_vectors,
-        shortens=True,
-    ),
-    "mistral": Provider(
-        url="https://api.mistral.ai/v1",
-        model="mistral-embed",
-        keys=("MISTRAL_API_KEY",),
-        max_texts=256,
-        body=_mistral_body,
-        vectors=_openai_vectors,
-    ),
-    "ollama": Provider(
-        url="http://localhost:11434/v1", model="nomic-embed-text", body=_openai_body, vectors=_openai_vectors
-    ),
-    "openai-compatible": Provider(body=_openai_body, vectors=_openai_vectors),
-}
+PROVIDERS: Final = {name: Provider(**fields) for name, fields in _DATA["providers"].items()}
 """By name, in the order in which `auto` looks for their keys."""
 
 
@@ -229,9 +112,11 @@ class RemoteEmbedder:
         self._batch_size = min(batch_size, self._provider.max_texts)
         self._seconds = {"query": query_seconds, "passage": passage_seconds}
         self._policy = policy or RetryPolicy()
-        self._prefixes = dict(zip(("query", "passage"), _PREFIXES.get(_family(self._model), ("", "")), strict=True))
-        own_dimension = _DIMENSIONS.get(_family(self._model))
-        self._requested_dimension = dimension if self._provider.shortens and dimension != own_dimension else None
+        family = self._model.partition(":")[0]  # without the tag for its size or version
+        self._has_prefixes = family in _DATA["prefixes"]
+        self._prefixes = dict(zip(("query", "passage"), _DATA["prefixes"].get(family, ("", "")), strict=True))
+        own_dimension = _DATA["dimensions"].get(family)
+        self._dimension = dimension if dimension != own_dimension else None
         self._space = self._make_space(dimension or own_dimension)
 
     def _make_space(self, dimension: int | None) -> Space:
@@ -241,7 +126,7 @@ class RemoteEmbedder:
             raise self._error("no address: set embedding.base_url, such as http://localhost:8080/v1")
         if dimension is None:
             raise self._error(f"the dimension of {self._model} is not known: set embedding.dimension")
-        digest = text_digest(self._name, self._model, str(dimension), *self._prefixes.values())
+        digest = make_digest(self._name, self._model, str(dimension), *self._prefixes.values())
         return Space(name=f"{self._name}/{self._model}", dimension=dimension, digest=digest)
 
     def _make_headers(self, key: Secret | None) -> dict[str, str]:
@@ -267,7 +152,10 @@ class RemoteEmbedder:
         """Request the vectors of all texts that are not blank, in batches."""
         cleaned = [clean(text) for text in texts]
         places = [place for place, text in enumerate(cleaned) if text]
-        inputs = [self._prefixes[kind] + _truncate(cleaned[place]) for place in places]
+        inputs: list[str] = []
+        for place in places:
+            text, tokens = cleaned[place], max(MAX_TEXT_TOKENS, count_text(cleaned[place]))
+            inputs.append(self._prefixes[kind] + text[: len(text) * MAX_TEXT_TOKENS // tokens])
         rows = np.zeros((len(texts), self._space.dimension), np.float32)
         vectors = [self._embed_batch(batch, kind) for batch in batches(inputs, size=self._batch_size)]
         if vectors:
@@ -275,8 +163,7 @@ class RemoteEmbedder:
         return unit(rows)
 
     def _embed_batch(self, texts: Sequence[str], kind: Purpose) -> Floats:
-        request = EmbedRequest(model=self._model, texts=texts, kind=kind, dimension=self._requested_dimension)
-        path, body = self._provider.body(request)
+        path, body = self._make_body(texts, kind)
         content = json.dumps(body, ensure_ascii=False).encode()
         deadline = Deadline.after(self._seconds[kind])
         try:
@@ -292,6 +179,19 @@ class RemoteEmbedder:
             return self._read_vectors(json.loads(response), len(texts))
         except (ValueError, RecursionError):
             raise self._error(f"the response is not JSON: {self._excerpt(response)}") from None
+
+    def _make_body(self, texts: Sequence[str], kind: Purpose) -> tuple[str, dict[str, Any]]:
+        """Return the path and the JSON of a request."""
+        provider, name = self._provider, f"models/{self._model}"
+        fields: dict[str, Any] = dict(provider.fields)
+        if provider.dimension_field and self._dimension:
+            fields[provider.dimension_field] = self._dimension
+        if provider.kind_field and not self._has_prefixes:
+            fields[provider.kind_field] = provider.kinds[kind == "passage"]
+        if self._name != "gemini":
+            return "/embeddings", {"model": self._model, "input": list(texts), **fields}
+        requests = [{"model": name, "content": {"parts": [{"text": text}]}, **fields} for text in texts]
+        return f"/{quote(name)}:batchEmbedContents", {"requests": requests}
 
     def _post(self, url: str, content: bytes, deadline: Deadline) -> bytes:
         """Send one request and return the body of the response.
@@ -315,7 +215,8 @@ class RemoteEmbedder:
             return body
         status_error = self._status_error(response, body)
         if response.status_code == _TOO_MANY_REQUESTS or response.status_code >= _SERVER_ERROR:
-            raise _UnavailableError(status_error, retry_after=_retry_after(response.headers.get("Retry-After", "")))
+            wait = response.headers.get("Retry-After", "").strip()
+            raise _UnavailableError(status_error, retry_after=float(wait) if wait.isdecimal() else 0.0)
         raise status_error
 
     def _send(self, url: str, content: bytes, deadline: Deadline) -> tuple[Any, bytes]:
@@ -356,7 +257,11 @@ class RemoteEmbedder:
     def _read_vectors(self, response: Any, count: int) -> Floats:
         """Return the vectors of a response, if they are as many and as long as they must be."""
         try:
-            vectors = self._provider.vectors(response)
+            if self._name == "gemini":
+                vectors = [row["values"] for row in response["embeddings"]]
+            else:
+                ordered = sorted(enumerate(response["data"]), key=lambda row: row[1].get("index", row[0]))
+                vectors = [row["embedding"] for _, row in ordered]
             lengths = {len(vector) for vector in vectors}
             if len(vectors) != count:
                 raise self._error(f"{len(vectors)} vectors for {count} texts")
@@ -374,18 +279,3 @@ class RemoteEmbedder:
 
     def _error(self, message: str) -> EmbeddingError:
         return EmbeddingError(message, provider=self._name)
-
-
-def _family(model: str) -> str:
-    """Return the model name without the tag for its size or version."""
-    return model.partition(":")[0]
-
-
-def _truncate(text: str) -> str:
-    tokens = count_text(text)
-    return text if tokens <= MAX_TEXT_TOKENS else text[: len(text) * MAX_TEXT_TOKENS // tokens]
-
-
-def _retry_after(value: str) -> float:
-    """Return the seconds in a `Retry-After` header; 0 for its other form, a date."""
-    return float(value) if value.strip().isdecimal() else 0.0

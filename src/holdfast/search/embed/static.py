@@ -27,8 +27,7 @@ from holdfast.search.embed.base import (
     Space,
     behind_cache,
     clean,
-    file_digest,
-    text_digest,
+    make_digest,
     unit,
 )
 from holdfast.search.embed.tokenizer import ChunkTokenizer, Ints, import_tokenizers, load_tokenizer
@@ -73,7 +72,7 @@ class StaticEmbedder:
         import_tokenizers(provider="static", extra=_EXTRA)
         self._tokenizer = tokenizer
         self._vectors = _load_vectors(table)
-        digest = file_digest([table, tokenizer])
+        digest = make_digest(files=[table, tokenizer])
         self._space = Space(name=name, dimension=self._vectors.table.shape[1], digest=digest)
 
     @classmethod
@@ -110,18 +109,16 @@ class StaticEmbedder:
         """Loaded by the first text: it takes longer than everything else, and not every command embeds one."""
         return ChunkTokenizer(load_tokenizer(self._tokenizer, provider="static", extra=_EXTRA))
 
-    @cached_property
-    def _float32_vectors(self) -> _TokenVectors:
-        return self._vectors.as_float32()
-
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
         """Return the mean of each text's token vectors, at length 1."""
-        # Conversion to float32 pays for many passages; one question should not wait for it.
-        vectors = self._float32_vectors if kind == "passage" else self._vectors
+        table = self._vectors.table
+        # Sums of float32 are faster. Conversion pays for many passages; one question should not wait for it.
+        if kind == "passage" and table.dtype == np.float16 and 4 * table.size <= MAX_FLOAT32_BYTES:
+            self._vectors = replace(self._vectors, table=table.astype(np.float32))
         rows = np.zeros((len(texts), self._space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             if len(tokens := self.token_ids(text)):
-                row[:] = vectors.sum(tokens)
+                row[:] = self._vectors.sum(tokens)
         return unit(rows)
 
 
@@ -139,7 +136,7 @@ class JointEmbedder:
         self._space = Space(
             name="+".join(space.name for space in spaces),
             dimension=sum(space.dimension for space in spaces),
-            digest=text_digest("joint", *(space.digest for space in spaces)),
+            digest=make_digest("joint", *(space.digest for space in spaces)),
         )
 
     @property
@@ -196,13 +193,7 @@ def _find_table(folder: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class _TokenVectors:
-    """The vectors of tokens.
-
-    Attributes:
-        table: One vector a row.
-        rows: The row of each token; None where a token's number is its row.
-        scale: The weight of each token; None where all count the same.
-    """
+    """The vectors of tokens: a table, the row of each token (None: its number), and its weight (None: all the same)."""
 
     table: Array = field(repr=False)
     rows: Ints | None = field(default=None, repr=False)
@@ -212,11 +203,6 @@ class _TokenVectors:
     def tokens(self) -> int:
         """The number of tokens that have a vector."""
         return len(self.table if self.rows is None else self.rows)
-
-    def as_float32(self) -> _TokenVectors:
-        """Return the vectors as float32, which sums faster; unchanged if that would take too much memory."""
-        is_small = self.table.dtype == np.float16 and 4 * self.table.size <= MAX_FLOAT32_BYTES
-        return replace(self, table=self.table.astype(np.float32)) if is_small else self
 
     def sum(self, tokens: Ints) -> Floats:
         """Return the sum of the vectors of a text's tokens. One text at a time stays in the processor's cache."""
@@ -231,14 +217,14 @@ def _load_vectors(path: Path) -> _TokenVectors:
     table = _get_table(arrays)
     if table is None:
         raise _unusable(path, f"no table of vectors: it holds {', '.join(sorted(arrays)[:8]) or 'nothing'}")
-    rows = None if (mapping := arrays.get("mapping")) is None else mapping.astype(np.int64)
+    rows = arrays["mapping"].astype(np.int64) if "mapping" in arrays else None
     if rows is not None and (rows.ndim != 1 or not 0 <= rows.min(initial=0) <= rows.max(initial=0) < len(table)):
         raise _unusable(path, "mapping points outside of the table")
-    tokens = len(table if rows is None else rows)
-    scale = None if (weights := arrays.get("weights")) is None else weights.astype(np.float32)
-    if scale is not None and scale.shape != (tokens,):
-        raise _unusable(path, f"weights of the shape {scale.shape} for {tokens} tokens")
-    return _TokenVectors(table, rows, scale)
+    scale = arrays["weights"].astype(np.float32) if "weights" in arrays else None
+    vectors = _TokenVectors(table, rows, scale)
+    if scale is not None and scale.shape != (vectors.tokens,):
+        raise _unusable(path, f"weights of the shape {scale.shape} for {vectors.tokens} tokens")
+    return vectors
 
 
 def _get_table(arrays: Mapping[str, Array]) -> Array | None:
@@ -267,21 +253,17 @@ def _map_safetensors(path: Path) -> dict[str, Array]:
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if length > _MAX_HEADER_BYTES:
-            raise ValueError("not a safetensors file")
-        header = json.loads(file.read(length))
+        header = json.loads(file.read(length)) if length <= _MAX_HEADER_BYTES else None
     if not isinstance(header, dict):
         raise TypeError("not a safetensors file")
+    header.pop("__metadata__", None)
     data = np.memmap(path, np.uint8, "r", offset=0)[8 + length :]
-    return {name: _map_array(data, entry) for name, entry in header.items() if name != "__metadata__"}
-
-
-def _map_array(data: npt.NDArray[np.uint8], entry: Mapping[str, Any]) -> Array:
-    start, stop = entry["data_offsets"]
-    dtype = np.dtype(_DTYPES[entry["dtype"]])
-    if not 0 <= start <= stop <= len(data) or stop - start != math.prod(entry["shape"]) * dtype.itemsize:
-        raise ValueError("the file is cut short")
-    array: Array = np.frombuffer(data[start:stop], dtype).reshape(entry["shape"])
-    if entry["dtype"] == "BF16":  # the upper half of a float32
-        array = (array.astype("<u4") << 16).view("<f4")
-    return array
+    arrays: dict[str, Array] = {}
+    for name, entry in header.items():
+        (start, stop), dtype = entry["data_offsets"], np.dtype(_DTYPES[entry["dtype"]])
+        if not 0 <= start <= stop <= len(data) or stop - start != math.prod(entry["shape"]) * dtype.itemsize:
+            raise ValueError("the file is cut short")
+        array: Array = np.frombuffer(data[start:stop], dtype).reshape(entry["shape"])
+        # BF16 is the upper half of a float32.
+        arrays[name] = (array.astype("<u4") << 16).view("<f4") if entry["dtype"] == "BF16" else array
+    return arrays

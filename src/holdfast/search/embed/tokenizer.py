@@ -11,7 +11,7 @@ import importlib
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -90,17 +90,11 @@ def load_tokenizer(path: Path, *, provider: str, extra: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRules:
-    """How the texts of a tokenizer may be cut.
+    """How the texts of a tokenizer may be cut."""
 
-    Attributes:
-        pattern: Matches a chunk; what lies between two chunks has no tokens.
-        is_bpe: Whether chunks are cut from the normalized text, and encoded by the model alone.
-        special_tokens: Texts that hold one of these must be encoded whole.
-    """
-
-    pattern: re.Pattern[str]
-    is_bpe: bool
-    special_tokens: tuple[str, ...]
+    pattern: re.Pattern[str]  # a chunk; what lies between two chunks has no tokens
+    is_bpe: bool  # whether chunks are cut from the normalized text, and encoded by the model alone
+    special_tokens: tuple[str, ...]  # texts that hold one of these must be encoded whole
 
 
 def find_chunk_rules(definition: Mapping[str, Any]) -> ChunkRules | None:
@@ -111,9 +105,13 @@ def find_chunk_rules(definition: Mapping[str, Any]) -> ChunkRules | None:
     special = tuple(token["content"] for token in added)
     if _is_bert(definition):
         return ChunkRules(pattern=_BERT_CHUNK, is_bpe=False, special_tokens=special)
-    if _is_sentencepiece_bpe(definition) and not _crosses_chunks(definition["model"]["merges"]):
-        return ChunkRules(pattern=_BPE_CHUNK, is_bpe=True, special_tokens=special)
-    return None
+    if not _is_sentencepiece_bpe(definition):
+        return None
+    # If no merged piece reaches over a cut, no token can: merges start with two characters.
+    merges = definition["model"]["merges"]
+    pieces = {merge.replace(" ", "") if isinstance(merge, str) else "".join(merge) for merge in merges}
+    is_safe = all(map(_BPE_CHUNK.fullmatch, pieces))
+    return ChunkRules(pattern=_BPE_CHUNK, is_bpe=True, special_tokens=special) if is_safe else None
 
 
 def _is_bert(definition: Mapping[str, Any]) -> bool:
@@ -138,12 +136,6 @@ def _is_sentencepiece_bpe(definition: Mapping[str, Any]) -> bool:
     )
 
 
-def _crosses_chunks(merges: Iterable[str | Sequence[str]]) -> bool:
-    """Tell whether a merged piece reaches over a cut. If none does, no token can: merges start with two characters."""
-    pieces = {merge.replace(" ", "") if isinstance(merge, str) else "".join(merge) for merge in merges}
-    return not all(map(_BPE_CHUNK.fullmatch, pieces))
-
-
 class _ChunkCache(dict[str, bytes]):
     """Token ids by chunk, encoded when they are first needed."""
 
@@ -165,7 +157,10 @@ class ChunkTokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._unknown = _unknown_id(tokenizer)
+        token = getattr(tokenizer.model, "unk_token", None)
+        self._unknown: int | None = None if token is None else tokenizer.token_to_id(token)
+        if type(tokenizer.model).__name__ == "Unigram":
+            self._unknown = json.loads(tokenizer.to_str())["model"].get("unk_id")
         self._texts = count()
 
     def __call__(self, text: str) -> Sequence[int] | Ints:
@@ -207,11 +202,3 @@ class ChunkTokenizer:
 
     def _without_unknown(self, ids: list[int]) -> Sequence[int]:
         return ids if self._unknown not in ids else [token for token in ids if token != self._unknown]
-
-
-def _unknown_id(tokenizer: Any) -> int | None:
-    if type(tokenizer.model).__name__ == "Unigram":
-        number: int | None = json.loads(tokenizer.to_str())["model"].get("unk_id")
-        return number
-    token = getattr(tokenizer.model, "unk_token", None)
-    return None if token is None else tokenizer.token_to_id(token)

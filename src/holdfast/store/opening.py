@@ -1,0 +1,83 @@
+"""Find and open a store: one SQLite file, or an existing memory-context folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from holdfast.errors import StorageError
+from holdfast.settings import Settings
+from holdfast.settings.trust import is_trusted, links_out_of
+from holdfast.store.base import Store
+from holdfast.store.sqlite import SqliteStore
+
+STORE_NAME: Final = "holdfast.db"
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a path is a memory-context folder."""
+    return any((path / name).is_file() for name in ("segments.jsonl", "knowledge.jsonl"))
+
+
+def default_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the default folder: `$HOLDFAST_HOME`, else the platform's data folder."""
+    home = (os.environ if environ is None else environ).get("HOLDFAST_HOME")
+    return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
+
+
+def store_file(path: Path | str | None, *, settings: Settings) -> Path:
+    """Return the file of a memory: in the named folder, else in that of the settings, else in the default folder.
+
+    A memory-context folder is itself what is opened.
+
+    Raises:
+        StorageError: The path is an address, such as `postgresql://…`; or it is relative and leads out of the working
+            directory by a link that the user has not trusted.
+    """
+    asked = str(path or settings.archive.path or default_path())
+    if "://" in asked:
+        raise StorageError(
+            "this is an address, and memory rests in files: name a folder or a .db file on this machine",
+            path=asked.partition("://")[0] + "://…",  # an address may hold a password
+        )
+    place = Path(asked).expanduser()
+    check_links(place)
+    file = place if place.suffix == ".db" else place / STORE_NAME
+    return place if not file.exists() and is_folder(place) else file
+
+
+def check_links(place: Path) -> None:
+    """Refuse a relative path that leads out of the working directory by a link: another user may have made it.
+
+    Raises:
+        StorageError: It does, and the user has not trusted the link.
+    """
+    for link, target in ({} if place.is_absolute() else links_out_of(Path(), place)).items():
+        if not is_trusted(link, target):
+            raise StorageError(
+                f"this link leads out of the working directory, to {os.fsdecode(target)}: name that path, or run "
+                f"`holdfast trust {link}`",
+                path=link,
+            )
+
+
+def database_file(path: Path) -> Path:
+    """Return the SQLite file of what `store_file` returned: that of a folder is beside the plugin's files."""
+    if not is_folder(path):
+        return path
+    from holdfast.store.folder import DATABASE  # noqa: PLC0415 - most memories are one SQLite file
+
+    return path / DATABASE
+
+
+def open_store(path: Path) -> Store:
+    """Open what `store_file` returned."""
+    if not is_folder(path):
+        return SqliteStore(path)
+    from holdfast.store.folder import FolderStore  # noqa: PLC0415 - as above
+
+    return FolderStore(path)
