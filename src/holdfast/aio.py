@@ -19,8 +19,6 @@ from holdfast.models.base import Model
 from holdfast.session import Session
 from holdfast.settings import Settings
 
-__all__ = ["AsyncEngine", "AsyncSession"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=Engine | Session)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import ssl
     from concurrent.futures import Future
 
-__all__ = ["Clock", "Deadline", "DeadlineError", "RetryPolicy", "create_ssl_context", "retry", "start_thread"]
-
 T = TypeVar("T")
 
 Clock = Callable[[], float]

@@ -25,8 +25,6 @@ from holdfast.tokens import count_message
 if TYPE_CHECKING:
     from holdfast.session import Session
 
-__all__ = ["Compaction", "plan_compaction", "run_compaction"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:

@@ -24,8 +24,6 @@ from holdfast.state import SessionState
 from holdfast.store.base import Scope
 from holdfast.tokens import counter
 
-__all__ = ["Engine", "Worker", "only_process"]
-
 MAX_SESSIONS: Final = 64
 """Sessions whose state is kept between two requests."""
 EMBED_BATCH: Final = 64

@@ -16,8 +16,6 @@ from holdfast.calls import start_thread
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.errors import CompactionError, ModelCancelledError
 
-__all__ = ["Compacted", "Compacting", "Hook", "Hooks", "SummaryRequest", "SummaryResult"]
-
 _TICK: Final = 0.05
 _THREAD: Final = "holdfast-hook"
 

@@ -6,8 +6,6 @@ import stat
 from pathlib import Path
 from typing import IO, Final
 
-__all__ = ["open_regular", "write_private"]
-
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 

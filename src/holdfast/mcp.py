@@ -18,8 +18,6 @@ from holdfast.memory.recall import Hit
 from holdfast.report import ContextReport
 from holdfast.store.base import FactRow, FactType, MessageRow
 
-__all__ = ["create_server"]
-
 INSTRUCTIONS: Final = (
     "Everything that was said in earlier conversations of this project is archived word for word, and decisions are "
     "kept as facts. Before you ask the user for something that may have come up before, call memory_search with words "

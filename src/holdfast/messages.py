@@ -16,25 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
-__all__ = [
-    "PLAIN",
-    "Image",
-    "Message",
-    "Opaque",
-    "Origin",
-    "Part",
-    "RedactedThinking",
-    "ResultContent",
-    "Role",
-    "Text",
-    "Thinking",
-    "ToolCall",
-    "ToolResult",
-    "Unit",
-    "Usage",
-    "units",
-]
-
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 """The role of a message. A message with tool results is a `tool` message in every format."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["minute", "utc"]
-
 _MAX_MILLISECONDS: Final = 253_370_764_800_000
 """The start of the year 9999, so that adding days or a time zone does not overflow."""
 

@@ -17,8 +17,6 @@ from holdfast.session import Session
 from holdfast.store.base import FactRow
 from holdfast.window import Window
 
-__all__ = ["Completion", "ModelRequest", "complete_with_recovery", "definition"]
-
 MAX_RETRIES: Final = 3
 """How often an overflow is answered by a smaller request."""
 SHRINK_FACTOR: Final = 0.75

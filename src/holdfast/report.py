@@ -21,20 +21,6 @@ from holdfast.memory.recall import Hit
 from holdfast.messages import Opaque, ToolCall, ToolResult
 from holdfast.tokens import count_part, count_text
 
-__all__ = [
-    "NAMES",
-    "Category",
-    "Change",
-    "ContextReport",
-    "MessageBreakdown",
-    "WorkspaceFile",
-    "breakdown",
-    "categories",
-    "change",
-    "warn_opaque",
-    "workspace_files",
-]
-
 CategoryKind: TypeAlias = Literal["used", "free", "buffer"]
 NAMES: Final = ("system", "tools", "workspace files", "summary", "history", "tool results", "recall", "reserve", "free")
 """The categories of a window, in display order."""

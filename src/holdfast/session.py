@@ -28,8 +28,6 @@ from holdfast.window import Window
 if TYPE_CHECKING:
     from holdfast.engine import Engine
 
-__all__ = ["Session"]
-
 ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
 RETRY_AFTER: Final = 8

@@ -28,8 +28,6 @@ from holdfast.providers import Incoming
 from holdfast.store.base import Job, MessageRow, Record, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
-__all__ = ["MAX_TRIES", "TURN", "SessionState"]
-
 MAX_TRIES: Final = 8
 """How often edits are recorded again because another process has recorded one meanwhile."""
 TURN: Final = "turn"

@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     import regex
     import Stemmer
 
-__all__ = [
-    "ACTING",
-    "STOP_WORDS",
-    "clip",
-    "digest",
-    "expand",
-    "head",
-    "is_unsegmented",
-    "printable",
-    "tail",
-    "term_spans",
-    "terms",
-]
-
 STOP_WORDS: Final = frozenset(
     """
     a about above after again all also am an and any are as at be because been before being below between both but by

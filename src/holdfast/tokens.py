@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "TokenCounter",
-    "count_json",
-    "count_message",
-    "count_messages",
-    "count_part",
-    "count_text",
-    "count_thirds",
-    "counter",
-    "is_estimate",
-    "reported_prompt",
-    "scale_of",
-]
-
 TokenCounter: TypeAlias = Callable[[str], int]
 """A function that counts the tokens of a text."""
 

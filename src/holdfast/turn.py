@@ -38,8 +38,6 @@ from holdfast.window import Window
 if TYPE_CHECKING:
     from holdfast.session import Session
 
-__all__ = ["Turn", "assemble"]
-
 MAX_PAUSE: Final = 10**15
 """Milliseconds between two requests, whatever the clock says; more would not fit a duration."""
 MIN_BLOCK: Final = 64

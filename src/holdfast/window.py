@@ -12,8 +12,6 @@ from holdfast.context.validate import ValidWindow, validate
 from holdfast.messages import Message
 from holdfast.report import ContextReport
 
-__all__ = ["Window"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:

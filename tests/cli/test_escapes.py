@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.cli import COMMANDS, main
 from holdfast.cli.console import Progress, SafeConsole
-from holdfast.cli.output import printable
+from holdfast.text import printable
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\x9b31m\x85b\u202ec\u2066d\u061ce\rf\x08\x7f\u2028文\x00g"
 """Colours and titles by ESC and by C1, bidirectional overrides, carriage return, backspace, other line ends."""

@@ -15,7 +15,7 @@ from agent_fixture import AgentFixture
 from holdfast.agent.agent import Agent
 from holdfast.agent.commands import COMMANDS, CommandResult
 from holdfast.agent.tools import Action
-from holdfast.cli.chat import interruptible
+from holdfast.cli.agent import interruptible
 from holdfast.cli.screen import Screen, shorten, status_line
 from holdfast.cli.terminal import WORDS, CommandCompleter, MaskedHistory
 from holdfast.messages import Text, ToolCall, ToolResult

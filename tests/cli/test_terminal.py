@@ -7,7 +7,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.shortcuts import PromptSession
 
-from holdfast.cli.chat import Options
+from holdfast.cli.agent import Options
 from holdfast.cli.terminal import _Opening, take_interrupt
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from holdfast.store.base import MessageRow, Select, Store
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.store import CHECKS, Check, check_store
+from holdfast.testing.rows import Check
+from holdfast.testing.store import CHECKS, check_store
 from stores import open_files, open_sqlite
 
 

@@ -15,13 +15,14 @@ from rich.text import Text as Styled
 from holdfast import transcripts
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, open_model, opens_memory, session_scope
-from holdfast.cli.output import as_json, echo, emit_json, human_tokens, plural, printable
+from holdfast.cli.output import as_json, echo, emit_json, human_tokens, plural
 from holdfast.cli.replay import make_settings
 from holdfast.compact import Compaction
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.providers.models import context_tokens
 from holdfast.store.base import Select
+from holdfast.text import printable
 
 _MAX_LISTED: Final = 12
 """The maximum number of files and failures that are listed; the rest is counted."""

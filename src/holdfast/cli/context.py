@@ -16,7 +16,7 @@ from rich.text import Text as Styled
 from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, plural, printable
+from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, plural
 from holdfast.cli.replay import Replay, replay_file, replay_options
 from holdfast.cli.show import part_text
 from holdfast.context.edits import Block, Item
@@ -25,6 +25,7 @@ from holdfast.memory.recall import Hit
 from holdfast.messages import Message
 from holdfast.report import Change, ContextReport, breakdown
 from holdfast.store.base import Select
+from holdfast.text import printable
 from holdfast.tokens import count_message
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10

@@ -19,12 +19,13 @@ from rich.text import Text as Styled
 from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, draw_chart
 from holdfast.cli.console import open_console
-from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_tokens, printable
+from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_tokens
 from holdfast.cli.replay import ReplayStats, find_requests, make_settings, record_window, replay_requests
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
+from holdfast.text import printable
 from holdfast.tokens import count_message
 from holdfast.window import Window
 

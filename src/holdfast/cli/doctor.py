@@ -21,7 +21,7 @@ from holdfast import settings as configuration
 from holdfast.agent.qmd import missing_command
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import home_option
-from holdfast.cli.output import as_json, emit_json, printable
+from holdfast.cli.output import as_json, emit_json
 from holdfast.errors import HoldfastError
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
@@ -32,6 +32,7 @@ from holdfast.store.folder import FolderStore
 from holdfast.store.opening import database_file, store_file
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
+from holdfast.text import printable
 
 Level = Literal["ok", "note", "wrong"]
 _MARKS: Final[dict[Level, tuple[str, str]]] = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "red")}

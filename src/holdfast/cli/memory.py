@@ -22,11 +22,11 @@ from holdfast.cli.opening import (
     scope_of,
     session_scope,
 )
-from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_bytes, human_time, plural, printable
+from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_bytes, human_time, plural
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
 from holdfast.store.base import FactRow, FactType, Scope, Select
-from holdfast.text import term_spans, terms
+from holdfast.text import printable, term_spans, terms
 
 if TYPE_CHECKING:
     from rich.text import Text as Styled
@@ -254,7 +254,7 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
 
 
 def _confirm(question: str) -> None:
-    from holdfast.cli.chat import drop_input  # noqa: PLC0415 - only for this
+    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
 
     if sys.stdin.isatty():
         drop_input(sys.stdin.fileno())

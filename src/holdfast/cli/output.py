@@ -18,19 +18,6 @@ from holdfast import __version__
 from holdfast.moments import minute
 from holdfast.text import ACTING, printable
 
-__all__ = [
-    "align_to_words",
-    "as_json",
-    "echo",
-    "emit_json",
-    "human_bytes",
-    "human_time",
-    "human_tokens",
-    "plural",
-    "printable",
-    "version",
-]
-
 _IN_JSON: Final = re.compile(f"[{ACTING}]")
 
 _WORD_END: Final = re.compile(r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]")

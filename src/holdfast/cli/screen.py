@@ -22,8 +22,9 @@ from holdfast.agent.agent import Agent
 from holdfast.agent.commands import CommandResult
 from holdfast.agent.tools import Action
 from holdfast.cli.console import SafeConsole
-from holdfast.cli.output import human_tokens, printable
+from holdfast.cli.output import human_tokens
 from holdfast.messages import ToolCall, ToolResult
+from holdfast.text import printable
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0

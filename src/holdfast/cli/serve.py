@@ -14,8 +14,6 @@ from holdfast.cli.output import as_json, echo
 from holdfast.engine import Engine
 from holdfast.errors import MissingExtraError
 
-__all__ = ["mcp", "rpc", "serve"]
-
 _HOME = click.option(
     "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
 )

@@ -15,8 +15,9 @@ from rich.text import Text as Styled
 
 from holdfast import text
 from holdfast.cli.console import open_console, print_table
-from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, printable
+from holdfast.cli.output import as_json, emit_json, human_time, human_tokens
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+from holdfast.text import printable
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.chat import Options, drop_input, handle_line, interruptible, open_agent, terminal_without
+from holdfast.cli.agent import Options, drop_input, handle_line, interruptible, open_agent, terminal_without
 from holdfast.errors import HoldfastError, MissingExtraError
 
 try:

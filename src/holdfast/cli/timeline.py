@@ -13,9 +13,10 @@ from rich.text import Text as Styled
 from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, opens_memory, owner_of, session_scope
-from holdfast.cli.output import as_json, emit_json, human_tokens, plural, printable
+from holdfast.cli.output import as_json, emit_json, human_tokens, plural
 from holdfast.errors import InputError
 from holdfast.store.base import Select
+from holdfast.text import printable
 
 Turn = Mapping[str, Any]
 _CUTS: Final = frozenset({"trimmed", "compacted"})

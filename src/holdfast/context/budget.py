@@ -9,8 +9,6 @@ from holdfast.errors import InputError
 from holdfast.providers.models import find_tokens
 from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Settings
 
-__all__ = ["Budget", "LimitSource", "budget"]
-
 LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
 """Where the size of a window comes from: the call, `agent.context_tokens`, the model, or the default of 200,000."""
 MIN_REPLY: Final = 4_000

@@ -19,29 +19,6 @@ from holdfast.errors import FormatError
 from holdfast.messages import Message, RedactedThinking, Text, Thinking, ToolResult
 from holdfast.providers.wire import is_sealed_elsewhere
 
-__all__ = [
-    "GAP",
-    "Block",
-    "Change",
-    "Compacted",
-    "Edit",
-    "Forgotten",
-    "Item",
-    "ItemKind",
-    "Pinned",
-    "Pruned",
-    "Recalled",
-    "Restored",
-    "Trimmed",
-    "apply",
-    "from_json",
-    "in_force",
-    "shorten",
-    "to_json",
-    "tokens",
-    "without_thinking",
-]
-
 ItemKind: TypeAlias = Literal["system", "summary", "recall", "message"]
 
 GAP: Final = "\n[...]\n"

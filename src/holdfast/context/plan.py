@@ -21,19 +21,6 @@ from holdfast.messages import Message, Text, Unit, units
 from holdfast.settings import Settings, Trim
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_text
 
-__all__ = [
-    "Plan",
-    "Position",
-    "added_tokens",
-    "added_tokens_of",
-    "clear_blocks",
-    "place",
-    "plan_edits",
-    "protected_items",
-    "recall_room",
-    "trim",
-]
-
 EXTRA_SHARE: Final = 0.1
 """How much more than necessary is saved where protected messages do not fit, as a share of the limit."""
 MISSING_TOKENS: Final = 64

@@ -21,8 +21,6 @@ from holdfast.settings import Pruning
 from holdfast.text import head, tail
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_part, count_text
 
-__all__ = ["Span", "excerpt", "prune", "shrink_results"]
-
 MIN_SAVED_SHARE: Final = 0.05
 """What a round must save, and how far below its mark clearing goes, as shares of the window: it keeps rounds rare."""
 CHARS_PER_TOKEN: Final = 3

@@ -32,8 +32,6 @@ from holdfast.providers import Log, Repair, Violation
 from holdfast.providers.shaping import is_blank, is_empty
 from holdfast.providers.wire import wire_of
 
-__all__ = ["MISSING", "UNKNOWN", "Repaired", "ValidWindow", "ValidationCache", "repair", "validate"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidWindow:

@@ -12,8 +12,6 @@ from holdfast.search.embed.base import Embedder, Floats, behind_cache
 from holdfast.search.vectors import quantise
 from holdfast.store.base import PassageText, VectorRow
 
-__all__ = ["QueryVector", "embed_query", "vector_rows"]
-
 _PROVIDER_SHARE: Final = 0.7
 """The part of the time left that a remote provider may take; the search itself needs the rest."""
 _ROLES: Final = frozenset({"user", "assistant", "tool", "system"})

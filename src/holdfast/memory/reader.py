@@ -26,8 +26,6 @@ from holdfast.store.base import FactRow, FactType, MessageRow
 from holdfast.text import clip, head, is_unsegmented
 from holdfast.tokens import count_text
 
-__all__ = ["Dropped", "Piece", "Reader", "is_quoted", "is_secret", "parse_objects", "plain", "split_messages"]
-
 _MAX_ANSWER_TOKENS: Final = 4_096
 _USABLE_SHARE: Final = 0.8
 """The part of a model's window that is used, since token counts are estimates."""

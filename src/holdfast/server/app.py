@@ -19,8 +19,6 @@ from holdfast.engine import Engine
 from holdfast.server.proxy import Proxy, Upstreams
 from holdfast.server.rpc import Rpc
 
-__all__ = ["Activity", "create_app"]
-
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names under which the server answers. Others are web pages that resolve a name of theirs to this machine."""
 METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from holdfast.messages import Message
 
-__all__ = ["Conversations", "host_session"]
-
 SESSION_HEADERS: Final = (
     "x-holdfast-session",
     "x-claude-code-session-id",

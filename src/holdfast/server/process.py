@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.server.proxy import Upstreams
 
-__all__ = ["DEFAULT_PORT", "Server", "find", "find_or_start", "run"]
-
 DEFAULT_PORT: Final = 8790
 START_SECONDS: Final = 10.0
 """How long a server may take to start."""

@@ -27,8 +27,6 @@ from holdfast.server.conversations import Conversations, host_session
 from holdfast.server.replies import ReplyCollector
 from holdfast.window import Window
 
-__all__ = ["Proxy", "Upstreams"]
-
 log = logging.getLogger("holdfast.server")
 
 ROUTES: Final[Mapping[str, str]] = {

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-__all__ = ["ReplyCollector", "read_reply"]
-
 Json: TypeAlias = dict[str, Any]
 
 MAX_REPLY_BYTES: Final = 64 * 2**20

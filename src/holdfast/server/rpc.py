@@ -25,8 +25,6 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.session import Session
 from holdfast.store.base import FactType, MessageRow
 
-__all__ = ["METHODS", "Rpc"]
-
 log = logging.getLogger("holdfast.server")
 
 Method = Callable[..., Any]

@@ -16,8 +16,6 @@ import numpy as np
 from holdfast.search.embed.base import Embedder, Floats, Purpose
 from holdfast.testing import run_check
 
-__all__ = ["CHECKS", "TEXTS", "Check", "Maker", "check_embedder"]
-
 Maker: TypeAlias = Callable[[], Embedder]
 """Makes an embedder; each time the same model."""
 Check: TypeAlias = Callable[[Maker], None]

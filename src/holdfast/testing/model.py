@@ -29,8 +29,6 @@ from holdfast.models.scripted import Answer, Hang, Said
 from holdfast.providers import FORMATS
 from holdfast.testing import run_check
 
-__all__ = ["CHECKS", "Check", "Opener", "check_model"]
-
 Opener: TypeAlias = Callable[[Sequence[Answer]], AbstractContextManager[Model]]
 """Opens a model that will be answered in these steps."""
 Check: TypeAlias = Callable[[Opener], None]

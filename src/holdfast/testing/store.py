@@ -44,8 +44,6 @@ from holdfast.testing.rows import (
     word,
 )
 
-__all__ = ["CHECKS", "Check", "Opener", "check_store"]
-
 MANY: Final = 1300
 """Passages enough for any index to have settled some and to hold others back."""
 TOLERANCE: Final = 0.05

@@ -14,19 +14,6 @@ import numpy.typing as npt
 
 from holdfast.tokens import count_text
 
-__all__ = [
-    "CachedEmbedder",
-    "Embedder",
-    "Floats",
-    "Purpose",
-    "Space",
-    "batches",
-    "behind_cache",
-    "clean",
-    "make_digest",
-    "unit",
-]
-
 Floats: TypeAlias = npt.NDArray[np.float32]
 Purpose: TypeAlias = Literal["query", "passage"]
 """What a text is embedded for. Some models treat queries and passages differently."""

@@ -16,8 +16,6 @@ from holdfast.search.embed.hashed import DIMENSION, HashEmbedder
 from holdfast.search.embed.static import WORDLLAMA, JointEmbedder, StaticEmbedder, find_wordllama, is_static_model
 from holdfast.settings import Embedding, Secret
 
-__all__ = ["Choice", "choose"]
-
 Environ: TypeAlias = Mapping[str, str]
 Opener: TypeAlias = Callable[[], Embedder]
 

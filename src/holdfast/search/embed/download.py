@@ -18,8 +18,6 @@ import platformdirs
 from holdfast.calls import Deadline, RetryPolicy, create_ssl_context, retry
 from holdfast.errors import EmbeddingError, MissingExtraError, StorageError
 
-__all__ = ["HUB_MODELS", "HubModel", "download", "download_from_hub", "models_folder"]
-
 _HUB: Final = "https://huggingface.co"
 _TIMEOUT_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"[\w][\w.\-]*(?:/[\w][\w.\-]*)*")

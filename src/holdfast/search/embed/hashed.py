@@ -16,8 +16,6 @@ import numpy as np
 
 from holdfast.search.embed.base import Floats, Purpose, Space, make_digest, unit
 
-__all__ = ["HashEmbedder"]
-
 DIMENSION: Final = 384
 MAX_UNITS: Final = 2_000
 """UTF-16 code units of a text that are used."""

@@ -19,8 +19,6 @@ from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.search.embed.base import Floats, Purpose, Space, clean, make_digest, unit
 from holdfast.search.embed.tokenizer import load_tokenizer
 
-__all__ = ["OnnxEmbedder", "find_onnx_model"]
-
 _MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx")
 _EXTRA: Final = "onnx"
 _DEFAULT_MAX_TOKENS: Final = 512

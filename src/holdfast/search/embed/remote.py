@@ -23,8 +23,6 @@ from holdfast.settings import Secret
 from holdfast.text import head
 from holdfast.tokens import count_text
 
-__all__ = ["PROVIDERS", "Provider", "RemoteEmbedder"]
-
 QUERY_SECONDS: Final = 5.0
 PASSAGE_SECONDS: Final = 60.0
 BATCH_SIZE: Final = 64

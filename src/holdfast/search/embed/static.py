@@ -33,8 +33,6 @@ from holdfast.search.embed.base import (
 from holdfast.search.embed.tokenizer import ChunkTokenizer, Ints, import_tokenizers, load_tokenizer
 from holdfast.text import is_unsegmented
 
-__all__ = ["WORDLLAMA", "JointEmbedder", "StaticEmbedder", "find_wordllama", "is_static_model", "vector_weight"]
-
 Array: TypeAlias = npt.NDArray[Any]
 
 WORDLLAMA: Final = "wordllama-l2-supercat-256"

@@ -23,8 +23,6 @@ import numpy.typing as npt
 
 from holdfast.errors import EmbeddingError, MissingExtraError
 
-__all__ = ["ChunkTokenizer", "Ints", "find_chunk_rules", "import_tokenizers", "load_tokenizer"]
-
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 TEXTS_BEFORE_CHUNKS: Final = 128
