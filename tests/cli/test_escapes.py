@@ -182,8 +182,8 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "usage": lambda home: ("show", home.file, EVIL),
     "vacuum": lambda _: ("vacuum",),
 }
-OWN_WORDS = {"demo", "models", "version"}
-"""Commands that print nothing of anybody else's."""
+OWN_WORDS = {"demo", "mcp", "models", "rpc", "serve", "version"}
+"""Commands that print nothing of anybody else's, or JSON for programs alone."""
 
 
 def test_every_command_is_tried() -> None:

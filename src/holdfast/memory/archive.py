@@ -131,8 +131,9 @@ def _identify(
     """
     keys: list[Key] = []
     used = set(before)
-    place = before[-1].next_nonce if before else FIRST
-    last = known.get(before[-1].digest, {}).get(before[-1].nonce, 0) if before else 0
+    place, last = FIRST, 0
+    if before:
+        place, last = before[-1].next_nonce, known.get(before[-1].digest, {}).get(before[-1].nonce, 0)
     for message, following in zip_longest(messages, messages[1:]):
         digest = message.digest
         free = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}

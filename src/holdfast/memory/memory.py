@@ -185,9 +185,9 @@ class Memory:
         _check_fact(words, type)
         own = {row.id: row for row in self.facts(scope=scope)}
         known = own | {row.id: row for row in facts.current(facts.load(self.store, scope))}
-        for row in (known if scope.session else own).values():  # a fact without a session is not that of a session
-            if row.content.casefold() == words.casefold() and row.type == type:
-                return row
+        candidates = (known if scope.session else own).values()  # a fact without a session is not that of a session
+        if same := [row for row in candidates if (row.content.casefold(), row.type) == (words.casefold(), type)]:
+            return same[0]
         fact = FactRow(
             scope=scope,
             id=self.new_id(),
@@ -236,7 +236,8 @@ class Memory:
         select = Select(scope=scope, across=across, ids=tuple(ids))
         rows = {row.id: row for row in self.store.read_messages(select)}
         gaps = self.gaps(scope, across=across)
-        lost = [gap for gap in gaps if gap.kind == "message" and gap.id in ids and gap.id not in rows]
+        missing = set(ids) - rows.keys()
+        lost = [gap for gap in gaps if gap.kind == "message" and gap.id in missing]
         if lost:
             raise StorageError("; ".join(map(str, lost)), path=self.store.path)
         for row in list(rows.values()) if around else ():

@@ -102,7 +102,7 @@ def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> l
         if own.calls or own.results:
             text = clip(text, head=_TOOL_HEAD, tail=_TOOL_TAIL)
         if text and not is_noise(text):
-            speaker = f"{own.role} {own.name}" if own.name else own.role
+            speaker = " ".join(filter(None, (own.role, own.name)))
             pieces.append(Piece(id=row.id, role=speaker, text=text, time=own.timestamp or 0))
     return pieces
 
@@ -364,8 +364,8 @@ def parse_objects(text: str, *, name: str, key: str) -> list[dict[str, Any]] | N
     everything that is complete.
     """
     whole = _parse(text.strip())
-    if isinstance(whole, dict) and isinstance(whole.get(name), list):
-        whole = whole[name]
+    if isinstance(whole, dict):
+        whole = whole.get(name)
     if isinstance(whole, list):
         return [value for value in whole if isinstance(value, dict) and key in value]
     values = [value for part in _find_objects(text) if isinstance(value := _parse(part), dict)]

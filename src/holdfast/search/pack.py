@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from holdfast.search.columns import Floats
@@ -92,27 +93,31 @@ def pack(
     `sizes` are passages and their lengths in characters; a passage is read only if it may fit. The quotes in `after`
     come first and take their part of the room. `limit` is the maximum number of quotes.
     """
-    quotes = list(after)
-    room -= sum(quote.tokens for quote in quotes)
-    groups = {quote.group for quote in quotes}
-    quoted = {quote.passage for quote in quotes}
+    quotes = {quote.passage: quote for quote in after}
+    room -= sum(map(attrgetter("tokens"), after))
+    headed = {quote.group for quote in after} - {None}
     for passage, size in sizes:
         if room < MIN_QUOTE_TOKENS or len(quotes) == limit:
             break
-        if passage in quoted or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * room:
+        if passage in quotes or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * room:
             continue
-        candidate = read(passage)
-        if candidate is None:
+        if (candidate := read(passage)) is None:
             continue
-        span = excerpt(candidate, weights)
-        text = candidate.text[slice(*span)].strip()
-        has_header = candidate.group is not None and candidate.group in groups
-        tokens = measure(f"{candidate.brief}{text}\n" if has_header else f"{candidate.header}{text}\n\n")
-        if tokens <= room:
-            quotes.append(Quote(passage=passage, span=span, text=text, tokens=tokens, group=candidate.group))
-            groups.add(candidate.group)
-            room -= tokens
-    return quotes
+        quote = _quote(candidate, weights, measure, is_brief=candidate.group in headed)
+        if quote.tokens <= room:
+            quotes[passage] = quote
+            headed |= {quote.group} - {None}
+            room -= quote.tokens
+    return list(quotes.values())
+
+
+def _quote(
+    candidate: Quotable, weights: Mapping[str, float], measure: Callable[[str], float], *, is_brief: bool
+) -> Quote:
+    span = excerpt(candidate, weights)
+    text = candidate.text[slice(*span)].strip()
+    tokens = measure(f"{candidate.brief}{text}\n" if is_brief else f"{candidate.header}{text}\n\n")
+    return Quote(passage=candidate.passage, span=span, text=text, tokens=tokens, group=candidate.group)
 
 
 def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:

@@ -73,7 +73,7 @@ def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
     start = end = 0
     ends = [match.end() for match in SENTENCE_END.finditer(text)]
     for cut in (*ends, len(text)):
-        if end > start and (cut - start > WINDOW or (cut - start > LINES and _is_dense(text[start:cut]))):
+        if end > start and _is_full(text[start:cut]):
             found.append((start, end))
             start = end
         while cut - start > LONGEST_WINDOW:
@@ -94,8 +94,10 @@ def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _is_dense(text: str) -> bool:
-    """Tell whether a text is made of lines, by its digits and punctuation."""
+def _is_full(text: str) -> bool:
+    """Tell whether a window is long enough. One that is made of lines, by its digits and punctuation, is shorter."""
+    if not LINES < len(text) <= WINDOW:
+        return len(text) > WINDOW
     data = text.encode("utf-8", "surrogatepass")
     return len(data.translate(None, _NO_SIGNS)) >= DENSE * len(data.translate(None, _NO_CHARACTERS))
 

@@ -35,6 +35,7 @@ ROUTES: Final[Mapping[str, str]] = {
     "/v1/responses": "openai_responses",
 }
 """The format of each path whose requests are assembled. Everything else passes."""
+OVERFLOW_STATUSES: Final = frozenset({400, 413, 422, 500})
 REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 MAX_ERROR_BYTES: Final = 2**20
 """Bytes of a provider's error that are read to recognise an overflow."""
@@ -189,21 +190,15 @@ class Proxy:
         """Assemble the window; the content changes only where the window does."""
         assert exchange.session is not None
         body = exchange.body
-        replies = (body.get(key) for key in REPLY_FIELDS)
-        reply = next((value for value in replies if isinstance(value, int)), None)
-        window = exchange.window = await exchange.session.assemble(
+        exchange.window = await exchange.session.assemble(
             exchange.messages,
             limit=exchange.limit,
-            reserve=reply if reply and reply <= exchange.limit // 2 else None,
+            reserve=_reserve(body, limit=exchange.limit),
             model=str(body.get("model") or ""),
             provider=exchange.format,
             tools=[tool for tool in body.get("tools") or () if isinstance(tool, dict)],
         )
-        fields = window.request(exchange.format)
-        given = [message for message in exchange.messages if message.role == "system"]
-        if [message for message in window.messages if message.role == "system"] == given:
-            fields = {key: value for key, value in fields.items() if key not in {"system", "instructions"}}
-        changed = {key: value for key, value in fields.items() if body.get(key) != value}
+        changed = _changed_fields(exchange, exchange.window)
         if changed and not self._shadow:
             exchange.is_changed = True
             exchange.content = json.dumps({**body, **changed}, ensure_ascii=False, separators=(",", ":")).encode()
@@ -213,38 +208,38 @@ class Proxy:
     async def _answer(self, request: Request, exchange: _Exchange) -> Response:
         """Send a model request, once more after a compaction where it does not fit, and archive the reply."""
         sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-        if sent.status_code in {400, 413, 422, 500} and exchange.session is not None and not self._shadow:
+        if sent.status_code in OVERFLOW_STATUSES and exchange.session is not None and not self._shadow:
             error = await sent.aread()
             text = error[:MAX_ERROR_BYTES].decode(errors="replace")
-            if is_overflow(text, status=sent.status_code) and await self._compact(exchange, text):
-                sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-            else:
+            if not is_overflow(text, status=sent.status_code) or not await self._compact(exchange, text):
                 return Response(error, status_code=sent.status_code, headers=_reply_headers(sent, exchange))
-        session = exchange.session
-        if session is None or not sent.is_success:
+            sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
+        if exchange.session is None or not sent.is_success:
             return _relay(sent, exchange)
         is_stream = sent.headers.get("content-type", "").startswith("text/event-stream")
-        collector = ReplyCollector(exchange.format, is_stream=is_stream)
-
-        async def relay() -> AsyncIterator[bytes]:
-            """Pass the bytes on. The last ones wait until the reply is durable."""
-            is_archived = False
-            try:
-                async for chunk in sent.aiter_raw():
-                    collector.feed(chunk)
-                    if collector.is_complete and not is_archived:
-                        is_archived = True
-                        await self._archive(session, collector, exchange)
-                    yield chunk
-                if not is_archived:
-                    await self._archive(session, collector, exchange)
-            finally:
-                await sent.aclose()
-
+        chunks = self._archive_on_the_way(sent, exchange, exchange.session, is_stream=is_stream)
         if is_stream:
-            return StreamingResponse(relay(), status_code=200, headers=_reply_headers(sent, exchange))
-        chunks = [chunk async for chunk in relay()]
-        return Response(b"".join(chunks), status_code=200, headers=_reply_headers(sent, exchange))
+            return StreamingResponse(chunks, status_code=sent.status_code, headers=_reply_headers(sent, exchange))
+        content = b"".join([chunk async for chunk in chunks])
+        return Response(content, status_code=sent.status_code, headers=_reply_headers(sent, exchange))
+
+    async def _archive_on_the_way(
+        self, sent: httpx.Response, exchange: _Exchange, session: AsyncSession, *, is_stream: bool
+    ) -> AsyncIterator[bytes]:
+        """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
+        collector = ReplyCollector(exchange.format, is_stream=is_stream)
+        is_archived = False
+        try:
+            async for chunk in sent.aiter_raw():
+                collector.feed(chunk)
+                if collector.is_complete and not is_archived:
+                    is_archived = True
+                    await self._archive(session, collector, exchange)
+                yield chunk
+            if not is_archived:
+                await self._archive(session, collector, exchange)
+        finally:
+            await sent.aclose()
 
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
         """Compact the session and assemble a smaller window; whether there is one."""
@@ -283,6 +278,23 @@ class Proxy:
             request.method, self._upstreams.url(request), headers=headers, content=content
         )
         return await self._client.send(built, stream=True)
+
+
+def _reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
+    """Return the tokens that a request keeps for the reply, where that leaves room for a prompt."""
+    given = next((body[key] for key in REPLY_FIELDS if isinstance(body.get(key), int)), 0)
+    return given if 0 < given <= limit // 2 else None
+
+
+def _changed_fields(exchange: _Exchange, window: Window) -> dict[str, Any]:
+    """Return the fields of the body that the window changes. A system prompt without edits stays as it came."""
+    fields = window.request(exchange.format)
+    before, after = (
+        [message for message in messages if message.role == "system"]
+        for messages in (exchange.messages, window.messages)
+    )
+    kept = {"system", "instructions"} if before == after else set()
+    return {key: value for key, value in fields.items() if key not in kept and exchange.body.get(key) != value}
 
 
 def _relay(sent: httpx.Response, exchange: _Exchange | None = None) -> Response:

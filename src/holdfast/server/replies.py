@@ -87,32 +87,21 @@ class ReplyCollector:
         elif kind == "content_block_start":
             self._blocks[index] = dict(event.get("content_block") or {})
         elif kind == "content_block_delta":
-            block, delta = self._blocks.setdefault(index, {}), event.get("delta") or {}
-            source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
-            if target:
-                known = block.get(target)
-                block[target] = (known if isinstance(known, str) else "") + str(delta.get(source, ""))
-            elif delta.get("type") == "citations_delta":
-                block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+            _continue_block(self._blocks.setdefault(index, {}), event.get("delta") or {})
         elif kind == "message_delta":
-            self._reply |= event.get("delta") or {}
-            self._reply["usage"] = {**(self._reply.get("usage") or {}), **(event.get("usage") or {})}
-        elif kind == "message_stop":
-            self.is_complete = True
+            usage = {**(self._reply.get("usage") or {}), **(event.get("usage") or {})}
+            self._reply |= {**event.get("delta", {}), "usage": usage}
+        self.is_complete |= kind == "message_stop"
 
     def _read_chat(self, event: Json) -> None:
         if isinstance(event.get("usage"), dict):
             self._reply["usage"] = event["usage"]
-        for choice in event.get("choices") or ():
-            if choice.get("index", 0):
-                continue  # the host sends back only one of several
-            for key, value in (choice.get("delta") or {}).items():
-                if key == "tool_calls":
-                    self._read_calls(value or ())
-                elif isinstance(value, str) and key != "role":
-                    self._reply[key] = self._reply.get(key, "") + value
-                elif value is not None:
-                    self._reply[key] = value
+        first: Json = next((one for one in event.get("choices") or () if not one.get("index")), {})  # one goes on
+        for key, value in (first.get("delta") or {}).items():
+            if key == "tool_calls":
+                self._read_calls(value or ())
+            elif isinstance(value, str):
+                self._reply[key] = value if key == "role" else self._reply.get(key, "") + value
 
     def _read_calls(self, calls: Any) -> None:
         for call in calls:
@@ -123,15 +112,23 @@ class ReplyCollector:
             block |= {key: value for key, value in call.items() if key not in {"index", "function"} and value}
 
 
+def _continue_block(block: Json, delta: Json) -> None:
+    """Add a delta of Anthropic to its block."""
+    source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
+    if target:
+        known = block.get(target)
+        block[target] = (known if isinstance(known, str) else "") + str(delta.get(source, ""))
+    elif "citation" in delta:
+        block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+
+
 def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
     """Return the messages of a whole reply body, as the next request would contain them."""
     if format == "openai_responses":
         return [item for item in body.get("output") or () if isinstance(item, dict)]
     message = dict(body)
-    if format == "openai_chat" and "choices" in body:
-        message = dict((body["choices"] or [{}])[0].get("message") or {})
-        if isinstance(body.get("usage"), dict):
-            message["usage"] = body["usage"]
+    if choices := body.get("choices"):
+        message = {**(choices[0].get("message") or {}), "usage": body.get("usage")}
     has_content = any(message.get(key) for key in ("content", "tool_calls", "refusal"))
     return [{"role": "assistant", "content": None, **message}] if has_content else []
 

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import filterfalse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
@@ -102,12 +103,10 @@ class _State:
     is_forgetting: bool = False
 
     def record(self) -> Record:
-        """Return the state as a record."""
         data = {"read": self.read, "unwritten": self.unwritten, "is_forgetting": self.is_forgetting}
         return Record(scope=_OWNER, kind="state", key="", data=data)
 
     def offset(self, name: str, identity: Sequence[int]) -> int:
-        """Return how many bytes of a file were read; 0 where another file has taken its place."""
         device, inode, offset = self.read.get(name, (0, 0, 0))
         return offset if [device, inode] == list(identity[:2]) and offset <= identity[2] else 0
 
@@ -384,26 +383,27 @@ class FolderStore:
     def _rewrite_files(self, state: _State) -> None:
         """Write every file without the lines and vectors of what was forgotten."""
         forgotten = self._forgotten()
-        names: set[str] = set()
-        for name in _FILES:
-            complete, rest = self._read_lines(name)
-            lines = [*complete, parse_line(rest, 0)] if rest else complete
-            offset = state.offset(name, self._identity(name))
-            gone = {line.number for line in lines if self._is_forgotten_line(name, line, forgotten)}
-            if not gone:
-                continue
-            names |= {str((line.data or {}).get("id")) for line in lines if line.number in gone}
+        names = {id_ for name in _FILES for id_ in self._rewrite_file(state, name, forgotten)}
+        for path in self.path.glob("*.bin"):
+            remove_vectors(path, names)
+        state.is_forgetting = False
+        self._contents, self._contents_read = set(), (0, 0, 0)
+        self._catch_up(state)
+
+    def _rewrite_file(self, state: _State, name: str, forgotten: Mapping[str, int]) -> set[str]:
+        """Write a file without its forgotten lines, and return the ids of those."""
+        complete, rest = self._read_lines(name)
+        lines = [*complete, parse_line(rest, 0)] if rest else complete
+        offset = state.offset(name, self._identity(name))
+        gone = {line.number for line in lines if self._is_forgotten_line(name, line, forgotten)}
+        if gone:
             before, place = 0, 0
             for line in lines:
                 place += len(line.raw)
                 before += len(line.raw) if place <= offset and line.number not in gone else 0
             journal.replace(self.path / name, [line.raw for line in lines if line.number not in gone])
             state.read[name] = [*self._identity(name)[:2], before]
-        for path in self.path.glob("*.bin"):
-            remove_vectors(path, names)
-        state.is_forgetting = False
-        self._contents, self._contents_read = set(), (0, 0, 0)
-        self._catch_up(state)
+        return {str((line.data or {}).get("id")) for line in lines if line.number in gone}
 
     def _is_forgotten_line(self, name: str, line: Line, forgotten: Mapping[str, int]) -> bool:
         if name == KNOWLEDGE:
@@ -491,7 +491,7 @@ class FolderStore:
         lines, _ = self._read_lines(name, offset)
         written = {line.raw for line in lines}
         own = dict.fromkeys(line.encode() for line in state.unwritten.get(name, ()))
-        if not self.readonly and (missing := [line for line in own if line not in written]):
+        if not self.readonly and (missing := list(filterfalse(written.__contains__, own))):
             append_lines(self.path / name, missing)
             lines, _ = self._read_lines(name, offset)
         others = [line for line in lines if line.raw not in own]

@@ -325,17 +325,14 @@ def candidates_say_what_they_are(open_store: Opener, folder: Path) -> None:
         found = store.search(asks("words", across=True))
         assert found.messages.tolist() == numbers
         assert found.sessions[0] == found.sessions[2] != found.sessions[1]
-        assert found.times.tolist() == [5, 0, 7]
-        assert found.human.tolist() == [True, False, True]
+        assert (found.times.tolist(), found.human.tolist()) == ([5, 0, 7], [True, False, True])
         assert (found.previous.tolist(), found.following.tolist()) == ([-1, -1, 0], [2, -1, -1])
-        assert found.sizes.tolist() == [5, 9, 12]
-        assert found.windows.tolist() == [1, 1, 1]
+        assert (found.sizes.tolist(), found.windows.tolist()) == ([5, 9, 12], [1, 1, 1])
         assert found.eligible.all()
         passages = store.read_passages(Select(scope=HERE, across=True, ids=tuple(found.passages.tolist())))
         assert [passage.message for passage in passages] == numbers
         words, cosines = found.score_windows(np.arange(3))
-        assert (words > 0).tolist() == [False, False, True]
-        assert cosines is None
+        assert ((words > 0).tolist(), cosines) == ([False, False, True], None)
 
 
 def searches_are_bounded(open_store: Opener, folder: Path) -> None:
@@ -474,11 +471,10 @@ def forgotten_is_gone(open_store: Opener, folder: Path) -> None:
 def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
     evidence = store.search(asks(CANARY, seed=600))
     assert find_messages(evidence) == [], "still found by its words"
-    assert evidence.cosine is not None
-    assert evidence.cosine.max() < SAME, "still found by its vector"
-    assert secret not in evidence.messages
+    assert (np.ones(1) if evidence.cosine is None else evidence.cosine).max() < SAME, "still found by its vector"
     assert store.read_messages(Select(scope=HERE, ids=(secret,))) == []
-    assert secret not in {passage.message for passage in store.read_passages(Select(scope=HERE))}
+    passages = {passage.message for passage in store.read_passages(Select(scope=HERE))}
+    assert secret not in passages | set(evidence.messages)
     found = [find_messages(store.search(asks(text))) for text in ("words", "599")]
     rows = store.read_messages(Select(scope=HERE))
     assert [[row.id for row in rows], *found] == [numbers, numbers, [numbers[599], numbers[1199]]]
