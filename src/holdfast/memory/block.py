@@ -19,6 +19,8 @@ import hashlib
 import hmac
 import re
 import secrets
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -290,6 +292,7 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
     follow it.
     """
     tags = _find_tags(text, marks)
+    ends = _find_ends(tags)
     blocks: list[Span] = []
     for number, tag in enumerate(tags):
         done = blocks[-1][1] if blocks else 0
@@ -300,7 +303,10 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
             start, stop = omitted[-1] if omitted else done, tag.stop
         else:  # with the indent of its first line, and the marks of a quotation
             line = text.rfind("\n", 0, tag.start) + 1
-            start, stop = tag.start if text[line : tag.start].strip(_QUOTING) else line, _find_end(text, tags, number)
+            start, stop = (
+                tag.start if text[line : tag.start].strip(_QUOTING) else line,
+                _find_end(text, tags, number, ends[tag.mark]),
+            )
         if blocks and start <= done:
             start = blocks.pop()[0]
         blocks.append((start, stop))
@@ -319,13 +325,21 @@ def _find_tags(text: str, marks: Marks) -> list[_EchoTag]:
     return [tag for tag in tags if marks.is_ours(tag.mark)]
 
 
-def _find_end(text: str, tags: Sequence[_EchoTag], number: int) -> int:
-    """Find the end of the block that a tag opens: the next closing tag with its mark; else it was clipped."""
+def _find_ends(tags: Sequence[_EchoTag]) -> dict[str, list[int]]:
+    """Return where the closing tags of each mark end, in order."""
+    ends: dict[str, list[int]] = defaultdict(list)
+    for tag in tags:
+        if tag.closes:
+            ends[tag.mark].append(tag.stop)
+    return ends
+
+
+def _find_end(text: str, tags: Sequence[_EchoTag], number: int, ends: Sequence[int]) -> int:
+    """Find the end of the block that a tag opens: the next of the `ends` with its mark; else it was clipped."""
     tag = tags[number]
-    ends = (other.stop for other in tags[number + 1 :] if other.closes and other.mark == tag.mark)
-    stop = next(ends, None)
-    if stop is not None:
-        return stop
+    place = bisect_left(ends, tag.stop)
+    if place < len(ends):
+        return ends[place]
     stop = tags[number + 1].start if number + 1 < len(tags) else len(text)
     omitted = _pattern("left_out").search(text, tag.stop, stop)
     return omitted.start() if omitted else stop
