@@ -16,6 +16,10 @@ from holdfast.errors import HoldfastError
 
 __all__ = ["COMMANDS", "holdfast", "main"]
 
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # no command multiplies large matrices; its threads take 0.1 s to start
+
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "backup": ("upkeep", "Copy the store to the new file TARGET."),
     "chat": ("chat", "Chat with an agent in the terminal."),
