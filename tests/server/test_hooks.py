@@ -88,7 +88,9 @@ def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:
     host.home.mkdir()
     (host.home / "holdfast.db").write_text("this is no database" * 1000)
     assert host.run("UserPromptSubmit", prompt="Where does it listen?") == ""
-    assert (host.home / "hooks.log").read_text("utf-8").count("\n") == 1
+    log = host.home / "hooks.log"
+    assert log.read_text("utf-8").count("\n") == 1
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:

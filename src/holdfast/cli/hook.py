@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
+from holdfast.files import open_private
 from holdfast.server.process import Server, find, find_or_start
 
 
@@ -59,8 +61,6 @@ def _default_home() -> Path:
 
 
 def _log(folder: Path, error: Exception) -> None:
-    try:
-        with (folder / "hooks.log").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {type(error).__name__}: {error}\n")
-    except OSError:
-        return
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {type(error).__name__}: {error}\n"
+    with suppress(OSError), open_private(folder / "hooks.log") as file:
+        file.write(line.encode("utf-8", "replace"))
