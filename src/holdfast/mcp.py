@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
 from holdfast import __version__
@@ -163,11 +164,14 @@ class _Tools:
         for row in await self._session.facts():
             if row.id.startswith(fact):
                 return _fact(row)
-        raise InputError(f"no current fact has the id {fact}: memory_search lists ids")
+        raise ToolError(f"no current fact has the id {fact}: memory_search lists ids")
 
     async def memory_store(self, content: str, type: FactType = "decision") -> StoredFact:  # noqa: A002
         """Store one fact that must last, as one sentence that is understood without its conversation."""
-        return _fact(await self._session.remember(content, type=type))
+        try:
+            return _fact(await self._session.remember(content, type=type))
+        except InputError as error:
+            raise ToolError(str(error)) from error
 
     async def memory_recall(self, question: str, max_tokens: int = 2_000) -> RecallBlock:
         """Make the block of facts and passages that fits a question, under a token limit."""

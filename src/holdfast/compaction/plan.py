@@ -116,7 +116,7 @@ class CompactionPlan:
             change=Compacted(summary=summary, thinking_removed=self.thinking_removed, asked=request_id),
             ids=self.ids,
             reason=reason,
-            tokens_before=count_tokens(self.summarised),
+            tokens_before=self.replaced or count_tokens(self.summarised),  # with the summary before it
             tokens_after=cost,
             anchors=tuple(item.id for item in kept if item.id > last),
         )
