@@ -115,11 +115,12 @@ class Matrix:
 
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare signs first, then every window of which most are the query's."""
-        signs = _signs(wanted)
+        signs = ~_signs(wanted)[:, 0]
         shared = np.zeros(windows, np.uint16)
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
-            part[:] = _shared(signs, _grown(self._signs, number, page[: len(part)], _signs))
+            for word, words in zip(signs, _grown(self._signs, number, page[: len(part)], _signs), strict=True):
+                part += np.bitwise_count(words ^ word)
         if visible is not None:
             shared *= visible
         chosen = highest(shared, max(self._looked_into, windows // ONE_IN))
@@ -200,14 +201,6 @@ def _signs(rows: Bytes) -> Signs:
     bits = np.packbits(rows > 0, axis=1)
     words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
     return np.ascontiguousarray(words.T)
-
-
-def _shared(wanted: Signs, signs: Signs) -> npt.NDArray[np.uint16]:
-    """How many signs of each vector are the wanted ones."""
-    total = np.zeros(signs.shape[1], np.uint16)
-    for word, words in zip(~wanted[:, 0], signs, strict=True):
-        total += np.bitwise_count(words ^ word)
-    return total
 
 
 def _products(wanted: Bytes, rows: Bytes) -> Floats:
