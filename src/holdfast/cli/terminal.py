@@ -245,13 +245,7 @@ def take_interrupt(session: PromptSession[str]) -> bool:
 
 
 def _ask(question: str, answers: str) -> str:
-    """Ask for one of some letters. What was typed before the question is dropped.
-
-    Any other answer asks again; the end of the input means `n`.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C.
-    """
+    """Ask for one of some letters, until it is one. What was typed before is dropped; the end of the input is `n`."""
     session: PromptSession[str] = PromptSession(question, style=_STYLE)
     while True:
         clear_typeahead(session.app.input)

@@ -375,13 +375,9 @@ _CACHE_TTL: Final = "agents.defaults.models.*.params.cacheControlTtl"
 
 @cache
 def _openclaw_names() -> Any:
-    """Load what an `openclaw.json` may hold besides our settings.
-
-    `foreign` has OpenClaw's own names by level, `twins` the levels with the same names as another one. On a `shared`
-    level any other name is OpenClaw's too, except those of `sections`, which are always ours. `agent_only` are names in
-    an entry of `agents.list` that do not override `agents.defaults`. `without_effect` says why settings that a user may
-    expect to work here do not.
-    """
+    # `foreign` has OpenClaw's own names by level, `twins` the levels with the same names as another one. On a `shared`
+    # level any other name is OpenClaw's too, except those of `sections`, which are always ours. `agent_only` are names
+    # in an entry of `agents.list` that do not override `agents.defaults`.
     return load_data("openclaw_names.json")
 
 
