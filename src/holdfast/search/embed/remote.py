@@ -186,13 +186,10 @@ class RemoteEmbedder:
             raise self._error(f"the response is not JSON: {self._excerpt(response)}") from None
 
     def _post(self, url: str, content: bytes, deadline: Deadline) -> bytes:
-        """Send one request and return the body of the response.
-
-        httpx has no time-out for a whole request, and none at all for name resolution. So the request runs on a
-        thread, which is abandoned when the time is over.
-        """
+        """Send one request and return the body of the response."""
         import httpx2  # noqa: PLC0415 - an extra, and slow to import
 
+        # httpx has no time-out for a whole request or for name resolution: a late thread is abandoned.
         call = start_thread(lambda: self._send(url, content, deadline), name="holdfast-embed")
         try:
             response, body = call.result(timeout=deadline.remaining)
