@@ -104,7 +104,7 @@ def test_a_command_says_what_it_does(name: str) -> None:
     assert has_json or isinstance(command, click.Group) or name in {"mcp", "rpc"}  # these speak JSON alone
 
 
-@pytest.mark.parametrize("name", errors.__all__)
+@pytest.mark.parametrize("name", [name for name in vars(errors) if name.endswith("Error")])
 def test_an_error_is_documented(name: str) -> None:
     """Every error has a row in docs/errors.md and a place in the drawn tree."""
     assert f"| `{name}` |" in (ROOT / "docs" / "errors.md").read_text("utf-8")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,14 @@ def test_the_names_are_few_and_in_order() -> None:
     assert holdfast.__all__ == sorted(holdfast.__all__)
     assert len(holdfast.__all__) <= 60
     assert dir(holdfast) == holdfast.__all__
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    """What is loaded at run time is imported for type checkers, too."""
+    tree = ast.parse(Path(holdfast.__file__).read_text("utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    aliases = {f"{node.module}.{alias.asname}" for node in imports for alias in node.names if alias.asname}
+    assert aliases == {f"{home}.{name}" for name, home in holdfast._HOME.items()}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -130,10 +130,11 @@ class TestReport:
             *called("bash", "ok", number=9),
         ]
         found = breakdown(items)
-        spoken = found.user + found.assistant + found.tool_calls + found.tool_results
-        assert spoken == sum(one.tokens for one in items[1:])
-        assert found.results_by_tool["read"] == items[3].tokens
-        assert sum(found.calls_by_tool.values()) == found.tool_calls
+        named = ("userMessageTokens", "assistantMessageTokens", "toolCallTokens", "toolResultTokens")
+        assert sum(found[name] for name in named) == sum(one.tokens for one in items[1:])
+        by_tool = {tool["name"]: tool for tool in found["toolCallsByType"]}
+        assert by_tool["read"]["resultTokens"] == items[3].tokens
+        assert sum(tool["callTokens"] for tool in by_tool.values()) == found["toolCallTokens"]
 
     def test_a_report_is_read_back_as_it_was_written(self) -> None:
         """Also one of an older version, which has fewer fields; what is no report is an error."""

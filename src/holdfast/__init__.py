@@ -1,6 +1,6 @@
 """Holdfast keeps long-running LLM agents inside their context window without losing anything.
 
-    from holdfast import Engine
+    from holdfast import Engine as Engine
 
     with Engine.open("~/agent-memory") as engine:
         window = engine.session("s1").assemble(messages, limit=200_000)
@@ -14,141 +14,92 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from holdfast.aio import AsyncEngine, AsyncSession
-    from holdfast.compact import Compaction
-    from holdfast.compaction.plan import CompactionPlan
-    from holdfast.context.edits import Edit
-    from holdfast.engine import Engine
-    from holdfast.errors import (
-        CompactionError,
-        ConflictError,
-        EmbeddingError,
-        FormatError,
-        HoldfastError,
-        InputError,
-        InvalidWindowError,
-        MissingExtraError,
-        ModelCancelledError,
-        ModelError,
-        SettingsError,
-        StorageError,
-        TranscriptError,
-        WindowError,
-        WindowTooSmallError,
-    )
-    from holdfast.events import Compacted, Compacting, Hooks, SummaryRequest, SummaryResult
-    from holdfast.memory.archive import Ingested
-    from holdfast.memory.facts import FactHit
-    from holdfast.memory.memory import Stats
-    from holdfast.memory.recall import Hit, Recall
-    from holdfast.messages import (
-        Image,
-        Message,
-        Opaque,
-        RedactedThinking,
-        Text,
-        Thinking,
-        ToolCall,
-        ToolResult,
-        Usage,
-    )
-    from holdfast.models.base import Model
-    from holdfast.redact import redact
-    from holdfast.report import Category, Change, ContextReport
-    from holdfast.session import Session
-    from holdfast.settings import Settings
-    from holdfast.store.base import FactRow, MessageRow, Scope, Store
-    from holdfast.tokens import count_messages, count_text
-    from holdfast.transcripts import Transcript
-    from holdfast.window import Window
+    from holdfast.aio import AsyncEngine as AsyncEngine
+    from holdfast.aio import AsyncSession as AsyncSession
+    from holdfast.compact import Compaction as Compaction
+    from holdfast.compaction.plan import CompactionPlan as CompactionPlan
+    from holdfast.context.edits import Edit as Edit
+    from holdfast.engine import Engine as Engine
+    from holdfast.errors import CompactionError as CompactionError
+    from holdfast.errors import ConflictError as ConflictError
+    from holdfast.errors import EmbeddingError as EmbeddingError
+    from holdfast.errors import FormatError as FormatError
+    from holdfast.errors import HoldfastError as HoldfastError
+    from holdfast.errors import InputError as InputError
+    from holdfast.errors import InvalidWindowError as InvalidWindowError
+    from holdfast.errors import MissingExtraError as MissingExtraError
+    from holdfast.errors import ModelCancelledError as ModelCancelledError
+    from holdfast.errors import ModelError as ModelError
+    from holdfast.errors import SettingsError as SettingsError
+    from holdfast.errors import StorageError as StorageError
+    from holdfast.errors import TranscriptError as TranscriptError
+    from holdfast.errors import WindowError as WindowError
+    from holdfast.errors import WindowTooSmallError as WindowTooSmallError
+    from holdfast.events import Compacted as Compacted
+    from holdfast.events import Compacting as Compacting
+    from holdfast.events import Hooks as Hooks
+    from holdfast.events import SummaryRequest as SummaryRequest
+    from holdfast.events import SummaryResult as SummaryResult
+    from holdfast.memory.archive import Ingested as Ingested
+    from holdfast.memory.facts import FactHit as FactHit
+    from holdfast.memory.memory import Stats as Stats
+    from holdfast.memory.recall import Hit as Hit
+    from holdfast.memory.recall import Recall as Recall
+    from holdfast.messages import Image as Image
+    from holdfast.messages import Message as Message
+    from holdfast.messages import Opaque as Opaque
+    from holdfast.messages import RedactedThinking as RedactedThinking
+    from holdfast.messages import Text as Text
+    from holdfast.messages import Thinking as Thinking
+    from holdfast.messages import ToolCall as ToolCall
+    from holdfast.messages import ToolResult as ToolResult
+    from holdfast.messages import Usage as Usage
+    from holdfast.models.base import Model as Model
+    from holdfast.redact import redact as redact
+    from holdfast.report import Category as Category
+    from holdfast.report import Change as Change
+    from holdfast.report import ContextReport as ContextReport
+    from holdfast.session import Session as Session
+    from holdfast.settings import Settings as Settings
+    from holdfast.store.base import FactRow as FactRow
+    from holdfast.store.base import MessageRow as MessageRow
+    from holdfast.store.base import Scope as Scope
+    from holdfast.store.base import Store as Store
+    from holdfast.tokens import count_messages as count_messages
+    from holdfast.tokens import count_text as count_text
+    from holdfast.transcripts import Transcript as Transcript
+    from holdfast.window import Window as Window
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "AsyncEngine",
-    "AsyncSession",
-    "Category",
-    "Change",
-    "Compacted",
-    "Compacting",
-    "Compaction",
-    "CompactionError",
-    "CompactionPlan",
-    "ConflictError",
-    "ContextReport",
-    "Edit",
-    "EmbeddingError",
-    "Engine",
-    "FactHit",
-    "FactRow",
-    "FormatError",
-    "Hit",
-    "HoldfastError",
-    "Hooks",
-    "Image",
-    "Ingested",
-    "InputError",
-    "InvalidWindowError",
-    "Message",
-    "MessageRow",
-    "MissingExtraError",
-    "Model",
-    "ModelCancelledError",
-    "ModelError",
-    "Opaque",
-    "Recall",
-    "RedactedThinking",
-    "Scope",
-    "Session",
-    "Settings",
-    "SettingsError",
-    "Stats",
-    "StorageError",
-    "Store",
-    "SummaryRequest",
-    "SummaryResult",
-    "Text",
-    "Thinking",
-    "ToolCall",
-    "ToolResult",
-    "Transcript",
-    "TranscriptError",
-    "Usage",
-    "Window",
-    "WindowError",
-    "WindowTooSmallError",
-    "__version__",
-    "count_messages",
-    "count_text",
-    "redact",
-]
-
 _HOMES: Final = {
-    "holdfast.aio": ("AsyncEngine", "AsyncSession"),
-    "holdfast.compact": ("Compaction",),
-    "holdfast.compaction.plan": ("CompactionPlan",),
-    "holdfast.context.edits": ("Edit",),
-    "holdfast.engine": ("Engine",),
-    "holdfast.errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "holdfast.events": ("Compacted", "Compacting", "Hooks", "SummaryRequest", "SummaryResult"),
-    "holdfast.memory.facts": ("FactHit",),
-    "holdfast.memory.archive": ("Ingested",),
-    "holdfast.memory.memory": ("Stats",),
-    "holdfast.memory.recall": ("Hit", "Recall"),
-    "holdfast.messages": (
-        *("Image", "Message", "Opaque", "RedactedThinking", "Text", "Thinking", "ToolCall", "ToolResult", "Usage"),
-    ),
-    "holdfast.models.base": ("Model",),
-    "holdfast.redact": ("redact",),
-    "holdfast.report": ("Category", "Change", "ContextReport"),
-    "holdfast.session": ("Session",),
-    "holdfast.settings": ("Settings",),
-    "holdfast.store.base": ("FactRow", "MessageRow", "Scope", "Store"),
-    "holdfast.tokens": ("count_messages", "count_text"),
-    "holdfast.transcripts": ("Transcript",),
-    "holdfast.window": ("Window",),
+    "holdfast.aio": "AsyncEngine AsyncSession",
+    "holdfast.compact": "Compaction",
+    "holdfast.compaction.plan": "CompactionPlan",
+    "holdfast.context.edits": "Edit",
+    "holdfast.engine": "Engine",
+    "holdfast.errors": "CompactionError ConflictError EmbeddingError FormatError HoldfastError InputError"
+    " InvalidWindowError MissingExtraError ModelCancelledError ModelError SettingsError StorageError TranscriptError"
+    " WindowError WindowTooSmallError",
+    "holdfast.events": "Compacted Compacting Hooks SummaryRequest SummaryResult",
+    "holdfast.memory.archive": "Ingested",
+    "holdfast.memory.facts": "FactHit",
+    "holdfast.memory.memory": "Stats",
+    "holdfast.memory.recall": "Hit Recall",
+    "holdfast.messages": "Image Message Opaque RedactedThinking Text Thinking ToolCall ToolResult Usage",
+    "holdfast.models.base": "Model",
+    "holdfast.redact": "redact",
+    "holdfast.report": "Category Change ContextReport",
+    "holdfast.session": "Session",
+    "holdfast.settings": "Settings",
+    "holdfast.store.base": "FactRow MessageRow Scope Store",
+    "holdfast.tokens": "count_messages count_text",
+    "holdfast.transcripts": "Transcript",
+    "holdfast.window": "Window",
 }
-_HOME: Final = {name: home for home, names in _HOMES.items() for name in names}
+_HOME: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605 - the names above
 
 
 def __getattr__(name: str) -> Any:
@@ -158,4 +109,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -28,28 +28,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = [
-    "CompactionError",
-    "ConflictError",
-    "EmbeddingError",
-    "FormatError",
-    "HoldfastError",
-    "InputError",
-    "InvalidWindowError",
-    "MissingExtraError",
-    "ModelBusyError",
-    "ModelCancelledError",
-    "ModelError",
-    "ModelOverflowError",
-    "ModelRefusedError",
-    "ModelTimeoutError",
-    "SettingsError",
-    "StorageError",
-    "TranscriptError",
-    "WindowError",
-    "WindowTooSmallError",
-]
-
 
 class HoldfastError(Exception):
     """The root of every error that Holdfast raises on purpose."""

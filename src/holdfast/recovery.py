@@ -158,12 +158,9 @@ def _compact(session: Session, request: ModelRequest, limit: int) -> list[Compac
 
 
 def _next_limit(limit: int, error: ModelOverflowError, window: Window, *, reply: int, shrink: bool) -> int:
-    """Compute the limit for the next try: the provider's, and less if it counts more tokens than we do.
-
-    Some providers count the maximum reply as well.
-    """
+    """Compute the limit for the next try: the provider's, and less if it counts more tokens than we do."""
     known = min(limit, error.limit) if error.limit else limit
-    ours = window.report.total_tokens + reply
+    ours = window.report.total_tokens + reply  # some providers count the maximum reply as well
     if error.requested and error.requested > ours:
         return int(known * SAFETY_MARGIN * ours / error.requested)
     return int(known * SHRINK_FACTOR) if shrink else known

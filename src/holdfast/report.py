@@ -55,27 +55,6 @@ class WorkspaceFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageBreakdown:
-    """The tokens of the messages by kind.
-
-    Attributes:
-        user: Tokens of user messages.
-        assistant: Tokens of assistant messages without calls.
-        tool_calls: Tokens of calls.
-        tool_results: Tokens of results.
-        calls_by_tool: Tokens of calls, by tool.
-        results_by_tool: Tokens of results, by tool.
-    """
-
-    user: int = 0
-    assistant: int = 0
-    tool_calls: int = 0
-    tool_results: int = 0
-    calls_by_tool: Mapping[str, int] = field(default_factory=dict)
-    results_by_tool: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ContextReport:
     """The report of one turn.
 
@@ -212,8 +191,8 @@ def change(edit: Edit) -> Change:
     )
 
 
-def breakdown(items: Iterable[Item]) -> MessageBreakdown:
-    """Count the tokens of a window's messages by kind."""
+def breakdown(items: Iterable[Item]) -> dict[str, Any]:
+    """Count the tokens of a window's messages by kind and by tool, with the field names that Claude Code uses."""
     sums: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     results: Counter[str] = Counter()
@@ -229,14 +208,15 @@ def breakdown(items: Iterable[Item]) -> MessageBreakdown:
         tool_names = [result.name or names.get(result.call_id, "") for result in item.message.results]
         for name in tool_names:
             results[name] += item.tokens // len(tool_names)
-    return MessageBreakdown(
-        user=sums["user"],
-        assistant=sums["assistant"],
-        tool_calls=calls.total(),
-        tool_results=sums["tool"],
-        calls_by_tool=dict(calls.most_common()),
-        results_by_tool=dict(results.most_common()),
-    )
+    tools = dict(calls.most_common()) | dict(results.most_common())
+    return {
+        "userMessageTokens": sums["user"],
+        "assistantMessageTokens": sums["assistant"],
+        "toolCallTokens": calls.total(),
+        "toolResultTokens": sums["tool"],
+        "attachmentTokens": 0,
+        "toolCallsByType": [{"name": name, "callTokens": calls[name], "resultTokens": results[name]} for name in tools],
+    }
 
 
 # --- files in the prompt -----------------------------------------------------

@@ -270,13 +270,9 @@ class SessionState:
         return editing.in_force(self._branch_edits(), limit=limit)
 
     def _branch_edits(self) -> list[Edit]:
-        """The edits that were made on this branch of the conversation.
-
-        A client that goes back, or another process that is not as far, no longer has a message that an edit is
-        anchored to. A client that drops old messages itself has only newer ones.
-        """
+        """The edits of this branch: a client that goes back no longer has a message that an edit is anchored to."""
         present = {item.id for item in self.history}
-        first = min(present - {0}, default=0)
+        first = min(present - {0}, default=0)  # a client that drops old messages itself has only newer ones
         for edit in self.edits:
             present.update(edit.ids if isinstance(edit.change, Forgotten) else ())
         return [

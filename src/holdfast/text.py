@@ -144,10 +144,7 @@ def _expand(token: str) -> tuple[str, ...]:
 
 
 class _Expansions(dict[str, tuple[str, ...]]):
-    """A cache of the terms of pieces of text (words, with separators around them).
-
-    A plain dictionary, because every word of an import is looked up here.
-    """
+    """A cache of the terms of pieces of text, as a dictionary: every word of an import is looked up here."""
 
     def __missing__(self, piece: str) -> tuple[str, ...]:
         tokens = _token_pattern(piece).findall(piece)

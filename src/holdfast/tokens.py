@@ -171,7 +171,7 @@ def _weigh_short(text: str, family: str) -> int:
 
 @cache
 def _make_tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16], bytes, list[list[int]]]:
-    """Make the tables: the symbol of each UTF-16 unit (ASCII is itself, a script is one), and the weight of a pair.
+    """Make the symbol of each UTF-16 unit (ASCII is itself, a script is one), and the weight of a pair of symbols.
 
     The index of a pair is the second symbol times 256, plus the first. Both follow again as plain Python values.
     """

@@ -123,10 +123,7 @@ def assemble(
 
 
 def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
-    """Plan the window and record its new edits, durably, before it is sent.
-
-    Where another process has recorded an edit meanwhile, the window is planned again with that edit.
-    """
+    """Plan the window and record its new edits, durably; again where another process recorded one meanwhile."""
     for tries_left in reversed(range(MAX_TRIES)):
         items, new = _plan(state, turn)
         with turn.guard("record"):

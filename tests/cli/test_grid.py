@@ -26,7 +26,7 @@ def test_the_cells_are_always_as_many_as_asked_for(tokens: list[int]) -> None:
 
 def test_symbols_tell_parts_apart_without_colours() -> None:
     """No two parts share one."""
-    assert len({look.symbol for look in LOOKS.values()}) == len(LOOKS) == len(NAMES)
+    assert len({symbol for symbol, _ in LOOKS.values()}) == len(LOOKS) == len(NAMES)
 
 
 def test_the_grid_has_its_rows_and_the_legend_its_shares() -> None:

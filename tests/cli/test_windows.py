@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from holdfast.cli import holdfast
-from holdfast.cli.context import _draw_window
+from holdfast.cli.context import print_window
 from holdfast.cli.demo import session_lines
 from holdfast.engine import Engine
 from holdfast.errors import InputError
@@ -119,7 +121,9 @@ class TestContext:
         report = ContextReport(
             session="s", turn=1, total_tokens=50, raw_max_tokens=100, percentage=50.0, categories=parts
         )
-        drawn = [line.plain for line in _draw_window(report, width)]
+        screen = Console(width=width, record=True, file=StringIO())
+        print_window(screen, report)
+        drawn = screen.export_text().splitlines()[2:]
         assert max(map(len, drawn)) <= width
         assert len(drawn) >= lines_drawn
         assert any("history" in line for line in drawn)

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from embed_models import VECTORS, WORDS, Endpoint, Reply, endpoint, static_folder
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed import CachedEmbedder, Embedder, HashEmbedder, RemoteEmbedder, StaticEmbedder
+from holdfast.search.embed import CachedEmbedder, Embedder, HashEmbedder, StaticEmbedder
 from holdfast.search.embed.base import batches
+from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.search.embed.static import _load_vectors
 
 unhurried = settings(

@@ -10,11 +10,11 @@ from holdfast.search.embed import (
     CachedEmbedder,
     Choice,
     JointEmbedder,
-    RemoteEmbedder,
     StaticEmbedder,
     choose,
     models_folder,
 )
+from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.search.embed.static import WORDLLAMA
 from holdfast.settings import Embedding, Secret
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from embed_models import VECTORS, Reply, endpoint, save_tokenizer, static_folder
-from holdfast.search.embed import CachedEmbedder, HashEmbedder, OnnxEmbedder, RemoteEmbedder, StaticEmbedder
+from holdfast.search.embed import CachedEmbedder, HashEmbedder, StaticEmbedder
 from holdfast.search.embed.base import Embedder, Floats, Purpose
+from holdfast.search.embed.onnx import OnnxEmbedder
+from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.search.embed.static import JointEmbedder
 from holdfast.settings import Secret
 from holdfast.testing.embedder import CHECKS, Check, Maker, check_embedder

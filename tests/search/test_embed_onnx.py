@@ -13,9 +13,9 @@ from tokenizers import Tokenizer, processors
 
 from embed_models import VECTORS, WORDS, save_tokenizer, static_folder
 from holdfast.errors import EmbeddingError, MissingExtraError
-from holdfast.search.embed import CachedEmbedder, OnnxEmbedder, choose
+from holdfast.search.embed import CachedEmbedder, choose
 from holdfast.search.embed.base import Floats
-from holdfast.search.embed.onnx import find_onnx_model
+from holdfast.search.embed.onnx import OnnxEmbedder, find_onnx_model
 from holdfast.settings import Embedding
 from onnx_models import save_model
 

@@ -9,7 +9,7 @@ import pytest
 from embed_models import Endpoint, Reply, endpoint
 from holdfast.calls import RetryPolicy
 from holdfast.errors import EmbeddingError, MissingExtraError
-from holdfast.search.embed import RemoteEmbedder
+from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.settings import Secret
 
 KEY = "sk-canary-0123456789abcdef"

@@ -47,8 +47,9 @@ from holdfast.memory import archive
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.search.columns import Floats
-from holdfast.search.embed import Choice, Embedder, RemoteEmbedder, choose
+from holdfast.search.embed import Choice, Embedder, choose
 from holdfast.search.embed.base import behind_cache
+from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.search.embed.static import vector_weight
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.passages import windows

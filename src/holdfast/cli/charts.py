@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console, Group
 from rich.text import Text as Styled
@@ -49,9 +49,14 @@ class _Column:
     recalled: bool
 
 
-def _make_columns(points: Sequence[Point], width: int, turns: int) -> list[_Column]:
-    step = max(1, -(-turns // width))
-    repeat = max(1, min(_MAX_COLUMNS_PER_TURN, width // max(1, turns)))
+def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int = 8, turns: int = 0) -> Styled:
+    """Draw the tokens of each request below `ceiling`, and mark cuts and recalls.
+
+    A column of several requests is drawn up to the smallest of them, and in another colour up to the largest. `turns`
+    is the expected number of requests, where more are to come.
+    """
+    width, turns = max(8, width - _MARGIN), max(turns, len(points), 1)
+    step, repeat = -(-turns // width), max(1, min(_MAX_COLUMNS_PER_TURN, width // turns))
     columns: list[_Column] = []
     for start in range(0, len(points), step):
         some = points[start : start + step]
@@ -59,19 +64,18 @@ def _make_columns(points: Sequence[Point], width: int, turns: int) -> list[_Colu
         cut, recalled = any(one.cut for one in some), any(one.recalled for one in some)
         columns.append(_Column(min(sizes), max(sizes), cut, recalled))
         columns += [_Column(min(sizes), max(sizes), cut=False, recalled=False)] * (repeat - 1)
-    return columns
-
-
-def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int = 8, turns: int = 0) -> Styled:
-    """Draw the tokens of each request below `ceiling`, and mark cuts and recalls.
-
-    A column of several requests is drawn up to the smallest of them, and in another colour up to the largest. `turns`
-    is the expected number of requests, where more are to come.
-    """
-    columns = _make_columns(points, max(8, width - _MARGIN), max(turns, len(points)))
     top = max([ceiling, *(column.high for column in columns)])
     lines = [_draw_row(columns, row, top=top, height=height) for row in reversed(range(height))]
-    return Styled("\n").join([*lines, *_draw_footer(columns, len(points))])
+    lines.append(Styled("    0 └" + "─" * len(columns), style=_DIM))
+    marks = "".join("◆" if column.recalled else " " for column in columns).rstrip()
+    if marks:
+        lines.append(Styled(" " * _MARGIN + marks, style=_RECALL))
+    legend = Styled(" " * _MARGIN).append("▼", style=_CUT).append(" cut  ", style=_DIM)
+    legend.append("◆", style=_RECALL).append(" recall", style=_DIM)
+    count = plural(len(points), "request")
+    edge = max(len(legend) + 2 + len(count), _MARGIN + len(columns))
+    lines.append(legend.append(f"{count:>{edge - len(legend)}}", style=_DIM))
+    return Styled("\n").join(lines)
 
 
 def _draw_row(columns: Sequence[_Column], row: int, *, top: int, height: int) -> Styled:
@@ -97,40 +101,22 @@ def _draw_cell(low: float, high: float) -> tuple[str, str]:
     return (bar, _LOW) if is_low else ("▒" if high >= 1 else bar, _HIGH)
 
 
-def _draw_footer(columns: Sequence[_Column], turns: int) -> Iterator[Styled]:
-    yield Styled("    0 └" + "─" * len(columns), style=_DIM)
-    if any(column.recalled for column in columns):
-        marks = "".join("◆" if column.recalled else " " for column in columns)
-        yield Styled(" " * _MARGIN + marks.rstrip(), style=_RECALL)
-    legend = Styled(" " * _MARGIN).append("▼", style=_CUT).append(" cut  ", style=_DIM)
-    legend.append("◆", style=_RECALL).append(" recall", style=_DIM)
-    count = plural(turns, "request")
-    edge = max(len(legend) + 2 + len(count), _MARGIN + len(columns))
-    yield legend.append(f"{count:>{edge - len(legend)}}", style=_DIM)
-
-
 # --- a window as a grid ------------------------------------------------------------
 
 
-class Look(NamedTuple):
-    """How a part of the window is drawn; the symbols differ, for terminals without colours."""
-
-    symbol: str
-    colour: str
-
-
-LOOKS: Final[dict[str, Look]] = {
-    "system": Look("●", "bright_black"),
-    "tools": Look("◍", "bright_blue"),
-    "workspace files": Look("◉", "yellow"),
-    "summary": Look("◈", "bright_green"),
-    "history": Look("■", "cyan"),
-    "tool results": Look("▣", "blue"),
-    "recall": Look("◆", "magenta"),
-    "reserve": Look("▨", "bright_black"),
-    "free": Look("·", "bright_black"),
+LOOKS: Final[dict[str, tuple[str, str]]] = {
+    "system": ("●", "bright_black"),
+    "tools": ("◍", "bright_blue"),
+    "workspace files": ("◉", "yellow"),
+    "summary": ("◈", "bright_green"),
+    "history": ("■", "cyan"),
+    "tool results": ("▣", "blue"),
+    "recall": ("◆", "magenta"),
+    "reserve": ("▨", "bright_black"),
+    "free": ("·", "bright_black"),
 }
-_OTHER: Final = Look("▪", "white")
+"""The symbol and the colour of each part of a window; the symbols differ, for terminals without colours."""
+_OTHER: Final = ("▪", "white")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +148,7 @@ def draw_grid(grid: Sequence[Cell], *, columns: int) -> list[Styled]:
     for start in range(0, len(grid), columns):
         line = Styled()
         for cell in grid[start : start + columns]:
-            look = LOOKS.get(cell.category, _OTHER)
-            line.append(look.symbol, style=look.colour).append(" ")
+            line.append(*LOOKS.get(cell.category, _OTHER)).append(" ")
         lines.append(line)
     return lines
 
@@ -172,8 +157,8 @@ def draw_legend(categories: Sequence[Category], *, total: int) -> list[Styled]:
     """Draw one line for each part: its symbol, name, tokens and share of the window."""
     lines: list[Styled] = []
     for part in categories:
-        look = LOOKS.get(part.name, _OTHER)
-        line = Styled(f"{look.symbol} ", style=look.colour)
+        symbol, colour = LOOKS.get(part.name, _OTHER)
+        line = Styled(f"{symbol} ", style=colour)
         line.append(f"{part.name:<16}", style="default" if part.tokens else "dim")
         line.append(f"{human_tokens(part.tokens):>6}", style="bold" if part.kind == "used" and part.tokens else "dim")
         lines.append(line.append(f"{part.tokens / max(1, total):>8.1%}", style="dim"))
@@ -186,7 +171,7 @@ def grid_to_json(grid: Sequence[Cell], categories: Sequence[Category], *, column
     total = max(1, sum(tokens.values()))
     rows = [
         {
-            "color": LOOKS.get(cell.category, _OTHER).colour,
+            "color": LOOKS.get(cell.category, _OTHER)[1],
             "isFilled": cell.category != "free",
             "categoryName": cell.category,
             "tokens": tokens[cell.category],

@@ -16,7 +16,6 @@ import click
 from holdfast.cli.agent import Options, handle_line, interruptible, open_agent, terminal_without
 
 if TYPE_CHECKING:
-    from holdfast.agent.agent import Agent, Turn
     from holdfast.agent.commands import CommandResult
 
 _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line · Ctrl-D: leave"
@@ -120,30 +119,26 @@ def _run_once(options: Options, message: str, *, as_json: bool) -> None:
         with interruptible(agent):
             turn = agent.say(text)
         if as_json:
-            _print_turn(agent, turn)
+            from holdfast.cli.output import emit_json  # noqa: PLC0415 - as above
+
+            entry = agent.opened.entry
+            emit_json(
+                {
+                    "text": turn.text,
+                    "session": agent.session.id,
+                    "model": agent.model.name,
+                    "steps": turn.steps,
+                    "usage": asdict(turn.usage),
+                    "cost": round(entry.estimated_cost_usd, 6),
+                    "compactions": entry.compaction_count,
+                    "interrupted": turn.interrupted,
+                }
+            )
     finally:
         view.end()
         agent.close()
     if turn.interrupted:
         raise KeyboardInterrupt
-
-
-def _print_turn(agent: Agent, turn: Turn) -> None:
-    from holdfast.cli.output import emit_json  # noqa: PLC0415 - as above
-
-    entry = agent.opened.entry
-    emit_json(
-        {
-            "text": turn.text,
-            "session": agent.session.id,
-            "model": agent.model.name,
-            "steps": turn.steps,
-            "usage": asdict(turn.usage),
-            "cost": round(entry.estimated_cost_usd, 6),
-            "compactions": entry.compaction_count,
-            "interrupted": turn.interrupted,
-        }
-    )
 
 
 def _run_lines(options: Options) -> None:

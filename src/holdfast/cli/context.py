@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -56,16 +56,43 @@ def context(
         with replay_file(file, **options) as replayed:
             reports = [*replayed.reports[:-1], replayed.report]
             title = replayed.transcript.title or file.name
-            more = _describe_messages(replayed)
+            more: dict[str, Any] = {
+                "isAutoCompactEnabled": replayed.engine.settings.compaction.enabled,
+                "messageBreakdown": breakdown(replayed.window.items),
+            }
     elif session:
         reports, more = _load_reports(options["home"], options["turn"], session=session, project=project, agent=agent)
         title = session
     else:
         raise click.UsageError("name a transcript FILE, or a stored session with --session")
+    report, totals = reports[-1], _sum_changes(reports)
     if as_json:
-        emit_json(_to_json(reports) | more)
+        grid = make_cells(report.categories, count=_WIDE * _ROWS)
+        emit_json(
+            {
+                **report.to_json(),
+                **report.usage(),
+                "categories": [asdict(part) | {"color": LOOKS[part.name][1]} for part in report.categories],
+                "gridRows": grid_to_json(grid, report.categories, columns=_WIDE),
+                "apiUsage": None,
+                "so_far": totals,
+                **more,
+            }
+        )
         return
-    _print(open_console(), title, reports)
+    screen = open_console()
+    head = Styled(printable(title, one_line=True), style="bold")
+    head.append(printable(f"  request {report.turn}  {report.model or ''}", one_line=True), style="dim")
+    screen.print(head)
+    print_window(screen, report)
+    screen.print()
+    text = (
+        f"So far {plural(totals['cuts'], 'cut')} removed {plural(totals['messages_cut'], 'message')}"
+        f" ({human_tokens(totals['tokens_cut'])} tokens), {plural(totals['results_pruned'], 'result')} shortened,"
+        f" {plural(totals['blocks'], 'block')} recalled. All of it is in the archive."
+    )
+    screen.print(Styled(text, style="dim"))
+    _print_changes(screen, report)
 
 
 def _load_reports(
@@ -80,42 +107,6 @@ def _load_reports(
     if not selected or (turn is not None and selected[-1].turn != turn):
         raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
     return selected, dict(owner_of(scope))
-
-
-def _to_json(reports: Sequence[ContextReport]) -> dict[str, Any]:
-    report = reports[-1]
-    grid = make_cells(report.categories, count=_WIDE * _ROWS)
-    return {
-        **report.to_json(),
-        **report.usage(),
-        "categories": [asdict(part) | {"color": LOOKS[part.name].colour} for part in report.categories],
-        "gridRows": grid_to_json(grid, report.categories, columns=_WIDE),
-        "apiUsage": None,
-        "so_far": _sum_changes(reports),
-    }
-
-
-def _describe_messages(replayed: Replay) -> dict[str, Any]:
-    """Return the tokens of each kind of message, which a stored report does not have."""
-    counts = breakdown(replayed.window.items)
-    return {
-        "isAutoCompactEnabled": replayed.engine.settings.compaction.enabled,
-        "messageBreakdown": {
-            "userMessageTokens": counts.user,
-            "assistantMessageTokens": counts.assistant,
-            "toolCallTokens": counts.tool_calls,
-            "toolResultTokens": counts.tool_results,
-            "attachmentTokens": 0,
-            "toolCallsByType": [
-                {
-                    "name": name,
-                    "callTokens": counts.calls_by_tool.get(name, 0),
-                    "resultTokens": counts.results_by_tool.get(name, 0),
-                }
-                for name in dict.fromkeys([*counts.calls_by_tool, *counts.results_by_tool])
-            ],
-        },
-    }
 
 
 def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
@@ -135,22 +126,6 @@ def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
 # --- text ------------------------------------------------------------------------
 
 
-def _print(screen: Console, title: str, reports: Sequence[ContextReport]) -> None:
-    report, totals = reports[-1], _sum_changes(reports)
-    head = Styled(printable(title, one_line=True), style="bold")
-    head.append(printable(f"  request {report.turn}  {report.model or ''}", one_line=True), style="dim")
-    screen.print(head)
-    print_window(screen, report)
-    screen.print()
-    text = (
-        f"So far {plural(totals['cuts'], 'cut')} removed {plural(totals['messages_cut'], 'message')}"
-        f" ({human_tokens(totals['tokens_cut'])} tokens), {plural(totals['results_pruned'], 'result')} shortened,"
-        f" {plural(totals['blocks'], 'block')} recalled. All of it is in the archive."
-    )
-    screen.print(Styled(text, style="dim"))
-    _print_changes(screen, report)
-
-
 def print_window(screen: Console, report: ContextReport) -> None:
     """Print the size of a window, the grid with its legend, and the files in its prompt."""
     full = f"{human_tokens(report.total_tokens)} of {human_tokens(report.raw_max_tokens)} tokens ({report.percentage}%)"
@@ -159,24 +134,17 @@ def print_window(screen: Console, report: ContextReport) -> None:
         why = "reported more than was estimated" if report.is_calibrated else "has not reported usage yet"
         screen.print(Styled(f"{report.token_scale - 1:.0%} is kept free: the provider {why}.", style="dim"))
     screen.print()
-    for line in _draw_window(report, screen.width):
+    columns = _WIDE if screen.width >= 80 else _NARROW
+    grid = draw_grid(make_cells(report.categories, count=columns * _ROWS), columns=columns)
+    legend = draw_legend(report.categories, total=report.raw_max_tokens)
+    if screen.width < columns * 2 + 36:
+        lines = [*grid, Styled(), *legend]
+    else:
+        lines = [line.append("  ") + more for line, more in zip_longest(grid, legend[:_ROWS], fillvalue=Styled())]
+    for line in lines:
         screen.print(line)
     for file in report.files:
         screen.print(Styled(f"  {printable(file.path, one_line=True)}  {human_tokens(file.tokens)}", style="dim"))
-
-
-def _draw_window(report: ContextReport, width: int) -> Iterator[Styled]:
-    """Draw the grid with its legend beside it, or below it on a narrow screen."""
-    columns = _WIDE if width >= 80 else _NARROW
-    grid = draw_grid(make_cells(report.categories, count=columns * _ROWS), columns=columns)
-    legend = draw_legend(report.categories, total=report.raw_max_tokens)
-    if width < columns * 2 + 36:
-        yield from grid
-        yield Styled()
-        yield from legend
-        return
-    for index, line in enumerate(grid):
-        yield line.append("  ") + (legend[index] if index < len(legend) else Styled())
 
 
 def _print_changes(screen: Console, report: ContextReport) -> None:
@@ -251,11 +219,41 @@ class Entry:
 def diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None:
     """Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled."""
     with replay_file(file, **options) as replayed:
-        entries = compare(replayed)
-        if as_json:
-            emit_json(_diff_to_json(replayed, entries))
-            return
-        _print_diff(open_console(), replayed, entries, full=full)
+        entries, report, given = compare(replayed), replayed.window.report, len(replayed.given)
+        sent = len(replayed.window.items)
+    cost = sum(entry.tokens_before for entry in entries)
+    kinds = dict.fromkeys(SIGNS, 0)
+    for entry in entries:
+        kinds[entry.status] += 1
+    if as_json:
+        emit_json(
+            {
+                "turn": report.turn,
+                "limit": report.raw_max_tokens,
+                "before": {"messages": given, "tokens": cost},
+                "after": {"messages": sent, "tokens": report.total_tokens},
+                "kinds": kinds,
+                "entries": [asdict(entry) for entry in entries],
+                "recalled": [asdict(hit) for hit in report.recalled],
+                "recall_reason": report.recall_reason,
+            }
+        )
+        return
+    screen = open_console()
+    screen.print(
+        f"request {report.turn} in {human_tokens(report.raw_max_tokens)} tokens:"
+        f" {given:,} messages, {human_tokens(cost)} → {sent:,} messages, {human_tokens(report.total_tokens)}"
+    )
+    counts = Styled()
+    for kind, (sign, colour) in SIGNS.items():
+        if kinds[kind]:
+            counts.append(f"{sign} {kinds[kind]} {kind}  ".lstrip(), style=colour)
+    screen.print(counts)
+    screen.print()
+    for (status, _, _), group in groupby(entries, key=lambda entry: (entry.status, entry.turn, entry.reason)):
+        _print_group(screen, status, list(group), full=full)
+    for hit in report.recalled:
+        screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
 
 
 # --- the comparison ----------------------------------------------------------------
@@ -323,43 +321,6 @@ def _make_block_entry(block: Block, reports: Sequence[ContextReport]) -> Entry:
     return Entry(
         id=0, role="recall", status="recalled", tokens_before=0, tokens_after=block.tokens, turn=turn, text=text
     )
-
-
-# --- output ------------------------------------------------------------------------
-
-
-def _diff_to_json(replayed: Replay, entries: Sequence[Entry]) -> dict[str, Any]:
-    report = replayed.window.report
-    return {
-        "turn": report.turn,
-        "limit": report.raw_max_tokens,
-        "before": {"messages": len(replayed.given), "tokens": sum(entry.tokens_before for entry in entries)},
-        "after": {"messages": len(replayed.window.items), "tokens": report.total_tokens},
-        "kinds": {kind: sum(entry.status == kind for entry in entries) for kind in SIGNS},
-        "entries": [asdict(entry) for entry in entries],
-        "recalled": [asdict(hit) for hit in report.recalled],
-        "recall_reason": report.recall_reason,
-    }
-
-
-def _print_diff(screen: Console, replayed: Replay, entries: Sequence[Entry], *, full: bool) -> None:
-    data = _diff_to_json(replayed, entries)
-    before, after = data["before"], data["after"]
-    screen.print(
-        f"request {data['turn']} in {human_tokens(data['limit'])} tokens:"
-        f" {before['messages']:,} messages, {human_tokens(before['tokens'])}"
-        f" → {after['messages']:,} messages, {human_tokens(after['tokens'])}"
-    )
-    counts = Styled()
-    for kind, (sign, colour) in SIGNS.items():
-        if data["kinds"][kind]:
-            counts.append(f"{sign} {data['kinds'][kind]} {kind}  ".lstrip(), style=colour)
-    screen.print(counts)
-    screen.print()
-    for (status, _, _), group in groupby(entries, key=lambda entry: (entry.status, entry.turn, entry.reason)):
-        _print_group(screen, status, list(group), full=full)
-    for hit in replayed.window.report.recalled:
-        screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
 
 
 def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: bool) -> None:

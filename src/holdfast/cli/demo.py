@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -27,7 +27,6 @@ from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.text import printable
 from holdfast.tokens import count_message
-from holdfast.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,21 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
     stats.summarise()
     seconds = time.perf_counter() - start
     if as_json:
-        emit_json(_to_json(stats, answers, seconds))
+        emit_json(
+            {
+                "turns": stats.turns,
+                "invalid": stats.invalid,
+                "over_limit": stats.over_limit,
+                "cuts": stats.cuts,
+                "recalls": stats.recalls,
+                "recalled_tokens": stats.recalled_tokens,
+                "prefix_kept": stats.prefix_kept,
+                "ms_p50": stats.ms_p50,
+                "ms_p95": stats.ms_p95,
+                "seconds": round(seconds, 2),
+                "answers": list(map(asdict, answers)),
+            }
+        )
     else:
         _print_conclusion(screen, stats, answers, seconds)
     if stats.invalid or stats.over_limit or not all(answer.found for answer in answers):
@@ -142,25 +155,21 @@ def _ask_questions(
         history.append(Message(role="user", parts=(Text(text=question.question),)))
         window = engine.session("replay").assemble(history, limit=limit, provider="anthropic")
         record_window(window, stats)
-        answer = _check_answer(window, question)
+        texts = (str(getattr(part, "text", "")) for item in window.items for part in item.message.parts)
+        block = "\n".join(item.block.text for item in window.items[-1:] if item.block)
+        answer = _Answer(
+            question=question.question,
+            answer=question.answer,
+            in_window=question.answer in "\n".join(texts),
+            found=question.answer in block,
+            passage=_excerpt(block, question.answer),
+            block_tokens=sum(item.block.tokens for item in window.items[-1:] if item.block),
+            milliseconds=round(sum(window.report.milliseconds.values()), 1),
+        )
         _print_answer(screen, answer)
         yield answer
         reply = question.answer if answer.found else "I do not know."
         history.append(Message(role="assistant", parts=(Text(text=reply),)))
-
-
-def _check_answer(window: Window, question: Question) -> _Answer:
-    texts = (str(getattr(part, "text", "")) for item in window.items for part in item.message.parts)
-    block = "\n".join(item.block.text for item in window.items[-1:] if item.block)
-    return _Answer(
-        question=question.question,
-        answer=question.answer,
-        in_window=question.answer in "\n".join(texts),
-        found=question.answer in block,
-        passage=_excerpt(block, question.answer),
-        block_tokens=sum(item.block.tokens for item in window.items[-1:] if item.block),
-        milliseconds=round(sum(window.report.milliseconds.values()), 1),
-    )
 
 
 def _excerpt(block: str, answer: str) -> str:
@@ -204,12 +213,3 @@ def _print_conclusion(screen: Console, stats: ReplayStats, answers: Sequence[_An
         style="default",
     )
     screen.print(line)
-
-
-def _to_json(stats: ReplayStats, answers: Sequence[_Answer], seconds: float) -> dict[str, Any]:
-    named = ("turns", "invalid", "over_limit", "cuts", "recalls", "recalled_tokens", "prefix_kept", "ms_p50", "ms_p95")
-    return {
-        **{name: getattr(stats, name) for name in named},
-        "seconds": round(seconds, 2),
-        "answers": [asdict(answer) for answer in answers],
-    }

@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -61,7 +61,12 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
     except HoldfastError as error:
         settings, problems = configuration.Settings(), [Finding("wrong", str(error))]
     else:
-        settings, problems = loaded.settings, list(_check_settings(loaded, files))
+        settings, names = loaded.settings, ", ".join(map(str, files))
+        problems = [Finding("ok", f"settings from {names}" if names else "settings: the defaults, no file found")]
+        problems += (Finding("note", warning) for warning in (*loaded.warnings, *loaded.without_effect))
+        if loaded.ignored:
+            others = ", ".join(sorted(loaded.ignored))
+            problems.append(Finding("note", f"settings of other programs that were ignored: {others}"))
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
     memory = _check_memory(store_file(home, settings=settings), choice, mend=mend)
     findings = [*_check_installation(), *problems, *_check_search(settings, choice), *memory, *_check_agents()]
@@ -87,15 +92,6 @@ def _check_installation() -> Iterator[Finding]:
             yield Finding("ok", f"{module} is installed")
 
 
-def _check_settings(loaded: configuration.Loaded, files: Sequence[Path]) -> Iterator[Finding]:
-    names = ", ".join(map(str, files))
-    yield Finding("ok", f"settings from {names}" if names else "settings: the defaults, no file found")
-    for warning in (*loaded.warnings, *loaded.without_effect):
-        yield Finding("note", warning)
-    if loaded.ignored:
-        yield Finding("note", f"settings of other programs that were ignored: {', '.join(sorted(loaded.ignored))}")
-
-
 def _check_search(settings: configuration.Settings, choice: Choice) -> Iterator[Finding]:
     for reason in choice.reasons:
         yield Finding("ok" if choice.embedder is not None else "note", f"embedding: {reason}")
@@ -117,8 +113,12 @@ def _check_memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding
                 repaired = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
                 yield Finding("ok", repaired.summary)
             yield from _check_database(database, choice)
-        if file.is_dir():
-            yield from _check_folder(file)
+        if file.is_dir():  # a memory-context folder
+            with FolderStore(file, readonly=True) as store:
+                counts = ", ".join(f"{number:,} {name}" for name, number in store.counts().items() if name != "bytes")
+                yield Finding("ok", f"{file}: {counts}")
+                for problem in store.problems:
+                    yield Finding("note", f"{file / problem.file}:{problem.line}: {problem.reason}")
     except HoldfastError as error:
         yield Finding("wrong", str(error))
 
@@ -138,15 +138,6 @@ def _check_database(file: Path, choice: Choice) -> Iterator[Finding]:
             missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
         for note in missing:
             yield Finding("note", f"search: {note}")
-
-
-def _check_folder(path: Path) -> Iterator[Finding]:
-    """Count the rows of a memory-context folder, and list the lines that cannot be read."""
-    with FolderStore(path, readonly=True) as store:
-        counts = ", ".join(f"{number:,} {name}" for name, number in store.counts().items() if name != "bytes")
-        yield Finding("ok", f"{path}: {counts}")
-        for problem in store.problems:
-            yield Finding("note", f"{path / problem.file}:{problem.line}: {problem.reason}")
 
 
 def _check_agents() -> Iterator[Finding]:

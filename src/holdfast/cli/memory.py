@@ -31,8 +31,7 @@ from holdfast.text import printable, term_spans, terms
 if TYPE_CHECKING:
     from rich.text import Text as Styled
 
-    from holdfast.memory.recall import Hit
-    from holdfast.transcripts import Problem, SessionRef
+    from holdfast.transcripts import SessionRef
 
 
 _EXCERPT_CHARS: Final = 320
@@ -66,7 +65,10 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     screen = open_console()
     query_terms = set(terms(query))
     for hit in hits:
-        screen.print(_format_heading(hit, owner[hit.message]))
+        whose = owner[hit.message]
+        fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", whose["session"], whose["project"]]
+        heading = printable("  ".join(["", *filter(None, fields)]), one_line=True)
+        screen.print(Styled(f"#{hit.message}", style="bold cyan").append(heading, style="dim"))
         screen.print(_excerpt(hit.text, query_terms), soft_wrap=True)
         if explain:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
@@ -78,14 +80,6 @@ def _print_missing(memory: Memory) -> None:
     """Print on stderr what the search lacked, such as an embedder."""
     for note in memory.missing():
         echo(f"note: {note}", err=True)
-
-
-def _format_heading(hit: Hit, owner: dict[str, str]) -> Styled:
-    from rich.text import Text as Styled  # noqa: PLC0415 - JSON does not need it
-
-    line = Styled(f"#{hit.message}", style="bold cyan")
-    fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"]]
-    return line.append("".join(f"  {printable(field, one_line=True)}" for field in fields if field), style="dim")
 
 
 def _excerpt(text: str, query_terms: set[str]) -> Styled:
@@ -348,15 +342,26 @@ def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None
 
 
 def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) -> None:
-    problems: list[Problem] = []
+    problems: list[str] = []
     refs = sorted(_find(folders, problems), key=lambda ref: -ref.modified)[:limit]
     if as_json:
-        emit_json(
-            {"sessions": [_describe_file(ref) for ref in refs], "problems": [problem.what for problem in problems]}
-        )
+        found = [
+            {
+                "agent": ref.format,
+                "session": ref.session,
+                "project": ref.cwd or "",
+                "title": ref.title,
+                "cwd": ref.cwd,
+                "modified": ref.modified,
+                "size": ref.size,
+                "path": str(ref.path),
+            }
+            for ref in refs
+        ]
+        emit_json({"sessions": found, "problems": problems})
     else:
         for problem in problems:
-            echo(problem.what, err=True)
+            echo(problem, err=True)
     if not refs and folders:
         raise no_transcript(folders)
     if not refs:
@@ -365,11 +370,11 @@ def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) 
         _print_files(refs)
 
 
-def _find(folders: tuple[Path, ...], problems: list[Problem]) -> Iterator[SessionRef]:
+def _find(folders: tuple[Path, ...], problems: list[str]) -> Iterator[SessionRef]:
     from holdfast import transcripts  # noqa: PLC0415 - sessions in memory are listed without it
 
     for folder in folders or (place.folder for place in transcripts.default_places(os.environ, Path.home())):
-        yield from transcripts.sessions(folder, on_problem=problems.append)
+        yield from transcripts.sessions(folder, on_problem=lambda problem: problems.append(problem.what))
 
 
 def _print_files(refs: list[SessionRef]) -> None:
@@ -385,16 +390,3 @@ def _print_files(refs: list[SessionRef]) -> None:
             place.append(f"\n{printable(ref.title, one_line=True)[:100]}", style="dim")
         rows.append((ref.format, human_time(ref.modified), human_bytes(ref.size), place))
     print_table(["agent", "changed", "size", "session"], rows, right=["size"], fold=["session"])
-
-
-def _describe_file(ref: SessionRef) -> dict[str, object]:
-    return {
-        "agent": ref.format,
-        "session": ref.session,
-        "project": ref.cwd or "",
-        "title": ref.title,
-        "cwd": ref.cwd,
-        "modified": ref.modified,
-        "size": ref.size,
-        "path": str(ref.path),
-    }

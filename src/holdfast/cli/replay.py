@@ -25,7 +25,7 @@ from holdfast.engine import Engine
 from holdfast.errors import InputError, WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
-from holdfast.report import Change, ContextReport, workspace_files
+from holdfast.report import ContextReport, workspace_files
 from holdfast.settings import Settings
 from holdfast.text import printable
 from holdfast.transcripts import Transcript
@@ -63,16 +63,6 @@ class ReplayStats:
     kept: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
 
-    def count_changes(self, changes: Sequence[Change]) -> None:
-        """Add the changes of one request."""
-        cuts = [change for change in changes if change.kind in _CUTS]
-        recalls = [change for change in changes if change.kind == "recalled"]
-        self.cuts += bool(cuts)
-        self.block_cuts += bool(cuts) and not any(change.ids for change in cuts)
-        self.prunings += any(change.kind == "pruned" for change in changes)
-        self.recalls += bool(recalls)
-        self.recalled_tokens += sum(change.tokens_after for change in recalls)
-
     def summarise(self) -> None:
         """Compute percentiles and means."""
         if self.times:
@@ -90,8 +80,12 @@ def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
     report = window.report
     stats.invalid += any(check(window.render(provider), provider) for provider in FORMATS)
     stats.over_limit += report.over_limit > 0
-    kinds = {change.kind for change in report.changes}
-    stats.count_changes(report.changes)
+    point, kinds = make_point(report), {change.kind for change in report.changes}
+    stats.cuts += point.cut
+    stats.block_cuts += point.cut and not any(change.ids for change in report.changes if change.kind in _CUTS)
+    stats.prunings += "pruned" in kinds
+    stats.recalls += point.recalled
+    stats.recalled_tokens += sum(change.tokens_after for change in report.changes if change.kind == "recalled")
     stats.repairs += len(report.repairs)
     stats.warnings += len(report.warnings)
     stats.times.append(sum(report.milliseconds.values()))
@@ -99,8 +93,8 @@ def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
         stats.ms_steps[step] = stats.ms_steps.get(step, 0.0) + milliseconds
     if report.prefix_kept is not None and kinds <= {"recalled"}:
         stats.kept.append(report.prefix_kept)
-    stats.points.append(make_point(report))
-    return stats.points[-1]
+    stats.points.append(point)
+    return point
 
 
 @click.command()

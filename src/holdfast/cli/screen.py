@@ -169,19 +169,16 @@ class Screen:
 
     def _render_live(self) -> RenderableType:
         """Render what is below everything written: the growing block and the spinner."""
-        self._spinner.update(text=self._progress())
+        passed = self._clock() - self._since
+        seconds = f" · {passed:.0f} s" if passed >= MIN_SHOWN_SECONDS else ""
+        words = Styled(f"{self._working}{seconds} · Ctrl-C interrupts", style="dim", no_wrap=True)
+        words.truncate(max(1, self.console.width - 3), overflow="ellipsis")
+        self._spinner.update(text=words)
         tail = self._blocks.tail
         if not tail.strip():
             return self._spinner
         gap = () if self._first else (Styled(),)
         return Group(*gap, SafeMarkdown(tail, last=max(1, self.console.height - 4)), self._spinner)
-
-    def _progress(self) -> Styled:
-        seconds_passed = self._clock() - self._since
-        seconds = f" · {seconds_passed:.0f} s" if seconds_passed >= MIN_SHOWN_SECONDS else ""
-        words = Styled(f"{self._working}{seconds} · Ctrl-C interrupts", style="dim", no_wrap=True)
-        words.truncate(max(1, self.console.width - 3), overflow="ellipsis")
-        return words
 
 
 def shorten(text: str, most: int) -> str:
@@ -194,27 +191,23 @@ def shorten(text: str, most: int) -> str:
 
 def status_line(agent: Agent, *, width: int) -> str:
     """Return the state in one line: fullness, compactions, recalled tokens, cost, model; as much as fits."""
+    entry, report = agent.opened.entry, agent.window.report if agent.window else None
+    used = entry.total_tokens or (report.total_tokens if report else 0)
+    tokens = {part.name: part.tokens for part in report.categories} if report else {}
+    name = agent.opened.key.partition(":")[2]
+    parts = (  # the most important first
+        f"ctx {min(999, round(100 * used / max(1, agent.limit)))} %",
+        f"⟳ {entry.compaction_count}",
+        f"recalled {human_tokens(tokens.get('recall', 0))}",
+        f"${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else "",
+        printable(agent.model.name, one_line=True),
+        "" if name == "main:main" else printable(name.removeprefix("main:"), one_line=True),
+    )
     kept: list[str] = []
-    for part in _status_parts(agent):
+    for part in filter(None, parts):
         if cell_len(" · ".join([*kept, part])) <= width:
             kept.append(part)
     return " · ".join(kept)
-
-
-def _status_parts(agent: Agent) -> Iterator[str]:
-    """Yield the parts, the most important first."""
-    entry, report = agent.opened.entry, agent.window.report if agent.window else None
-    used = entry.total_tokens or (report.total_tokens if report else 0)
-    recalled = sum(part.tokens for part in report.categories if part.name == "recall") if report else 0
-    yield f"ctx {min(999, round(100 * used / max(1, agent.limit)))} %"
-    yield f"⟳ {entry.compaction_count}"
-    yield f"recalled {human_tokens(recalled)}"
-    if entry.estimated_cost_usd:
-        yield f"${entry.estimated_cost_usd:.2f}"
-    yield printable(agent.model.name, one_line=True)
-    name = agent.opened.key.partition(":")[2]
-    if name != "main:main":
-        yield printable(name.removeprefix("main:"), one_line=True)
 
 
 # --- Markdown ------------------------------------------------------------------------------
@@ -240,7 +233,15 @@ class MarkdownBlocks:
             line = "".join(self._line)
             self._lines.append(line)
             self._line = [start]
-            if self._is_end(line) and (block := self._take()):
+            fence = _FENCE.match(line)
+            if fence is None:
+                is_end = not (self.fence or line.strip())
+            elif not self.fence:
+                self.fence, is_end = fence[1], False
+            else:
+                is_end = fence[1].startswith(self.fence) and not line.strip().strip(self.fence[0])
+                self.fence = "" if is_end else self.fence
+            if is_end and (block := self._take()):
                 yield block
 
     def end(self) -> str:
@@ -261,19 +262,6 @@ class MarkdownBlocks:
                 break
             lines.append(line)
         return "\n".join(reversed(lines))
-
-    def _is_end(self, line: str) -> bool:
-        """Whether a block ends with this line."""
-        fence = _FENCE.match(line)
-        if fence is None:
-            return not self.fence and not line.strip()
-        if not self.fence:
-            self.fence = fence[1]
-            return False
-        if fence[1].startswith(self.fence) and not line.strip().strip(self.fence[0]):
-            self.fence = ""
-            return True
-        return False
 
     def _take(self) -> str:
         text = "\n".join(self._lines).strip("\n")

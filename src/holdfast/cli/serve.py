@@ -9,14 +9,10 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.opening import load_settings, store_of
+from holdfast.cli.opening import home_option, load_settings, store_of
 from holdfast.cli.output import as_json, echo
 from holdfast.engine import Engine
 from holdfast.errors import MissingExtraError
-
-_HOME = click.option(
-    "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
-)
 
 
 @click.command()
@@ -30,7 +26,7 @@ _HOME = click.option(
 )
 @click.option("--shadow", is_flag=True, help="Send every request as it came; only record what would have been done.")
 @click.option("--idle", type=click.FloatRange(min=1), default=None, help="Stop after this many seconds without use.")
-@_HOME
+@home_option
 @as_json
 def serve(
     *,
@@ -68,7 +64,7 @@ def serve(
 
 
 @click.command()
-@_HOME
+@home_option
 def rpc(*, home: Path | None) -> None:
     """Answer calls, one JSON object a line, from standard input on standard output."""
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
@@ -82,7 +78,7 @@ def rpc(*, home: Path | None) -> None:
 @click.option("--project", default=None, help="The project; default the current folder.")
 @click.option("--agent", default="main", show_default=True, help="The agent.")
 @click.option("--http", "port", type=click.IntRange(1, 65535), help="Serve streamable HTTP on this port of 127.0.0.1.")
-@_HOME
+@home_option
 def mcp(*, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
     """Give memory to an MCP client as tools, over standard input and output or HTTP."""
     _require("holdfast mcp", "mcp", extra="mcp")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -19,9 +19,6 @@ from holdfast.cli.output import as_json, emit_json, human_time, human_tokens
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.text import printable
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter
-
-if TYPE_CHECKING:
-    from holdfast.transcripts import Transcript
 
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _HEAD, _TAIL = 700, 300
@@ -41,7 +38,21 @@ def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_js
     transcript = transcripts.read(file, format=format_)
     messages = transcript.messages[-last:] if last else transcript.messages
     if as_json:
-        emit_json(_describe(transcript) | {"conversation": [message_to_json(message) for message in messages]})
+        emit_json(
+            {
+                "path": str(transcript.path),
+                "format": transcript.format,
+                "session": transcript.session,
+                "project": transcript.cwd or "",
+                "agent": transcript.format,
+                "title": transcript.title,
+                "model": transcript.model,
+                "cwd": transcript.cwd,
+                "messages": len(transcript.messages),
+                "problems": [{"line": problem.line, "what": problem.what} for problem in transcript.problems],
+                "conversation": [message_to_json(message) for message in messages],
+            }
+        )
         return
     screen = open_console()
     title = f" · {transcript.title}" if transcript.title else ""
@@ -54,21 +65,6 @@ def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_js
         print_message(screen, message, full=full)
     for problem in transcript.problems:
         screen.print(Styled(f"line {problem.line}: {printable(problem.what)}", style="red"))
-
-
-def _describe(transcript: Transcript) -> dict[str, Any]:
-    return {
-        "path": str(transcript.path),
-        "format": transcript.format,
-        "session": transcript.session,
-        "project": transcript.cwd or "",
-        "agent": transcript.format,
-        "title": transcript.title,
-        "model": transcript.model,
-        "cwd": transcript.cwd,
-        "messages": len(transcript.messages),
-        "problems": [{"line": problem.line, "what": problem.what} for problem in transcript.problems],
-    }
 
 
 def print_message(screen: Console, message: Message, *, full: bool, label: str = "") -> None:
@@ -144,7 +140,12 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
 
     count = counter(name)
     messages = transcripts.read(file, format=format_).messages
-    table = _count_parts(messages, count)
+    table: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for message in messages:
+        costs = [((message.role, type(part).__name__), count_part(part, count=count)) for part in message.parts]
+        for key, cost in (*costs, (("", "framing"), MESSAGE_TOKENS)):
+            table[key][0] += 1
+            table[key][1] += cost
     total = sum(count_message(message, count=count) for message in messages)
     reported = check_usage(messages, count)
     if as_json:
@@ -176,20 +177,7 @@ def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None
         )
 
 
-def _count_parts(messages: Sequence[Message], count: TokenCounter) -> dict[tuple[str, str], tuple[int, int]]:
-    """Count parts and their tokens, by role and kind."""
-    table: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for message in messages:
-        for part in message.parts:
-            key = (message.role, type(part).__name__)
-            number, total = table[key]
-            table[key] = (number + 1, total + count_part(part, count=count))
-        number, total = table["", "framing"]
-        table["", "framing"] = (number + 1, total + MESSAGE_TOKENS)
-    return dict(table)
-
-
-def _sum_by(table: dict[tuple[str, str], tuple[int, int]], index: int) -> dict[str, int]:
+def _sum_by(table: Mapping[tuple[str, str], Sequence[int]], index: int) -> dict[str, int]:
     sums: dict[str, int] = defaultdict(int)
     for key, (_, total) in table.items():
         sums[key[index] or "framing"] += total

@@ -60,12 +60,30 @@ def converse(options: Options) -> None:
     """
     opening = _Opening(options)
     session = _make_prompt(opening.home, status=opening.status, on_render=opening.begin)
-    opening.on_error = lambda: _leave_prompt(session)
+
+    def leave() -> None:
+        if session.app.is_running and not session.app.is_done:
+            session.app.exit(result="")
+
+    def leave_from_thread() -> None:
+        if session.app.loop is not None:
+            with suppress(RuntimeError):  # it has just ended
+                session.app.loop.call_soon_threadsafe(leave)
+
+    opening.on_error = leave_from_thread
     sys.stdout.write("\r\x1b[K")  # the first screen shows only a picture of a prompt
     sys.stdout.flush()
     try:
         while (line := _read_line(session, opening)) is not None:
-            if line.strip() and _handle_line(session, opening, line.strip()):
+            if not line.strip():
+                continue
+            agent, screen = opening.wait()
+            with interruptible(agent), terminal_without("ECHO", "ICANON"):
+                if take_interrupt(session):  # pressed before the handler was there
+                    agent.cancel.set()
+                screen.begin()
+                done = handle_line(agent, screen, line.strip())
+            if done is not None and done.is_exit:
                 break
     finally:
         if opening.agent is not None:
@@ -163,19 +181,6 @@ class _Opening(Thread):
 # --- the conversation ------------------------------------------------------------
 
 
-def _leave_prompt(session: PromptSession[str]) -> None:
-    """Leave the prompt from another thread."""
-    loop = session.app.loop
-
-    def leave() -> None:
-        if session.app.is_running and not session.app.is_done:
-            session.app.exit(result="")
-
-    if loop is not None:
-        with suppress(RuntimeError):  # it has just ended
-            loop.call_soon_threadsafe(leave)
-
-
 def _read_line(session: PromptSession[str], opening: _Opening) -> str | None:
     """Read a line; None to leave. Ctrl-C clears the line; on an empty line, pressed twice, it leaves."""
     for is_last in (False, True):
@@ -193,20 +198,6 @@ def _read_line(session: PromptSession[str], opening: _Opening) -> str | None:
             raise opening.error
         return line
     return None
-
-
-def _handle_line(session: PromptSession[str], opening: _Opening, line: str) -> bool:
-    """Run a command or a turn; return whether the user leaves."""
-    agent, screen = opening.wait()
-    with interruptible(agent), terminal_without("ECHO", "ICANON"):
-        if take_interrupt(session):  # pressed before the handler was there
-            agent.cancel.set()
-        screen.begin()
-        done = handle_line(agent, screen, line)
-    return done is not None and done.is_exit
-
-
-# --- the prompt --------------------------------------------------------------------------
 
 
 def _make_prompt(
@@ -254,13 +245,7 @@ def take_interrupt(session: PromptSession[str]) -> bool:
 
 
 def _ask(question: str, answers: str) -> str:
-    """Ask for one of some letters. What was typed before the question is dropped.
-
-    Any other answer asks again; the end of the input means `n`.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C.
-    """
+    """Ask for one of some letters, until it is one. What was typed before is dropped; the end of the input is `n`."""
     session: PromptSession[str] = PromptSession(question, style=_STYLE)
     while True:
         clear_typeahead(session.app.input)
@@ -282,13 +267,10 @@ class CommandCompleter(Completer):
         if not name.startswith("/") or " " in rest or "\n" in name + rest:
             return ()
         if space:
-            return _complete(rest, WORDS.get(name, ()), end=" ")
-        return _complete(name.lower(), (f"{word} " if words else word for word, words in WORDS.items()))
-
-
-def _complete(typed: str, words: Iterable[str], *, end: str = "") -> Iterable[Completion]:
-    """Return the words with this prefix."""
-    return [Completion(word + end, start_position=-len(typed)) for word in words if word.startswith(typed)]
+            typed, words = rest, [f"{word} " for word in WORDS.get(name, ())]
+        else:
+            typed, words = name.lower(), [f"{word} " if more else word for word, more in WORDS.items()]
+        return [Completion(word, start_position=-len(typed)) for word in words if word.startswith(typed)]
 
 
 class MaskedHistory(History):

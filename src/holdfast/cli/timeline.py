@@ -91,17 +91,14 @@ def _print(screen: Console, turns: Sequence[Turn]) -> None:
     screen.print()
     screen.print(Styled(f" turn  tokens  full  {'':<{_BAR_WIDTH}}  prefix  what happened", style="dim"))
     for turn in turns:
-        screen.print(_format_turn(turn), no_wrap=True, overflow="ellipsis")
-
-
-def _format_turn(turn: Turn) -> Styled:
-    full = turn["percentage"] / 100
-    filled = max(0, min(_BAR_WIDTH, round(full * _BAR_WIDTH)))
-    kept = "" if turn["prefix_kept"] is None else f"{turn['prefix_kept']:.0%}"
-    line = Styled(f"{turn['turn']:>5}  {human_tokens(turn['total_tokens']):>6}  {full:>4.0%}  ")
-    line.append("█" * filled, style="red" if full > 0.9 else "cyan").append("░" * (_BAR_WIDTH - filled), style="dim")
-    line.append(f"  {kept:>6}  ", style="default" if kept in {"", "100%"} else "yellow")
-    return line.append_text(_describe_changes(turn))
+        full = turn["percentage"] / 100
+        filled = max(0, min(_BAR_WIDTH, round(full * _BAR_WIDTH)))
+        kept = "" if turn["prefix_kept"] is None else f"{turn['prefix_kept']:.0%}"
+        line = Styled(f"{turn['turn']:>5}  {human_tokens(turn['total_tokens']):>6}  {full:>4.0%}  ")
+        line.append("█" * filled, style="red" if full > 0.9 else "cyan")
+        line.append("░" * (_BAR_WIDTH - filled), style="dim")
+        line.append(f"  {kept:>6}  ", style="default" if kept in {"", "100%"} else "yellow")
+        screen.print(line.append_text(_describe_changes(turn)), no_wrap=True, overflow="ellipsis")
 
 
 def _describe_changes(turn: Turn) -> Styled:

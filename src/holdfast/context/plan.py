@@ -200,11 +200,7 @@ def _group_spans(items: Sequence[Item], recent: int) -> list[_Span]:
 
 
 def _protected_indexes(items: Sequence[Item], grouped: Sequence[Unit], recent: int) -> set[int]:
-    """Return the indexes of what is never trimmed.
-
-    These are the system prompt, the summary, recalled blocks, pinned items and items without a number, the newest
-    messages, the last request and the last tool calls.
-    """
+    """Return what is never trimmed: all but numbered messages, pinned and newest ones, the last request and calls."""
     words = [index for index, item in enumerate(items) if item.kind == "message" and _has_words(item.message)]
     requests = [index for index in words if items[index].message.role == "user"]
     tools = next((unit for unit in reversed(grouped) if any(message.calls for message in unit.messages)), None)

@@ -440,10 +440,7 @@ def _shift(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
 
 
 def _ids(messages: Iterable[Message], provider: str) -> set[str]:
-    """Collect the ids by which one part of a conversation may refer to another.
-
-    Where ids of calls need not be unique, those that are answered do not matter to what comes later.
-    """
+    """Collect the ids by which one part of a conversation may refer to another, where they must be unique."""
     ids: set[str] = set()
     for message in messages if provider in _UNIQUE_IDS else ():
         ids.update(call.id for call in message.calls)

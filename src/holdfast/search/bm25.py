@@ -132,10 +132,7 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
 
 
 def _best_window(postings: Sequence[Postings], part: Doubles, columns: Columns) -> Floats:
-    """Return the weight of the terms in the best window of each passage.
-
-    Fewer than `FEW_TERMS` count only in part, unless the query has no more.
-    """
+    """Return the weight of the terms in each passage's best window; fewer than `FEW_TERMS` count only in part."""
     if not columns.passages:
         return np.zeros(0, np.float32)
     windows = np.concatenate([np.zeros(0, np.uint32), *(one.windows for one in postings)])

@@ -69,17 +69,14 @@ def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
 def _find_absolute(text: str, years: range) -> Iterator[Range]:
     for match in _MONTH.finditer(text):
         name, day, after, year = match.group("month", "day", "after", "year")
-        if name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year)) or _is_month(text, match):
+        is_certain = name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year))
+        if is_certain or (name[0].isupper() and _TIME_WORD.search(text[: match.start()])):
             yield from _days(year, _MONTHS.index(name.lower()[:3]) + 1, day or after, years)
     for match in _ISO.finditer(text):
         yield from _days(match["year"], int(match["month"]), match["day"], years)
     for match in _CJK.finditer(text):
         month = _CJK_NUMBERS.get(match["month"]) or int(match["month"])
         yield from _days(match["year"], month, match["day"], years)
-
-
-def _is_month(text: str, match: re.Match[str]) -> bool:
-    return match["month"][0].isupper() and _TIME_WORD.search(text[: match.start()]) is not None
 
 
 def _days(year: str | None, month: int, day: str | None, years: range) -> Iterator[Range]:

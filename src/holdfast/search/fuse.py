@@ -170,7 +170,9 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
         case "weighted":
             scores = _score_weighted(signals, stages, order.weighted)
         case "rrf":
-            scores = _score_reciprocal(stages)
+            scores = np.zeros_like(words)  # the sum of 1 / (60 + rank) over the lists that a passage is in
+            for ranked in (top(stages[name], len(found)) for name in ("keyword", "vector")):
+                scores[ranked] += (1 / (_RRF_CONSTANT + 1 + np.arange(len(ranked)))).astype(np.float32)
         case "recipe":
             scores = _score_recipe(signals, stages, order.recipe)
     scores = scores * found.eligible
@@ -186,7 +188,13 @@ def _score_recipe(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -
         first = first * (1 - vector) + stages["vector"] * vector
     first = relative(first)
     first = np.where(found.human, first * np.float32(recipe.human), first)
-    stages["neighbours"] = _neighbours(first, found, recipe) * (found.human & found.eligible)
+    gained = np.zeros(len(found), np.float32)
+    beside = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
+    for links in (found.previous, found.following):
+        gained += np.float32(recipe.near) * beside[links]
+        gained += np.float32(recipe.far) * beside[found.beside(links, links)]
+    reach = np.float32(recipe.reach) / np.maximum(1, found.sizes).astype(np.float32)
+    stages["neighbours"] = gained * np.minimum(1, reach) * (found.human & found.eligible)
     scores = relative(first + stages["neighbours"])
     stages["session"] = np.float32(recipe.session) * found.session_keyword * (scores > 0)
     scores = scores + stages["session"]
@@ -196,18 +204,6 @@ def _score_recipe(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -
     stages["date"] = (inside & (scores > 0)) * np.float32(recipe.date)
     total: Floats = scores + stages["date"] * scores.max(initial=0)
     return total
-
-
-def _neighbours(first: Floats, found: Candidates, recipe: Recipe) -> Floats:
-    """Return what each passage gains from those beside it in the same session."""
-    gained = np.zeros(len(found), np.float32)
-    scores = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
-    for links in (found.previous, found.following):
-        gained += np.float32(recipe.near) * scores[links]
-        gained += np.float32(recipe.far) * scores[found.beside(links, links)]
-    sizes = np.maximum(1, found.sizes).astype(np.float32)
-    scaled: Floats = gained * np.minimum(1, np.float32(recipe.reach) / sizes)
-    return scaled
 
 
 def _score_weighted(signals: Signals, stages: dict[str, Floats], weights: Weighted) -> Floats:
@@ -222,15 +218,6 @@ def _score_weighted(signals: Signals, stages: dict[str, Floats], weights: Weight
     passed = scores >= np.float32(weights.least) * np.maximum(channels, np.float32(1e-6))
     kept: Floats = np.where(passed, scores, 0).astype(np.float32)
     return kept
-
-
-def _score_reciprocal(stages: dict[str, Floats]) -> Floats:
-    """Return the sum of 1 / (60 + rank) over the lists that a passage is in."""
-    scores = np.zeros_like(stages["keyword"])
-    for name in ("keyword", "vector"):
-        order = top(stages[name], len(scores))
-        scores[order] += (1 / (_RRF_CONSTANT + 1 + np.arange(len(order)))).astype(np.float32)
-    return scores
 
 
 def relative(values: Floats) -> Floats:

@@ -32,7 +32,9 @@ def mmr(items: Sequence[Item], *, relevance_weight: float = 0.7, limit: int | No
     `relevance_weight` is 1 for relevance alone, 0 for variety alone. The similarity of two items is that of their
     vectors, or where one has none that of their letter trigrams.
     """
-    relevance = _scale(np.array([item.score for item in items]))
+    scores = np.array([item.score for item in items])
+    lowest, highest = scores.min(initial=np.inf), scores.max(initial=-np.inf)
+    relevance = (scores - lowest) / (highest - lowest) if highest > lowest else np.ones_like(scores)
     similarity = _similarities(items)
     closest = np.zeros(len(items))
     left = np.ones(len(items), np.bool_)
@@ -46,19 +48,14 @@ def mmr(items: Sequence[Item], *, relevance_weight: float = 0.7, limit: int | No
     return chosen
 
 
-def _scale(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Scale scores to 0 to 1; all 1 where they are equal."""
-    lowest, highest = scores.min(initial=np.inf), scores.max(initial=-np.inf)
-    return (scores - lowest) / (highest - lowest) if highest > lowest else np.ones_like(scores)
-
-
 def _similarities(items: Sequence[Item]) -> npt.NDArray[np.float64]:
     similarity = np.zeros((len(items), len(items)))
     trigrams = [_trigrams(item.text) for item in items]
     for row, first in enumerate(items):
         for column, second in enumerate(items[:row]):
             if first.vector is not None and second.vector is not None:
-                value = _cosine(first.vector, second.vector)
+                lengths = float(np.linalg.norm(first.vector) * np.linalg.norm(second.vector))
+                value = float(first.vector @ second.vector) / lengths if lengths > 0 else 0.0
             else:
                 value = len(trigrams[row] & trigrams[column]) / max(1, len(trigrams[row] | trigrams[column]))
             similarity[row, column] = similarity[column, row] = value
@@ -68,8 +65,3 @@ def _similarities(items: Sequence[Item]) -> npt.NDArray[np.float64]:
 def _trigrams(text: str) -> set[str]:
     plain = text.lower()
     return {plain[start : start + _LETTERS] for start in range(max(1, len(plain) - _LETTERS + 1))} - {""}
-
-
-def _cosine(first: Floats, second: Floats) -> float:
-    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(first @ second) / lengths if lengths > 0 else 0.0

@@ -95,7 +95,7 @@ def pack(
     """
     quotes = {quote.passage: quote for quote in after}
     room -= sum(map(attrgetter("tokens"), after))
-    headed = {quote.group for quote in after} - {None}
+    headed = set(map(attrgetter("group"), after)) - {None}
     for passage, size in sizes:
         if room < MIN_QUOTE_TOKENS or len(quotes) == limit:
             break
@@ -103,21 +103,15 @@ def pack(
             continue
         if (candidate := read(passage)) is None:
             continue
-        quote = _quote(candidate, weights, measure, is_brief=candidate.group in headed)
-        if quote.tokens <= room:
-            quotes[passage] = quote
-            headed |= {quote.group} - {None}
-            room -= quote.tokens
+        span = excerpt(candidate, weights)
+        text = candidate.text[slice(*span)].strip()
+        is_brief = candidate.group in headed
+        tokens = measure(f"{candidate.brief}{text}\n" if is_brief else f"{candidate.header}{text}\n\n")
+        if tokens <= room:
+            quotes[passage] = Quote(passage=passage, span=span, text=text, tokens=tokens, group=candidate.group)
+            headed |= {candidate.group} - {None}
+            room -= tokens
     return list(quotes.values())
-
-
-def _quote(
-    candidate: Quotable, weights: Mapping[str, float], measure: Callable[[str], float], *, is_brief: bool
-) -> Quote:
-    span = excerpt(candidate, weights)
-    text = candidate.text[slice(*span)].strip()
-    tokens = measure(f"{candidate.brief}{text}\n" if is_brief else f"{candidate.header}{text}\n\n")
-    return Quote(passage=candidate.passage, span=span, text=text, tokens=tokens, group=candidate.group)
 
 
 def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
@@ -125,8 +119,14 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     if len(candidate.text) <= max(MAX_WHOLE_CHARS, candidate.room):
         return 0, len(candidate.text)
     sentences = _sentences(candidate, weights)
-    best = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
-    first, last = _grow(sentences, *best, room=candidate.room, weights=weights)
+    first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
+    values = [sentence.prior + sum(weights[term] for term in set(sentence.terms)) for sentence in sentences]
+    values.append(-1.0)  # of what is before the first and after the last
+    while first > 0 or last < len(sentences):  # take the better of the sentences beside it, while there is room
+        longer = (first - 1, last) if values[first - 1] > values[last] else (first, last + 1)
+        if sentences[longer[1] - 1].stop - sentences[longer[0]].start > candidate.room + MAX_SLACK_CHARS:
+            break
+        first, last = longer
     return sentences[first].start, sentences[last - 1].stop
 
 
@@ -143,27 +143,21 @@ class _Sentence:
 def _sentences(candidate: Quotable, weights: Mapping[str, float]) -> list[_Sentence]:
     """Return the sentences around the best window; the rest of a long passage is not read."""
     pattern = _term_pattern(frozenset(weights))
-    scores = candidate.window_scores
-    first, last = _around(candidate.windows, int(scores.argmax()))
+    scores, windows = candidate.window_scores, candidate.windows
+    window = best = int(scores.argmax())
+    last = best + 1
+    while window > 0 and windows[best][0] - windows[window][0] < MIN_CONTEXT_CHARS:
+        window -= 1
+    while last < len(windows) and windows[last - 1][1] - windows[best][1] < MIN_CONTEXT_CHARS:
+        last += 1
     sentences: list[_Sentence] = []
-    window = first
-    for start, stop in _split(candidate.text, candidate.windows[first][0], candidate.windows[last - 1][1]):
-        while candidate.windows[window][1] <= start:
+    for start, stop in _split(candidate.text, windows[window][0], windows[last - 1][1]):
+        while windows[window][1] <= start:
             window += 1
         text = candidate.text[start:stop]
         hits = tuple(term for term in terms(text) if term in weights) if pattern.search(text) else ()
         sentences.append(_Sentence(start, stop, hits, float(scores[window])))
     return sentences
-
-
-def _around(windows: Sequence[Span], best: int) -> tuple[int, int]:
-    """Return the best window with those beside it: one on each side, more where they are short."""
-    first, last = best, best + 1
-    while first > 0 and windows[best][0] - windows[first][0] < MIN_CONTEXT_CHARS:
-        first -= 1
-    while last < len(windows) and windows[last - 1][1] - windows[best][1] < MIN_CONTEXT_CHARS:
-        last += 1
-    return first, last
 
 
 @lru_cache(maxsize=16)
@@ -201,24 +195,6 @@ def _runs(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
         if first and sentences[last - 1].stop - sentence.start < MIN_EXCERPT_CHARS:
             return
         yield first, last
-
-
-def _grow(
-    sentences: Sequence[_Sentence], first: int, last: int, *, room: int, weights: Mapping[str, float]
-) -> tuple[int, int]:
-    """Extend a run by the better of the sentences beside it while there is room."""
-    while first > 0 or last < len(sentences):
-        before = _sentence_value(sentences[first - 1], weights) if first > 0 else -1.0
-        after = _sentence_value(sentences[last], weights) if last < len(sentences) else -1.0
-        longer = (first - 1, last) if before > after else (first, last + 1)
-        if sentences[longer[1] - 1].stop - sentences[longer[0]].start > room + MAX_SLACK_CHARS:
-            break
-        first, last = longer
-    return first, last
-
-
-def _sentence_value(sentence: _Sentence, weights: Mapping[str, float]) -> float:
-    return sentence.prior + sum(weights[term] for term in set(sentence.terms))
 
 
 def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:

@@ -50,14 +50,6 @@ def quantise(vectors: Floats) -> Bytes:
     return rounded
 
 
-@dataclass(frozen=True, slots=True)
-class _Mean:
-    """The mean of some vectors, and the share of the windows that have one."""
-
-    vector: Floats
-    known: float
-
-
 class Matrix:
     """The vectors of one embedding space, by window number; windows without a vector are rows of zeros.
 
@@ -70,11 +62,11 @@ class Matrix:
         self._pages: dict[int, Bytes] = {}
         self._lengths: dict[int, Floats] = {}
         self._signs: dict[int, Signs] = {}
-        self._known_mean: tuple[int, _Mean | None] = (-1, None)
+        self._known_mean: tuple[int, Floats | None, float] = (-1, None, 0.0)
 
     def store(self, first: int, rows: Bytes) -> None:
         """Set the vectors of the windows from `first` on."""
-        self._known_mean = (-1, None)
+        self._known_mean = (-1, None, 0.0)
         while len(rows):
             number, offset = divmod(first, PAGE)
             if number not in self._pages:
@@ -115,11 +107,12 @@ class Matrix:
 
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare signs first, then every window of which most are the query's."""
-        signs = _signs(wanted)
+        signs = ~_signs(wanted)[:, 0]
         shared = np.zeros(windows, np.uint16)
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
-            part[:] = _shared(signs, _grown(self._signs, number, page[: len(part)], _signs))
+            for word, words in zip(signs, _grown(self._signs, number, page[: len(part)], _signs), strict=True):
+                part += np.bitwise_count(words ^ word)
         if visible is not None:
             shared *= visible
         chosen = highest(shared, max(self._looked_into, windows // ONE_IN))
@@ -132,24 +125,21 @@ class Matrix:
 
         `cosine` is that of all windows with the query: those most like it are held against the centre.
         """
-        mean = self._mean(len(cosine), visible)
+        mean, known = self._mean(len(cosine), visible)
         if mean is None:
             return None
-        length = float(np.linalg.norm(mean.vector))
-        asked = float(query @ mean.vector) / max(1e-9, length * float(np.linalg.norm(query)))
+        length = float(np.linalg.norm(mean))
+        asked = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
         best = highest(cosine, MAX_CENTERED_WINDOWS)
         if visible is not None and len(cosine) <= MAX_CENTERED_WINDOWS:
             best = np.flatnonzero(visible)
-        cosines = _cosine(quantise(mean.vector[None, :]), self._rows(best))
-        return Centering(length, asked, best, cosines, mean.known)
+        cosines = _cosine(quantise(mean[None, :]), self._rows(best))
+        return Centering(length, asked, best, cosines, known)
 
-    def _mean(self, windows: int, visible: Bools | None) -> _Mean | None:
-        """The mean of an even sample of the visible windows; None where none has a vector.
-
-        That of all windows is kept until there are others.
-        """
+    def _mean(self, windows: int, visible: Bools | None) -> tuple[Floats | None, float]:
+        """The mean of an even sample of the visible windows, and the share with a vector; cached for all windows."""
         if visible is None and self._known_mean[0] == windows:
-            return self._known_mean[1]
+            return self._known_mean[1:]
         seen = np.arange(windows) if visible is None else np.flatnonzero(visible)
         rows = self._rows(seen[:: max(1, len(seen) // SAMPLE)]).astype(np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
@@ -157,9 +147,9 @@ class Matrix:
         # einsum, not a product of matrices: for so little, the threads of linear algebra cost more than they do.
         total = np.einsum("i,ij->j", 1 / lengths[known], rows[known])
         count = int(np.count_nonzero(known))
-        mean = _Mean(total / (count + FEW_WINDOWS), count / len(known)) if count else None
+        mean = (total / (count + FEW_WINDOWS), count / len(known)) if count else (None, 0.0)
         if visible is None:
-            self._known_mean = windows, mean
+            self._known_mean = (windows, *mean)
         return mean
 
     def _rows(self, windows: npt.NDArray[np.int64]) -> Bytes:
@@ -200,14 +190,6 @@ def _signs(rows: Bytes) -> Signs:
     bits = np.packbits(rows > 0, axis=1)
     words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
     return np.ascontiguousarray(words.T)
-
-
-def _shared(wanted: Signs, signs: Signs) -> npt.NDArray[np.uint16]:
-    """How many signs of each vector are the wanted ones."""
-    total = np.zeros(signs.shape[1], np.uint16)
-    for word, words in zip(~wanted[:, 0], signs, strict=True):
-        total += np.bitwise_count(words ^ word)
-    return total
 
 
 def _products(wanted: Bytes, rows: Bytes) -> Floats:

@@ -7,79 +7,42 @@
 `docs/settings.md` lists every setting; `python -m holdfast.settings` writes it.
 """
 
-from holdfast.settings.loading import Loaded, default_files, load
-from holdfast.settings.schema import (
-    DEFAULT_CONTEXT_TOKENS,
-    Agent,
-    Archive,
-    Compaction,
-    Embedding,
-    HardClear,
-    HookSettings,
-    Knowledge,
-    LongTerm,
-    LongTermEmbedding,
-    Memory,
-    MemoryFlush,
-    MemorySearch,
-    Mmr,
-    Pruning,
-    Qmd,
-    QmdPath,
-    QualityGuard,
-    Recall,
-    Search,
-    Session,
-    SessionReset,
-    Settings,
-    Slots,
-    SoftTrim,
-    Tokens,
-    ToolFilter,
-    Trim,
-    Workspace,
-)
-from holdfast.settings.table import Setting, as_dict, reference, settings_table
-from holdfast.settings.values import Secret, read_duration, spell_duration
-
-__all__ = [
-    "DEFAULT_CONTEXT_TOKENS",
-    "Agent",
-    "Archive",
-    "Compaction",
-    "Embedding",
-    "HardClear",
-    "HookSettings",
-    "Knowledge",
-    "Loaded",
-    "LongTerm",
-    "LongTermEmbedding",
-    "Memory",
-    "MemoryFlush",
-    "MemorySearch",
-    "Mmr",
-    "Pruning",
-    "Qmd",
-    "QmdPath",
-    "QualityGuard",
-    "Recall",
-    "Search",
-    "Secret",
-    "Session",
-    "SessionReset",
-    "Setting",
-    "Settings",
-    "Slots",
-    "SoftTrim",
-    "Tokens",
-    "ToolFilter",
-    "Trim",
-    "Workspace",
-    "as_dict",
-    "default_files",
-    "load",
-    "read_duration",
-    "reference",
-    "settings_table",
-    "spell_duration",
-]
+from holdfast.settings.loading import Loaded as Loaded
+from holdfast.settings.loading import default_files as default_files
+from holdfast.settings.loading import load as load
+from holdfast.settings.schema import DEFAULT_CONTEXT_TOKENS as DEFAULT_CONTEXT_TOKENS
+from holdfast.settings.schema import Agent as Agent
+from holdfast.settings.schema import Archive as Archive
+from holdfast.settings.schema import Compaction as Compaction
+from holdfast.settings.schema import Embedding as Embedding
+from holdfast.settings.schema import HardClear as HardClear
+from holdfast.settings.schema import HookSettings as HookSettings
+from holdfast.settings.schema import Knowledge as Knowledge
+from holdfast.settings.schema import LongTerm as LongTerm
+from holdfast.settings.schema import LongTermEmbedding as LongTermEmbedding
+from holdfast.settings.schema import Memory as Memory
+from holdfast.settings.schema import MemoryFlush as MemoryFlush
+from holdfast.settings.schema import MemorySearch as MemorySearch
+from holdfast.settings.schema import Mmr as Mmr
+from holdfast.settings.schema import Pruning as Pruning
+from holdfast.settings.schema import Qmd as Qmd
+from holdfast.settings.schema import QmdPath as QmdPath
+from holdfast.settings.schema import QualityGuard as QualityGuard
+from holdfast.settings.schema import Recall as Recall
+from holdfast.settings.schema import Search as Search
+from holdfast.settings.schema import Session as Session
+from holdfast.settings.schema import SessionReset as SessionReset
+from holdfast.settings.schema import Settings as Settings
+from holdfast.settings.schema import Slots as Slots
+from holdfast.settings.schema import SoftTrim as SoftTrim
+from holdfast.settings.schema import Tokens as Tokens
+from holdfast.settings.schema import ToolFilter as ToolFilter
+from holdfast.settings.schema import Trim as Trim
+from holdfast.settings.schema import Workspace as Workspace
+from holdfast.settings.table import Setting as Setting
+from holdfast.settings.table import as_dict as as_dict
+from holdfast.settings.table import reference as reference
+from holdfast.settings.table import settings_table as settings_table
+from holdfast.settings.values import Secret as Secret
+from holdfast.settings.values import read_duration as read_duration
+from holdfast.settings.values import spell_duration as spell_duration

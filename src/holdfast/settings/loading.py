@@ -52,14 +52,7 @@ _MAX_NAME_CHARS: Final = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
-    """The settings of one source.
-
-    Attributes:
-        values: The checked values, by setting.
-        origins: The place of each value, by setting.
-        ignored: Names that were not used, with the place or reason.
-        refused: Settings that this source may not set.
-    """
+    """The settings of one source: values and their places, names that were not used, settings that it may not set."""
 
     values: Mapping[str, object]
     origins: Mapping[str, str]
@@ -160,9 +153,17 @@ def _load_file(
         raise SettingsError("expected a .toml file, or an openclaw.json", source=str(path))
     data = read_file(path)  # read once, so that the content that is checked for trust is the content in use
     limited = is_project_file(path, project=project) and not is_trusted(path, data)
+    source = str(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"line {line} is not UTF-8 text", source=source) from error
     if path.suffix == ".toml":
-        return (_read_toml(data, source=str(path), environ=environ, limited=limited),)
-    return _read_openclaw(data, source=str(path), environ=environ, limited=limited, agent=agent)
+        return (_read_tables(_parse_toml(text, source=source), source=source, environ=environ, limited=limited),)
+    return _read_openclaw(
+        _parse_json(text, source=source), source=source, environ=environ, limited=limited, agent=agent
+    )
 
 
 def _merge(layers: Iterable[_Layer]) -> tuple[dict[str, object], dict[str, str]]:
@@ -253,24 +254,21 @@ def _refuse_misspelt(name: str, known: Collection[str]) -> None:
         raise SettingsError("unknown setting.", source="environment", key=_show_name(name), nearest=near)
 
 
-def _read_toml(data: bytes, *, source: str, environ: Mapping[str, str], limited: bool) -> _Layer:
-    """Read a `holdfast.toml`."""
+def _parse_toml(text: str, *, source: str) -> Mapping[str, Any]:
     import tomllib  # noqa: PLC0415 - most runs read no file
 
-    text = _decode(data, source=source)
     deep = re.search(_DEEP_KEY, text)
     if deep:
         place = text.count("\n", 0, deep.start()) + 1
         raise SettingsError(f"line {place} has a key of more than {_MAX_KEY_PARTS} parts", source=source)
     try:
-        tables = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = line[1] if line else text.count("\n") + 1
         raise SettingsError(f"line {number} is not valid TOML: {error}", source=source) from error
     except (RecursionError, ValueError) as error:
         raise SettingsError("not valid TOML: nested too deeply, or a number too long", source=source) from error
-    return _read_tables(tables, source=source, environ=environ, limited=limited)
 
 
 def read_file(path: Path) -> bytes:
@@ -287,14 +285,6 @@ def read_file(path: Path) -> bytes:
     if len(data) > _MAX_FILE_BYTES:
         raise SettingsError("too large for a settings file; is it the right one?", source=str(path))
     return data
-
-
-def _decode(data: bytes, *, source: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"line {line} is not UTF-8 text", source=source) from error
 
 
 def _walk_names(data: Mapping[str, Any], tree: Tree, *, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -366,19 +356,15 @@ def _check(value: object, row: Setting, environ: Mapping[str, str], *, at: tuple
         raise SettingsError(message, source=at[0], key=at[1]) from error
     except (ValueError, msgspec.ValidationError):
         # `from None`: the cause would repeat the value, which may be a secret.
-        shown = "a value of another kind" if row.secret else _show_value(value)
+        try:
+            shown = "a value of another kind" if row.secret else reprlib.repr(value)
+        except ValueError:  # Python does not print very long numbers
+            shown = f"a very long {type(value).__name__}"
         raise SettingsError(f"expected {row.kind}, found {shown}", source=at[0], key=at[1]) from None
 
 
 def _show_name(name: str) -> str:
     return name[:_MAX_NAME_CHARS] if name.isprintable() else ascii(name[:_MAX_NAME_CHARS])
-
-
-def _show_value(value: object) -> str:
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # Python does not print very long numbers
-        return f"a very long {type(value).__name__}"
 
 
 # --- openclaw ----------
@@ -389,21 +375,16 @@ _CACHE_TTL: Final = "agents.defaults.models.*.params.cacheControlTtl"
 
 @cache
 def _openclaw_names() -> Any:
-    """Load what an `openclaw.json` may hold besides our settings.
-
-    `foreign` has OpenClaw's own names by level, `twins` the levels with the same names as another one. On a `shared`
-    level any other name is OpenClaw's too, except those of `sections`, which are always ours. `agent_only` are names in
-    an entry of `agents.list` that do not override `agents.defaults`. `without_effect` says why settings that a user may
-    expect to work here do not.
-    """
+    # `foreign` has OpenClaw's own names by level, `twins` the levels with the same names as another one. On a `shared`
+    # level any other name is OpenClaw's too, except those of `sections`, which are always ours. `agent_only` are names
+    # in an entry of `agents.list` that do not override `agents.defaults`.
     return load_data("openclaw_names.json")
 
 
 def _read_openclaw(
-    data: bytes, *, source: str, environ: Mapping[str, str], limited: bool, agent: str | None
+    whole: Mapping[str, Any], *, source: str, environ: Mapping[str, str], limited: bool, agent: str | None
 ) -> tuple[_Layer, ...]:
-    """Read an `openclaw.json` (JSON5): the overrides of `agent`, if it is listed, then the settings of all agents."""
-    whole = _parse_json(_decode(data, source=source), source=source)
+    """Read an `openclaw.json`: the overrides of `agent`, if it is listed, then the settings of all agents."""
     agents = whole.get("agents")
     listed = agents.get("list") if isinstance(agents, Mapping) else None
     own = next((entry for entry in listed if _is_agent(entry, agent)), None) if isinstance(listed, list) else None

@@ -110,11 +110,11 @@ def settings_table() -> tuple[Setting, ...]:
 
 def load_data(name: str) -> Any:
     """Load a data file of this package."""
-    return json.loads(resources.files(__package__).joinpath(name).read_bytes(), object_hook=_freeze)
 
+    def freeze(table: dict[str, Any]) -> dict[str, Any]:
+        return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
-def _freeze(table: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return json.loads(resources.files(__package__).joinpath(name).read_bytes(), object_hook=freeze)
 
 
 @cache

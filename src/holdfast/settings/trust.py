@@ -8,12 +8,14 @@ that changes has to be trusted again.
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from holdfast.errors import SettingsError
+from holdfast.files import write_private
 
 SETTINGS_FILES: Final = ("holdfast.toml", "openclaw.json")
 
@@ -103,15 +105,9 @@ def _locate(path: Path) -> str:
 
 def _write(digests: Mapping[str, str]) -> None:
     file = trust_file()
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-            json.dump(dict(sorted(digests.items())), out, indent=2)
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.replace(file)
+        write_private(file, json.dumps(dict(sorted(digests.items())), indent=2).encode())
     except OSError as error:
         raise SettingsError(f"cannot be written: {error.strerror}", source=str(file)) from error
 
@@ -127,17 +123,12 @@ def links_out_of(folder: Path, place: Path) -> dict[Path, bytes]:
     """
     if not Path(os.path.abspath(place)).is_relative_to(os.path.abspath(folder)):  # noqa: PTH100 - as it is written
         return {}
-    inside = Path(os.path.realpath(folder))
-    targets = {path: Path(os.path.realpath(path)) for path in (place, *_list_links(place))}
-    return {path: os.fsencode(target) for path, target in targets.items() if not target.is_relative_to(inside)}
-
-
-def _list_links(place: Path) -> Iterable[Path]:
-    """Return the links in a store's folder, or those that SQLite would use beside a store's file."""
-    try:
+    paths: list[Path] = []
+    with suppress(OSError):
         if place.is_dir():
-            return [Path(entry.path) for entry in os.scandir(place) if entry.is_symlink()]
-    except OSError:
-        return []
-    beside = [place.with_name(f"{place.name}{end}") for end in ("-wal", "-shm", "-journal")]
-    return [path for path in beside if path.is_symlink()]
+            paths = list(place.iterdir())
+        else:  # what SQLite would use beside the file
+            paths = [place.with_name(f"{place.name}{end}") for end in ("-wal", "-shm", "-journal")]
+    inside = Path(os.path.realpath(folder))
+    targets = {path: Path(os.path.realpath(path)) for path in (place, *paths) if path == place or path.is_symlink()}
+    return {path: os.fsencode(target) for path, target in targets.items() if not target.is_relative_to(inside)}

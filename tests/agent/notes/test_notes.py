@@ -17,8 +17,9 @@ from embed_models import static_folder
 from holdfast.agent.note_files import NoteResults
 from holdfast.agent.notes import Notes
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed import Choice, Purpose, RemoteEmbedder, Space
+from holdfast.search.embed import Choice, Purpose, Space
 from holdfast.search.embed.base import Floats
+from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.settings import Embedding, Memory, Settings
 from sessions import begin, says
 

@@ -119,10 +119,7 @@ def _open_local(model: str, provider: str) -> Embedder:
 
 
 def _find_folder(model: str | None, provider: str) -> Path:
-    """Return the folder of a model: the name of a downloaded one, or a path.
-
-    A bare name is not a path: a folder of that name in the working directory may belong to something else.
-    """
+    """Return the folder of a model: of a downloaded one by its name, or a path, which a bare name is not."""
     if model is None:
         raise EmbeddingError("no model: set embedding.model to its folder", provider=provider)
     path = Path(model).expanduser()

@@ -54,10 +54,7 @@ class HashEmbedder:
 
 
 def _trigrams(text: str) -> list[str]:
-    """Return each run of three UTF-16 code units of a normalized text; the whole text if it is no longer than that.
-
-    A run may hold half of a surrogate pair; the half counts as U+FFFD.
-    """
+    """Return each run of three UTF-16 code units of a text; half of a surrogate pair counts as U+FFFD."""
     import regex  # noqa: PLC0415 - needed only where this embedder is in use
 
     if len(text) > MAX_UNITS // 2:

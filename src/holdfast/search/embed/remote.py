@@ -115,9 +115,7 @@ class RemoteEmbedder:
         self._prefixes = dict(zip(("query", "passage"), _DATA["prefixes"].get(family, ("", "")), strict=True))
         own_dimension = _DATA["dimensions"].get(family)
         self._dimension = dimension if dimension != own_dimension else None
-        self._space = self._make_space(dimension or own_dimension)
-
-    def _make_space(self, dimension: int | None) -> Space:
+        dimension = dimension or own_dimension
         if not self._model:
             raise self._error("no model: set embedding.model")
         if urlsplit(self._url).scheme not in {"http", "https"}:
@@ -125,7 +123,7 @@ class RemoteEmbedder:
         if dimension is None:
             raise self._error(f"the dimension of {self._model} is not known: set embedding.dimension")
         digest = make_digest(self._name, self._model, str(dimension), *self._prefixes.values())
-        return Space(name=f"{self._name}/{self._model}", dimension=dimension, digest=digest)
+        self._space = Space(name=f"{self._name}/{self._model}", dimension=dimension, digest=digest)
 
     def _make_headers(self, key: Secret | None) -> dict[str, str]:
         if key is None:
@@ -161,7 +159,16 @@ class RemoteEmbedder:
         return unit(rows)
 
     def _embed_batch(self, texts: Sequence[str], kind: Purpose) -> Floats:
-        path, body = self._make_body(texts, kind)
+        provider, path, name = self._provider, "/embeddings", f"models/{self._model}"
+        fields: dict[str, Any] = dict(provider.fields)
+        if provider.dimension_field and self._dimension:
+            fields[provider.dimension_field] = self._dimension
+        if provider.kind_field and not self._has_prefixes:
+            fields[provider.kind_field] = provider.kinds[kind == "passage"]
+        body: dict[str, Any] = {"model": self._model, "input": list(texts), **fields}
+        if self._name == "gemini":
+            path = f"/{quote(name)}:batchEmbedContents"
+            body = {"requests": [{"model": name, "content": {"parts": [{"text": text}]}, **fields} for text in texts]}
         content = json.dumps(body, ensure_ascii=False).encode()
         deadline = Deadline.after(self._seconds[kind])
         try:
@@ -178,27 +185,11 @@ class RemoteEmbedder:
         except (ValueError, RecursionError):
             raise self._error(f"the response is not JSON: {self._excerpt(response)}") from None
 
-    def _make_body(self, texts: Sequence[str], kind: Purpose) -> tuple[str, dict[str, Any]]:
-        """Return the path and the JSON of a request."""
-        provider, name = self._provider, f"models/{self._model}"
-        fields: dict[str, Any] = dict(provider.fields)
-        if provider.dimension_field and self._dimension:
-            fields[provider.dimension_field] = self._dimension
-        if provider.kind_field and not self._has_prefixes:
-            fields[provider.kind_field] = provider.kinds[kind == "passage"]
-        if self._name != "gemini":
-            return "/embeddings", {"model": self._model, "input": list(texts), **fields}
-        requests = [{"model": name, "content": {"parts": [{"text": text}]}, **fields} for text in texts]
-        return f"/{quote(name)}:batchEmbedContents", {"requests": requests}
-
     def _post(self, url: str, content: bytes, deadline: Deadline) -> bytes:
-        """Send one request and return the body of the response.
-
-        httpx has no time-out for a whole request, and none at all for name resolution. So the request runs on a
-        thread, which is abandoned when the time is over.
-        """
+        """Send one request and return the body of the response."""
         import httpx2  # noqa: PLC0415 - an extra, and slow to import
 
+        # httpx has no time-out for a whole request or for name resolution: a late thread is abandoned.
         call = start_thread(lambda: self._send(url, content, deadline), name="holdfast-embed")
         try:
             response, body = call.result(timeout=deadline.remaining)
@@ -211,8 +202,17 @@ class RemoteEmbedder:
             raise self._error(message) from None
         if response.is_success:
             return body
-        status_error = self._status_error(response, body)
-        if response.status_code == _TOO_MANY_REQUESTS or response.status_code >= _SERVER_ERROR:
+        status = response.status_code
+        if status in _KEY_REFUSED:
+            names = " or ".join((*self._provider.keys[:1], "embedding.api_key"))
+            message = f"the key was refused (HTTP {status}); check {names}"
+        elif response.is_redirect:
+            location = head(response.headers.get("Location", ""), _MAX_EXCERPT_CHARS)
+            message = f"the endpoint has moved (HTTP {status}) to {location}; set embedding.base_url"
+        else:
+            message = f"HTTP {status}: {self._excerpt(body)}"
+        status_error = EmbeddingError(message, provider=self._name, status=status)
+        if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR:
             wait = response.headers.get("Retry-After", "").strip()
             raise _UnavailableError(status_error, retry_after=float(wait) if wait.isdecimal() else 0.0)
         raise status_error
@@ -232,18 +232,6 @@ class RemoteEmbedder:
                 if deadline.is_over or len(body) > MAX_RESPONSE_BYTES:
                     raise httpx2.ReadTimeout("the response does not end")
             return response, bytes(body)
-
-    def _status_error(self, response: Any, body: bytes) -> EmbeddingError:
-        status = response.status_code
-        if status in _KEY_REFUSED:
-            names = " or ".join((*self._provider.keys[:1], "embedding.api_key"))
-            message = f"the key was refused (HTTP {status}); check {names}"
-        elif response.is_redirect:
-            location = head(response.headers.get("Location", ""), _MAX_EXCERPT_CHARS)
-            message = f"the endpoint has moved (HTTP {status}) to {location}; set embedding.base_url"
-        else:
-            message = f"HTTP {status}: {self._excerpt(body)}"
-        return EmbeddingError(message, provider=self._name, status=status)
 
     def _excerpt(self, body: bytes) -> str:
         """Return the beginning of a response, with the key and other secrets masked."""

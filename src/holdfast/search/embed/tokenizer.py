@@ -101,36 +101,29 @@ def find_chunk_rules(definition: Mapping[str, Any]) -> ChunkRules | None:
     if any(token["normalized"] for token in added):
         return None
     special = tuple(token["content"] for token in added)
-    if _is_bert(definition):
+    model, normalizer, splitter = (definition.get(name) or {} for name in ("model", "normalizer", "pre_tokenizer"))
+    cutting = (model.get("type"), splitter.get("type"), normalizer.get("type"), normalizer.get("handle_chinese_chars"))
+    if cutting == ("WordPiece", "BertPreTokenizer", "BertNormalizer", True):
         return ChunkRules(pattern=_BERT_CHUNK, is_bpe=False, special_tokens=special)
-    if not _is_sentencepiece_bpe(definition):
-        return None
-    # If no merged piece reaches over a cut, no token can: merges start with two characters.
-    merges = definition["model"]["merges"]
-    pieces = {merge.replace(" ", "") if isinstance(merge, str) else "".join(merge) for merge in merges}
-    is_safe = all(map(_BPE_CHUNK.fullmatch, pieces))
-    return ChunkRules(pattern=_BPE_CHUNK, is_bpe=True, special_tokens=special) if is_safe else None
+    if _is_separable_bpe(definition):
+        return ChunkRules(pattern=_BPE_CHUNK, is_bpe=True, special_tokens=special)
+    return None
 
 
-def _is_bert(definition: Mapping[str, Any]) -> bool:
-    normalizer, splitter = definition.get("normalizer") or {}, definition.get("pre_tokenizer") or {}
-    return (
-        definition["model"].get("type") == "WordPiece"
-        and splitter.get("type") == "BertPreTokenizer"
-        and normalizer.get("type") == "BertNormalizer"
-        and normalizer.get("handle_chinese_chars") is True
-    )
+def _is_separable_bpe(definition: Mapping[str, Any]) -> bool:
+    """Tell whether whole texts are merged, with `▁` for spaces, and no token can reach over a cut.
 
-
-def _is_sentencepiece_bpe(definition: Mapping[str, Any]) -> bool:
-    """Tell whether whole texts are merged, with `▁` for spaces, and an unknown token keeps its neighbours apart."""
+    An unknown token keeps its neighbours apart. Merges start with two characters: it is enough to check their results.
+    """
     model = definition["model"]
+    merged = ("".join(merge).replace(" ", "") for merge in model.get("merges", ()))
     return (
         model.get("type") == "BPE"
         and model.get("unk_token") in model["vocab"]
         and not any(model.get(name) for name in _UNSUPPORTED_BPE_OPTIONS)
         and definition.get("normalizer") == _BPE_NORMALIZER
         and not definition.get("pre_tokenizer")
+        and all(map(_BPE_CHUNK.fullmatch, merged))
     )
 
 
