@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 
 from holdfast import prompts, signals
 from holdfast.errors import ModelError, ModelOverflowError
-from holdfast.memory.archive import extract_text, is_noise
+from holdfast.memory.archive import extract_text, is_noise, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
 from holdfast.memory.facts import Draft, normalise_slot
 from holdfast.messages import Message, Role, Text
@@ -312,8 +312,6 @@ _SAME: Final = str.maketrans("“”„«»‘’‚′–—−…", '"""""' + 
 _NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
 _MASK: Final = "[REDACTED"
 _MIN_QUOTE: Final = 6
-_CHARACTER_WEIGHT: Final = 3
-"""A character of a script without spaces counts as three letters."""
 
 
 def plain(text: str) -> str:
@@ -324,8 +322,7 @@ def plain(text: str) -> str:
 def is_quoted(quote: str, text: str) -> bool:
     """Tell whether a quote occurs in a text that is `plain` already; a quote of a few letters proves nothing."""
     words = plain(quote)
-    weight = sum(_CHARACTER_WEIGHT if is_unsegmented(character) else 1 for character in words)
-    return weight >= _MIN_QUOTE and words in text
+    return weigh_letters(words) >= _MIN_QUOTE and words in text
 
 
 def is_secret(text: str) -> bool:
