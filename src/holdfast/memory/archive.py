@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast import patterns
 from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
-from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
+from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
 from holdfast.store.base import MessageRow, PassageText, Scope, Store
 from holdfast.store.codec import from_json, to_json
@@ -186,21 +186,16 @@ def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
     if message.role in {"user", "assistant"} and not message.calls:
         words = unwrap(message.text)
         return "" if is_noise(words) else words
-    return "\n".join(words for part in message.parts if (words := _part_text(part, marks)))
-
-
-def _part_text(part: Part, marks: Marks) -> str:
-    match part:
-        case Text():
-            return unwrap(part.text)
-        case ToolCall():
-            return strip_text(
-                f"{part.name}: {_render_arguments(part.arguments)}", marks
-            )  # a call may repeat recalled text
-        case ToolResult():
-            return part.text
-        case _:
-            return ""
+    texts: list[str] = []
+    for part in message.parts:
+        match part:
+            case Text():
+                texts.append(unwrap(part.text))
+            case ToolCall():  # a call may repeat recalled text
+                texts.append(strip_text(f"{part.name}: {_render_arguments(part.arguments)}", marks))
+            case ToolResult():
+                texts.append(part.text)
+    return "\n".join(filter(None, texts))
 
 
 def _render_arguments(value: Any) -> str:

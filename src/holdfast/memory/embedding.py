@@ -18,8 +18,11 @@ _ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 
 
 def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[VectorRow]:
-    """Embed passages, and make the rows of their vectors."""
-    texts = [window for passage in passages for window in _windows(passage)]
+    """Embed passages, each window after the name of a speaker who has one, and make the rows of their vectors."""
+    texts: list[str] = []
+    for passage in passages:
+        name = "" if passage.speaker in _ROLES else f"{passage.speaker}: "
+        texts += [name + passage.text[start:stop] for start, stop in passage.windows]
     vectors = quantise(embedder.embed(texts, kind="passage"))
     rows: list[VectorRow] = []
     start = 0
@@ -28,12 +31,6 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
         rows.append(VectorRow(space=embedder.space, passage=passage.number, vectors=vectors[start:stop]))
         start = stop
     return rows
-
-
-def _windows(passage: PassageText) -> list[str]:
-    """List the texts of a passage's windows, each after the name of the speaker where there is one."""
-    name = "" if passage.speaker in _ROLES else f"{passage.speaker}: "
-    return [name + passage.text[start:stop] for start, stop in passage.windows]
 
 
 @dataclass(frozen=True, slots=True)

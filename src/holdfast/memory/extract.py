@@ -207,24 +207,23 @@ def _apply_verdicts(reply: str, unclear: Sequence[Decision], rows: list[FactRow]
     """
     actions: list[str] = []
     for answer in parse_objects(reply, name="answers", key="new") or []:
-        held = {fact.id: fact for fact in facts.current(rows)}
+        held = {fact.id: fact for fact in facts.current(rows) if not fact.pinned}
         given = answer.get("new")
         number = given if isinstance(given, int) else 0
         old, action = held.get(str(answer.get("old"))), str(answer.get("action")).upper()
         rivals = {place: decision.rivals for place, decision in enumerate(unclear, 1) if decision.rows[0].id in held}
-        if old is None or old.pinned or old.id not in rivals.get(number, ()):
+        if old is None or old.id not in rivals.get(number, ()):
             continue
-        row = _apply_verdict(action, unclear[number - 1].rows[0], old, settings)
-        if row is not None:
+        new = unclear[number - 1].rows[0]
+        changes = {
+            "SUPERSEDE": facts.supersede(old, new),
+            "UPDATE": facts.supersede(old, new),
+            "NONE": replace(new, superseded_by=old.id),  # the new fact says the same: the old one stays
+            "DELETE": facts.retire(old, time=new.time),
+        }
+        if not settings.knowledge.allow_delete:
+            del changes["DELETE"]
+        if action in changes:
             actions.append(action)
-            rows.append(row)
+            rows.append(changes[action])
     return actions
-
-
-def _apply_verdict(action: str, new: FactRow, old: FactRow, settings: Settings) -> FactRow | None:
-    """Make the row of one answer; None where it changes nothing."""
-    if action in {"SUPERSEDE", "UPDATE"}:
-        return facts.supersede(old, new)
-    if action == "NONE":  # the new fact says the same: the old one stays
-        return replace(new, superseded_by=old.id)
-    return facts.retire(old, time=new.time) if action == "DELETE" and settings.knowledge.allow_delete else None

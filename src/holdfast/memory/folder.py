@@ -117,7 +117,12 @@ def load(
                 progress(len(rows))
         for scope in agents:
             known: list[FactRow] = files.read_facts(Select(scope=scope, across=True))
-            facts = [renumber_evidence(_assign_owner(fact, project, agent, masked=masked), numbers) for fact in known]
+            hide, facts = redact if masked else str, list[FactRow]()
+            for fact in known:
+                owner = replace(fact.scope, project=project, agent=agent) if fact.scope == Scope() else fact.scope
+                words = hide(fact.content), hide(fact.context), hide(fact.quote)
+                own = replace(fact, scope=owner, content=words[0], context=words[1], quote=words[2])
+                facts.append(renumber_evidence(own, numbers))
             seen: set[tuple[str, str]] = set()
             store.add_facts([fact for fact in facts if not is_known(store, fact, seen)])
             count += len(facts)
@@ -154,10 +159,3 @@ class _SessionTexts(dict[Scope, set[tuple[str, str]]]):
         rows = (row for row in pages(self.store, scope, across=False) if not row.nonce.startswith(_FOREIGN))
         self[scope] = {(row.message.role, unwrap(row.message.text)) for row in rows}
         return self[scope]
-
-
-def _assign_owner(fact: FactRow, project: str, agent: str, *, masked: bool) -> FactRow:
-    """Return a fact as it is stored: one of the plugin's gets this project and agent."""
-    scope = replace(fact.scope, project=project, agent=agent) if fact.scope == Scope() else fact.scope
-    hide = redact if masked else str
-    return replace(fact, scope=scope, content=hide(fact.content), context=hide(fact.context), quote=hide(fact.quote))

@@ -37,7 +37,6 @@ def _now() -> int:
 
 
 def _check_fact(content: str, fact_type: str) -> None:
-    """Refuse an empty fact, and one of an unknown type."""
     if not content.strip():
         raise InputError("there is nothing to remember: say it in a sentence")
     if fact_type not in get_args(FactType):
@@ -300,8 +299,13 @@ class Memory:
         """Make the block for a question. Its notes say what the search had to do without."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
-        if query.seconds is not None:
-            self._load_index(query.scope)
+        if query.seconds is not None and not self._is_warm:  # the first deadline is not for loading the index
+            import numpy as np  # noqa: PLC0415 - see above
+
+            space = None if self.embedder is None else self.embedder.space
+            vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
+            self.store.search(SearchQuery(scope=query.scope, terms={}, vector=vector, space=space))
+            self._is_warm = True
         notes = () if self.embedder is not None else self.choice.reasons
         try:
             marks = self.marks
@@ -310,17 +314,6 @@ class Memory:
         result = recall(self.store, query, marks=marks, embedder=self.embedder, timer=self.timer)
         gaps = map(str, self.gaps(query.scope, across=query.across or True))
         return replace(result, notes=(*notes, *result.notes, *gaps))
-
-    def _load_index(self, scope: Scope) -> None:
-        """Load the index before the first query with a deadline, which is not for that."""
-        if self._is_warm:
-            return
-        import numpy as np  # noqa: PLC0415 - see above
-
-        space = None if self.embedder is None else self.embedder.space
-        vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
-        self.store.search(SearchQuery(scope=scope, terms={}, vector=vector, space=space))
-        self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
         """Score the messages of a session by the words that they share with a question; 0 is left out."""

@@ -20,7 +20,7 @@ from holdfast.memory.archive import extract_text, is_noise, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
 from holdfast.memory.facts import Draft, normalise_slot
 from holdfast.messages import Message, Role, Text
-from holdfast.models.base import Model, Prompt, Reply
+from holdfast.models.base import Model, Prompt
 from holdfast.redact import redact
 from holdfast.store.base import FactRow, FactType, MessageRow
 from holdfast.text import clip, head, is_unsegmented
@@ -149,15 +149,6 @@ def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
 # --- the reader ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """The facts of an answer (None where it has no JSON), whether it was too long, and the error."""
-
-    facts: list[dict[str, Any]] | None = None
-    too_long: bool = False
-    trouble: str = ""
-
-
 @dataclass(slots=True, kw_only=True)
 class Reader:
     """Reads facts with a model.
@@ -184,15 +175,6 @@ class Reader:
 
     def read(self, pieces: Sequence[Piece]) -> list[Draft]:
         """Read the facts in pieces, in as few calls as their size needs."""
-        instructions = self._instructions()
-        window = int(self.model.context_tokens * _USABLE_SHARE)
-        room = max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - count_text(instructions))
-        drafts: list[Draft] = []
-        for batch in _batch(pieces, room=room):
-            drafts += self._read_batch(batch, instructions, depth=0)
-        return drafts
-
-    def _instructions(self) -> str:
         room = int(self.model.context_tokens * _KNOWN_SHARE)
         lines: list[str] = []
         for fact in reversed(self.known):
@@ -201,45 +183,46 @@ class Reader:
             if room < 0:
                 break
             lines.append(line)
-        return prompts.load("extract", known="\n".join(reversed(lines)) or "(none)")
+        instructions = prompts.load("extract", known="\n".join(reversed(lines)) or "(none)")
+        window = int(self.model.context_tokens * _USABLE_SHARE)
+        room = max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - count_text(instructions))
+        drafts: list[Draft] = []
+        for batch in _batch(pieces, room=room):
+            drafts += self._read_batch(batch, instructions, depth=0)
+        return drafts
 
     def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
         """Read a batch; in halves where it, or the answer to it, is too long."""
         if self.trouble:  # a model that failed is not called again for the rest
             self.unread += batch
             return []
-        answer = self._ask(batch, instructions)
-        parts = _halve(batch) if answer.too_long and depth < _MAX_DEPTH else ()
+        trouble = f"{self.model.name}{_NOT_JSON}"
+        try:
+            found, is_too_long = self._ask(batch, instructions)
+        except ModelError as error:
+            found, is_too_long, trouble = None, isinstance(error, ModelOverflowError), str(error)
+        parts = _halve(batch) if is_too_long and depth < _MAX_DEPTH else ()
         if parts:
             return [draft for part in parts for draft in self._read_batch(part, instructions, depth=depth + 1)]
-        if answer.facts is None:
-            self.trouble = answer.trouble
+        if found is None:
+            self.trouble = trouble
             self.unread += batch
             return []
-        return list(self._check(answer.facts, batch))
+        return list(self._check(found, batch))
 
-    def _ask(self, batch: Sequence[Piece], instructions: str) -> _Answer:
-        """Ask about a batch; once more where the answer is not JSON."""
+    def _ask(self, batch: Sequence[Piece], instructions: str) -> tuple[list[dict[str, Any]] | None, bool]:
+        """Ask about a batch, once more where the answer is not JSON; return facts, and whether it was too long."""
         text = "\n\n".join(f"[{piece.id} {piece.role}] {piece.text}" for piece in batch)
         messages = [_message("system", instructions), _message("user", text)]
-        try:
-            answer, reply = self._call(messages)
-            if answer.facts is None:
-                again = _message("user", prompts.load("extract_again"))
-                answer, _ = self._call([*messages, _message("assistant", reply.text or "-"), again])
-        except ModelError as error:
-            return _Answer(trouble=str(error), too_long=isinstance(error, ModelOverflowError))
-        return answer
-
-    def _call(self, messages: Sequence[Message]) -> tuple[_Answer, Reply]:
-        self.calls += 1
-        prompt = Prompt(messages=messages, max_tokens=_MAX_ANSWER_TOKENS, schema=_SCHEMA)
-        reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
-        facts = parse_objects(reply.text, name="facts", key="content")
-        too_long = reply.stop == "length"
-        if facts is None and too_long:
-            facts = []
-        return _Answer(facts=facts, too_long=too_long, trouble=f"{self.model.name}{_NOT_JSON}"), reply
+        for _ in range(2):
+            self.calls += 1
+            prompt = Prompt(messages=tuple(messages), max_tokens=_MAX_ANSWER_TOKENS, schema=_SCHEMA)
+            reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
+            found = parse_objects(reply.text, name="facts", key="content")
+            if found is not None or reply.stop == "length":
+                return found or [], reply.stop == "length"
+            messages += [_message("assistant", reply.text or "-"), _message("user", prompts.load("extract_again"))]
+        return None, False
 
     def _check(self, items: Sequence[Mapping[str, Any]], batch: Sequence[Piece]) -> Iterator[Draft]:
         texts = [(piece, plain(piece.text)) for piece in batch]
@@ -268,7 +251,7 @@ def _find_proof(item: Mapping[str, Any], texts: Sequence[tuple[Piece, str]]) -> 
 
 def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, everything: str) -> str:
     """Say why a fact is not kept; return nothing where it is."""
-    if str(item.get("type") or "").lower() not in _TYPES:
+    if str(item.get("type")).lower() not in _TYPES:
         return "no such type"
     if not content or len(content) > _MAX_CHARS:
         return "empty or too long"
@@ -276,8 +259,9 @@ def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, ever
         return "the quote is not in the messages"
     if is_secret(content) or is_secret(str(item.get("quote"))):
         return "a secret"
-    missing = _missing_numbers(content, everything)
-    return f"nobody said {missing[0]}" if missing else ""
+    numbers = (number.strip(".,:") for number in _NUMBER.findall(unicodedata.normalize("NFKC", content)))
+    missing = next((number for number in numbers if number not in everything), "")
+    return f"nobody said {missing}" if missing else ""
 
 
 def _make_draft(item: Mapping[str, Any], content: str, proof: Piece) -> Draft:
@@ -285,9 +269,12 @@ def _make_draft(item: Mapping[str, Any], content: str, proof: Piece) -> Draft:
     slot = normalise_slot(_clean(item.get("slot")))
     wanted = plain(quote)
     sentence = next((each for each in signals.sentences(proof.text) if wanted in plain(each)), quote)
+    # A fact in Latin letters that quotes another script, or the other way round, was translated.
+    shares = _unsegmented_share(content), _unsegmented_share(proof.text)
+    is_translated = min(shares) == 0 and max(shares) > 0.5  # noqa: PLR2004 - a half
     return Draft(
         type=_TYPES[str(item["type"]).lower()],
-        content=quote if _is_translated(content, proof.text) else content,
+        content=quote if is_translated else content,
         context=_clean(item.get("context")),
         subject=_clean(item.get("subject")) if slot else "",
         slot=slot,
@@ -328,19 +315,6 @@ def is_quoted(quote: str, text: str) -> bool:
 def is_secret(text: str) -> bool:
     """Tell whether a text contains a secret, masked or not."""
     return _MASK in text or redact(text) != text
-
-
-def _missing_numbers(content: str, text: str) -> list[str]:
-    """List the numbers of a fact that do not occur in a text that is `plain` already."""
-    digits = set(_NUMBER.findall(text))
-    whole = [number.strip(".,:") for number in _NUMBER.findall(unicodedata.normalize("NFKC", content))]
-    return [number for number in whole if number not in digits and number not in text]
-
-
-def _is_translated(content: str, quote: str) -> bool:
-    """Tell whether a fact is in Latin letters though what it quotes is not, or the other way round."""
-    ours, theirs = _unsegmented_share(content), _unsegmented_share(quote)
-    return (theirs > 0.5 and ours == 0) or (theirs == 0 and ours > 0.5)  # noqa: PLR2004 - a half
 
 
 def _unsegmented_share(text: str) -> float:

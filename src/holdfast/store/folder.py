@@ -43,7 +43,6 @@ from holdfast.store.plugin_files import (
     FOREIGN,
     ContentKey,
     Problem,
-    Unusable,
     append_lines,
     content_key,
     content_of,
@@ -264,7 +263,14 @@ class FolderStore:
         with self.transaction():
             known = self._find_numbers(rows)
             new = [row for place, row in enumerate(rows) if place not in known]
-            self._queue_lines(SEGMENTS, self._segment_lines(new))
+            lines: list[str] = []
+            for row in new:  # each content is a segment once
+                content = content_of(row)
+                key = content_key(row.scope, row.message.role, content)
+                if content and key not in self._contents:
+                    self._contents.add(key)
+                    lines.append(encode_line(segment_line(row, content, name=self._new_id(), now=self._clock())))
+            self._queue_lines(SEGMENTS, lines)
             numbers = iter(self._store.add_messages(new))
             return [known[place] if place in known else next(numbers) for place in range(len(rows))]
 
@@ -302,17 +308,6 @@ class FolderStore:
         forgotten = self._forgotten() if any(stored.values()) else {}
         numbers = (_find_number(row, stored[row.scope].get(row.message.digest, {}), forgotten) for row in rows)
         return {place: number for place, number in enumerate(numbers) if number is not None}
-
-    def _segment_lines(self, rows: Sequence[MessageRow]) -> list[str]:
-        """Return the lines of those messages that are segments, each content once."""
-        lines: list[str] = []
-        for row in rows:
-            content = content_of(row)
-            key = content_key(row.scope, row.message.role, content)
-            if content and key not in self._contents:
-                self._contents.add(key)
-                lines.append(encode_line(segment_line(row, content, name=self._new_id(), now=self._clock())))
-        return lines
 
     def remove_messages(self, select: Select, /) -> int:
         """Forget messages for good, from every file."""
@@ -517,7 +512,7 @@ class FolderStore:
                 stored = self._store.read_facts(Select(scope=key[0]), keys=(key[1],))
                 versions[key] = [replace(version, evidence=()) for version in stored]
             fact = read_fact(data, before=versions[key][-1] if versions[key] else None)
-            if not isinstance(fact, Unusable) and (fact := replace(fact, evidence=())) not in versions[key]:
+            if not isinstance(fact, str) and (fact := replace(fact, evidence=())) not in versions[key]:
                 versions[key].append(fact)
                 rows.append(fact)
         return rows

@@ -53,13 +53,6 @@ class Problem:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
-    """Why a line stands for nothing."""
-
-    reason: str
-
-
 def tokens(text: str) -> int:
     """How many tokens the plugin reckons a text has. It counts UTF-16 units, three to a token."""
     units = len(text.encode("utf-16-le", "surrogatepass")) // 2
@@ -190,8 +183,8 @@ def line_problem(line: Line, facts: dict[str, FactRow], *, is_segment: bool) -> 
         lost = "not a message of Holdfast"
         return segment_problem(data) or (lost if segment_row(data) is None else None)
     fact = read_fact(data, before=facts.get(str(data.get("id"))))
-    if isinstance(fact, Unusable):
-        return fact.reason
+    if isinstance(fact, str):
+        return fact
     facts[fact.id] = fact
     return None
 
@@ -218,16 +211,19 @@ def fact_line(row: FactRow) -> dict[str, Any]:
     return line | {OWN: kept} if kept else line
 
 
-def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | Unusable:
-    """The version of a fact that a line stands for; one that is only deleted keeps what it said before."""
+def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | str:
+    """Return the version of a fact that a line states, or why it states none.
+
+    One that is only deleted keeps the content of the version before.
+    """
     name = data.get("id")
     if not isinstance(name, str) or not name:
-        return Unusable("no id")
+        return "no id"
     deleted = data.get("_deleted") is True
     if deleted and before is not None and "content" not in data:
         data = {"type": before.type, "content": before.content, **data}
     if data.get("type") not in _TYPES or not isinstance(data.get("content"), str):
-        return Unusable("not a fact of a known type")
+        return "not a fact of a known type"
     after = data.get("supersededBy")
     return FactRow(
         scope=scope_of(data, ""),
