@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.calls import Deadline, start_thread
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed.base import Embedder, Floats, behind_cache
+from holdfast.search.embed.base import Embedder, Floats, Space, behind_cache
 from holdfast.search.vectors import quantise
 from holdfast.store.base import PassageText, VectorRow
 
@@ -35,9 +35,10 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """The vector of a query; None where the search uses words alone, and then a note may say why."""
+    """The vector of a query and its space; None where the search uses words alone, and then a note may say why."""
 
     vector: Floats | None = None
+    space: Space | None = None
     note: str = ""
 
 
@@ -64,6 +65,6 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
 
 def _embed(embedder: Embedder, text: str) -> QueryVector:
     try:
-        return QueryVector(embedder.embed([text], kind="query")[0])
+        return QueryVector(embedder.embed([text], kind="query")[0], embedder.space)
     except EmbeddingError as error:
         return QueryVector(note=f"{error}: by words alone")

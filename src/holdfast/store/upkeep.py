@@ -267,7 +267,7 @@ def reindex(
     return total
 
 
-def backup(path: Path, target: Path, *, progress: Progress | None = None) -> None:
+def backup(path: Path, target: Path) -> None:
     """Copy a store to a new file that only its owner can read, while others write."""
     if target.exists():
         raise StorageError("is there already. Choose another name for the copy.", path=target)
@@ -282,8 +282,7 @@ def backup(path: Path, target: Path, *, progress: Progress | None = None) -> Non
             # One state of the store is read throughout; otherwise each write by others would start the copy over.
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            report = progress or (lambda _done, _total: None)
-            connection.backup(copy, pages=_PAGES, progress=lambda _, left, total: report(total - left, total))
+            connection.backup(copy, pages=_PAGES)
             connection.execute("COMMIT")
             copy.execute("PRAGMA journal_mode = DELETE")
     part.replace(target)
