@@ -5,8 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.columns import Columns, PassageRow
+from holdfast.search.columns import Columns
 from holdfast.search.postings import Lists, Occurrences, Postings, Unindexed, gather, term_ids
+from passage_rows import PassageRow, append
 
 BLOCK_PASSAGES: Final = 1024
 """Passages whose terms become posting lists together."""
@@ -25,7 +26,7 @@ class MemoryIndex:
         if self._unindexed.stop - self._unindexed.first >= BLOCK_PASSAGES:
             self._runs.append(gather(*self._unindexed.occurrences(self.columns)))
             self._unindexed = Unindexed(self._unindexed.stop)
-        number = self.columns.append(row)
+        number = append(self.columns, row)
         self._unindexed.append(term_ids(list(terms)))
         return number
 

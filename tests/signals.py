@@ -9,11 +9,12 @@ import numpy as np
 
 from holdfast.search.bm25 import Corpus, score
 from holdfast.search.candidates import select_candidates
-from holdfast.search.columns import Columns, PassageRow
+from holdfast.search.columns import Columns
 from holdfast.search.fuse import Signals
 from holdfast.search.postings import Postings, gather, term_id
 from holdfast.search.vectors import Centering
 from holdfast.text import terms
+from passage_rows import PassageRow, append
 
 DAY = 86_400_000
 
@@ -54,7 +55,7 @@ def signals(
             size=len(said.text),
             window_lengths=(len(words),),
         )
-        last[said.session] = columns.append(row)
+        last[said.session] = append(columns, row)
     lists = gather(np.array(windows, np.uint32), np.array(found, np.int64))
     eligible = np.ones(len(passages), np.bool_)
     eligible[list(hidden)] = False

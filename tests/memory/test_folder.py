@@ -10,7 +10,7 @@ import pytest
 
 from embed_models import static_folder
 from holdfast.errors import StorageError
-from holdfast.memory import archive, folder
+from holdfast.memory import archive, transfer
 from holdfast.memory.block import Detail, render
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
@@ -75,7 +75,7 @@ def facts(store: Any, scope: Scope) -> list[tuple[Any, ...]]:
 def test_there_and_back(memory: Memory, tmp_path: Path) -> None:
     """Everything comes back: words, tools, noise, flags, facts and what they rest on. Again, nothing changes."""
     written = tmp_path / "folder"
-    assert folder.save(memory.store, [SCOPE], written, embedder=memory.embedder) == 9
+    assert transfer.save_folder(memory.store, [SCOPE], written, embedder=memory.embedder) == 9
     assert opening.is_folder(written)
     assert sorted(path.name for path in written.iterdir()) == [
         "holdfast-folder.db",
@@ -86,19 +86,19 @@ def test_there_and_back(memory: Memory, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in written.iterdir()}
     with opened(tmp_path / "to") as other:
         for _ in range(2):
-            assert folder.load(other.store, written) == folder.Taken(rows=9)
+            assert transfer.load_folder(other.store, written) == transfer.Taken(rows=9)
             assert rows(other.store, SCOPE) == rows(memory.store, SCOPE)
             assert facts(other.store, SCOPE) == facts(memory.store, SCOPE)
         assert other.store.counts()["passages"] == memory.store.counts()["passages"]
         assert other.search("时间容差", scope=SCOPE)[0].text == "时间容差是三百秒。"
     assert {path.name: path.read_bytes() for path in written.iterdir()} == before
-    folder.load(memory.store, written)
+    transfer.load_folder(memory.store, written)
     assert memory.store.counts()["messages"] == 7
 
 
 def test_the_plugin_can_read_it(memory: Memory, tmp_path: Path) -> None:
     """Segments have the plugin's fields, facts are the last line of their id, and vectors have its header."""
-    folder.save(memory.store, [SCOPE], tmp_path / "folder", embedder=memory.embedder)
+    transfer.save_folder(memory.store, [SCOPE], tmp_path / "folder", embedder=memory.embedder)
     lines = [json.loads(line) for line in (tmp_path / "folder" / "segments.jsonl").read_text("utf-8").splitlines()]
     assert {"id", "sessionId", "timestamp", "role", "content", "tokens", "metadata"} <= lines[0].keys()
     assert lines[0]["content"] == "We deploy to Frankfurt on Tuesdays."
@@ -115,7 +115,7 @@ def test_the_plugin_can_read_it(memory: Memory, tmp_path: Path) -> None:
 def test_it_works_in_place(memory: Memory, tmp_path: Path) -> None:
     """The folder opens as a store, and finds by words and by vectors."""
     embedder = StaticEmbedder.from_folder(static_folder(tmp_path / "model"))
-    folder.save(memory.store, [SCOPE], tmp_path / "folder", embedder=embedder)
+    transfer.save_folder(memory.store, [SCOPE], tmp_path / "folder", embedder=embedder)
     with FolderStore(tmp_path / "folder") as files:
         assert rows(files, SCOPE) == rows(memory.store, SCOPE)
         assert files.scopes() == [SCOPE, Scope(project="atlas", session="s2")]
@@ -124,27 +124,27 @@ def test_it_works_in_place(memory: Memory, tmp_path: Path) -> None:
 def test_no_secret_gets_out_or_in(memory: Memory, tmp_path: Path) -> None:
     """I8: what is masked stays masked, and what the plugin did not mask is masked on the way in."""
     written = tmp_path / "folder"
-    folder.save(memory.store, [SCOPE], written, embedder=memory.embedder)
+    transfer.save_folder(memory.store, [SCOPE], written, embedder=memory.embedder)
     assert not any(TOKEN.encode() in path.read_bytes() for path in written.iterdir())
     assert b"[REDACTED:github-token]" in (written / "segments.jsonl").read_bytes()
     plugin = write_plugin_folder(tmp_path / "plugin", f"my token is {TOKEN} today", fact=f"token={TOKEN}")
     with opened(tmp_path / "to") as other:
-        folder.load(other.store, plugin)
+        transfer.load_folder(other.store, plugin)
         assert not any(TOKEN.encode() in path.read_bytes() for path in (tmp_path / "to").iterdir())
     with opened(tmp_path / "open") as other:
-        folder.load(other.store, plugin, masked=False)
+        transfer.load_folder(other.store, plugin, masked=False)
         assert TOKEN in other.store.read_messages(Select(scope=Scope(), across=True))[0].message.text
 
 
 def test_what_is_forgotten_is_in_no_folder_and_comes_back_from_none(memory: Memory, tmp_path: Path) -> None:
     """I13: a folder that was written after forgetting does not hold it; one from before does not bring it back."""
-    folder.save(memory.store, [SCOPE], tmp_path / "before", embedder=memory.embedder)
+    transfer.save_folder(memory.store, [SCOPE], tmp_path / "before", embedder=memory.embedder)
     memory.forget(scope=SCOPE, ids=[1], fact_ids=["f1"])
-    folder.load(memory.store, tmp_path / "before")
+    transfer.load_folder(memory.store, tmp_path / "before")
     assert memory.get([1], scope=SCOPE) == []
     assert "f1" not in {fact.id for fact in memory.facts(scope=SCOPE)}
     memory.forget(scope=Scope(project="atlas", session="s2"))
-    folder.save(memory.store, [SCOPE], tmp_path / "after", embedder=memory.embedder)
+    transfer.save_folder(memory.store, [SCOPE], tmp_path / "after", embedder=memory.embedder)
     assert not any(b"Frankfurt" in path.read_bytes() for path in (tmp_path / "after").iterdir())
 
 
@@ -167,7 +167,7 @@ def test_a_folder_of_the_plugin_is_taken_over_and_left_as_it_was(tmp_path: Path)
     names = sorted(path.name for path in plugin.iterdir())
     with opened(tmp_path / "to") as memory:
         for _ in range(2):
-            taken = folder.load(memory.store, plugin, project="atlas", agent="coder")
+            taken = transfer.load_folder(memory.store, plugin, project="atlas", agent="coder")
             assert taken.rows == 3
             assert [problem.partition("plugin/")[2][:17] for problem in taken.problems] == ["segments.jsonl:3:"]
         mine = Scope(project="atlas", agent="coder", session="abc")
@@ -188,7 +188,7 @@ def test_what_a_session_says_already_is_not_said_twice(tmp_path: Path) -> None:
         plugin = write_plugin_folder(tmp_path / "plugin", "We deploy to Frankfurt.", "Something new was said.", block)
         said = Message(role="user", parts=(Text(text="[Sun 2026-02-15 18:49 GMT+8] We deploy to Frankfurt."),), id="e7")
         memory.store.add_messages(archive.rows([said], scope=Scope(session="abc")))
-        folder.load(memory.store, plugin)
+        transfer.load_folder(memory.store, plugin)
         assert [row.message.text for row in memory.get([1, 2, 3], scope=Scope(session="abc"))] == [
             said.text,
             "Something new was said.",
@@ -205,15 +205,13 @@ def test_nothing_is_written_over(memory: Memory, tmp_path: Path, made: str) -> N
         target.mkdir()
         (target / "mine").write_text("mine")
     with pytest.raises(StorageError, match="name a new folder"):
-        folder.save(memory.store, [SCOPE], target)
+        transfer.save_folder(memory.store, [SCOPE], target)
 
 
 def test_an_empty_folder_will_do(memory: Memory, tmp_path: Path) -> None:
-    """Without an embedder there are no vectors; progress is told."""
+    """Without an embedder there are no vectors."""
     target = tmp_path / "empty"
     target.mkdir()
     assert not opening.is_folder(target)
-    steps: list[int] = []
-    folder.save(memory.store, [SCOPE], target, progress=steps.append)
-    assert sum(steps) == 7
+    transfer.save_folder(memory.store, [SCOPE], target)
     assert not (target / "vectors.bin").exists()

@@ -41,23 +41,21 @@ def test_lines_bring_everything_back(tmp_path: Path) -> None:
         file = exported(first, tmp_path / "out.jsonl")
         assert transfer.claims(file)
         second.ingest([Message(role="user", parts=(Text(text="here before"),))], scope=SCOPE)
-        sizes: list[int] = []
         for _ in range(2):
-            assert transfer.load_jsonl(second.store, file, progress=sizes.append) == 4
+            assert transfer.load_jsonl(second.store, file) == 4
         rows = second.store.read_messages(Select(scope=SCOPE))
         assert [row.message.text for row in rows] == ["here before", "port 0", "port 1", "port 2"]
         assert [(row.pinned, row.excluded) for row in rows[1:]] == [(True, False), (False, True), (False, False)]
         (kept,) = second.store.read_facts(Select(scope=SCOPE))
         assert kept.evidence == (rows[3].id,)
-        assert sum(sizes) > 0
 
 
 def test_many_messages_go_in_batches(tmp_path: Path) -> None:
     """More than a batch, and nothing is lost at its end."""
     with opened(tmp_path / "a.db") as first, opened(tmp_path / "b.db") as second:
-        first.ingest([Message(role="user", parts=(Text(text=f"port {n}"),)) for n in range(450)], scope=SCOPE)
+        first.ingest([Message(role="user", parts=(Text(text=f"port {n}"),)) for n in range(550)], scope=SCOPE)
         transfer.load_jsonl(second.store, exported(first, tmp_path / "out.jsonl"))
-        assert second.store.counts()["messages"] == 450
+        assert second.store.counts()["messages"] == 550
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ from fact_talk import NOW, SCOPE, Script, facts_json, learn, rows, said
 from holdfast.memory import facts
 from holdfast.memory.block import Detail, render
 from holdfast.memory.block import Fact as Line
-from holdfast.memory.extract import read_explicit
+from holdfast.memory.extract import is_quoted, parse_objects, plain, read_explicit
 from holdfast.memory.facts import same_subject
-from holdfast.memory.reader import is_quoted, parse_objects, plain
 from holdfast.store.base import FactRow
 from talk import MARKS
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.memory import folder
+from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
 from holdfast.search.embed import Choice, HashEmbedder
@@ -55,7 +55,7 @@ def test_no_read_crosses(owners: list[Scope], reader: Scope, across: bool) -> No
             assert not any(f"owner{n} " in block or f"fact{n}\n" in block for n in said if n not in mine)
             scored = memory.scores(("harbour owner",), scope=reader)
             assert set(scored) <= {said[n] for n, owner in enumerate(owners) if owner == reader}
-            folder.save(memory.store, [reader], Path(home) / "out")
+            transfer.save_folder(memory.store, [reader], Path(home) / "out")
         with FolderStore(Path(home) / "out") as files:
             assert all(sees(reader, owner, across=True) for owner in files.scopes())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.memory import folder, transfer
+from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed import Choice, HashEmbedder
@@ -48,7 +48,7 @@ def everything(memory: Memory, home: Path) -> bytes:
     """Every file of a memory, every export of it, and what it answers."""
     exports = home / "exports"
     exports.mkdir(exist_ok=True)
-    folder.save(memory.store, [Scope()], Path(tempfile.mkdtemp(dir=exports)), embedder=memory.embedder)
+    transfer.save_folder(memory.store, [Scope()], Path(tempfile.mkdtemp(dir=exports)), embedder=memory.embedder)
     lines, page = io.StringIO(), io.StringIO()
     transfer.to_jsonl(memory.store, [Scope()], lines)
     transfer.to_markdown(memory.store, [Scope()], page, moment=str)

@@ -18,9 +18,9 @@ from holdfast import providers
 from holdfast.memory import archive
 from holdfast.messages import Message
 from holdfast.store.base import MessageRow, Scope, Select, Store, VectorRow
-from holdfast.store.check import check
 from holdfast.store.codec import decode_message, encode_message
 from holdfast.store.sqlite import SqliteStore
+from holdfast.store.upkeep import check
 from holdfast.testing.rows import MODEL, asks, find_messages, on_disk, plant, says, word
 from stores import open_files, open_sqlite
 from strategies import anthropic, chat, messages, pi, responses

@@ -8,8 +8,9 @@ import pytest
 
 from holdfast.search import bm25
 from holdfast.search.bm25 import K1, B, Corpus, Keywords, score, select_cheapest, select_rarest
-from holdfast.search.columns import Bools, Columns, PassageRow
+from holdfast.search.columns import Bools, Columns
 from memory_index import BLOCK_PASSAGES, MemoryIndex
+from passage_rows import PassageRow
 
 TEXTS = ["red apple pie", "green apple", "red red wine", "blue cheese and apple wine", "nothing"]
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from holdfast.search.columns import Columns, PassageRow, decode, encode
+from holdfast.search.columns import Columns, decode, encode
+from passage_rows import PassageRow, append
 
 
 def row(number: int, *, windows: tuple[int, ...] = (3,), previous: int = -1) -> PassageRow:
@@ -22,7 +23,7 @@ def filled(count: int) -> Columns:
     """So many passages; the n-th has one, two or three windows."""
     columns = Columns()
     for number in range(count):
-        columns.append(row(number, windows=(5,) * (1 + number % 3), previous=max(-1, number - 3)))
+        append(columns, row(number, windows=(5,) * (1 + number % 3), previous=max(-1, number - 3)))
     return columns
 
 
@@ -44,7 +45,7 @@ def test_blocks_make_the_same_columns() -> None:
     for start in range(0, 50, 10):
         part = Columns()
         for number in range(start, start + 10):
-            part.append(row(number, windows=(5,) * (1 + number % 3), previous=max(-1, number - 3)))
+            append(part, row(number, windows=(5,) * (1 + number % 3), previous=max(-1, number - 3)))
         blocks.extend(decode(encode(part)))
     assert encode(blocks) == encode(whole)
     assert blocks.window_range(49) == whole.window_range(49)
@@ -57,7 +58,7 @@ def test_columns_can_be_cut_back() -> None:
     assert encode(columns) == encode(filled(20))
     columns.truncate(30)
     assert columns.passages == 20
-    columns.append(row(20))
+    append(columns, row(20))
     assert columns.window_range(20) == range(filled(20).windows, columns.windows)
 
 
@@ -67,7 +68,7 @@ def test_a_snapshot_does_not_grow() -> None:
     before = columns.snapshot()
     kept = encode(before)
     for number in range(3000):
-        columns.append(row(number))
+        append(columns, row(number))
     assert encode(before) == kept
     assert before.window_range(1019).stop == before.windows
 
@@ -77,7 +78,7 @@ def test_the_next_passage_of_a_session_is_known() -> None:
     columns = filled(5)
     before = columns.snapshot()
     for number in (5, 6, 7):
-        columns.append(row(number, previous=max(-1, number - 3)))
+        append(columns, row(number, previous=max(-1, number - 3)))
     numbers = np.arange(8)
     assert columns.beside(numbers, "following").tolist() == [3, 4, 5, 6, 7, -1, -1, -1]
     assert columns.beside(numbers, "previous").tolist() == [-1, -1, -1, 0, 1, 2, 3, 4]

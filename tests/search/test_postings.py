@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.search.columns import Columns, PassageRow
+from holdfast.search.columns import Columns
 from holdfast.search.postings import (
     PAGE,
     Lists,
@@ -26,6 +26,7 @@ from holdfast.search.postings import (
     windows_of_one,
     without,
 )
+from passage_rows import PassageRow, append
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(-5, 12)), max_size=120)
 
@@ -143,7 +144,7 @@ class TestPostings:
         columns = Columns()
         for lengths in [(2, 2), (1,), (3, 3)]:
             row = PassageRow(message=1, scope=0, time=0, previous=-1, human=True, size=9, window_lengths=lengths)
-            columns.append(row)
+            append(columns, row)
         first = (np.array([0, 1, 2], np.uint32), np.array([1, 2, 1], np.uint8))
         second = (np.array([4], np.uint32), np.array([3], np.uint8))
         nothing = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))

@@ -12,11 +12,11 @@ from holdfast.errors import StorageError
 from holdfast.search.postings import term_id
 from holdfast.store import forgetting, upkeep
 from holdfast.store.base import Select, VectorRow
-from holdfast.store.check import check
 from holdfast.store.codec import encode_message
 from holdfast.store.connection import connect, write_transaction
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.sqlite_rows import where
+from holdfast.store.upkeep import check
 from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, says, texts, vectors, word
 
 

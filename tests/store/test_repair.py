@@ -12,9 +12,9 @@ import pytest
 from holdfast.errors import StorageError
 from holdfast.memory import archive
 from holdfast.store.base import Job, Record, Scope, Select
-from holdfast.store.check import check
 from holdfast.store.repair import recover_rows, repair
 from holdfast.store.sqlite import SqliteStore
+from holdfast.store.upkeep import check
 from holdfast.testing.rows import HERE, asks, fact, find_messages, says, texts, vectors, word
 
 PAGE = 4096

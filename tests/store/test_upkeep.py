@@ -11,9 +11,8 @@ from holdfast.errors import StorageError
 from holdfast.memory import archive
 from holdfast.messages import Message, Text
 from holdfast.store.base import PassageText, Select
-from holdfast.store.check import check
 from holdfast.store.sqlite import SqliteStore
-from holdfast.store.upkeep import backup, reindex, vacuum
+from holdfast.store.upkeep import backup, check, reindex, vacuum
 from holdfast.testing.rows import HERE, asks, find_messages, says, texts, vectors, word
 
 

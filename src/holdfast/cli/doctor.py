@@ -27,11 +27,11 @@ from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
-from holdfast.store.check import check
 from holdfast.store.folder import FolderStore
 from holdfast.store.opening import database_file, store_file
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
+from holdfast.store.upkeep import check
 from holdfast.text import printable
 
 Level = Literal["ok", "note", "wrong"]

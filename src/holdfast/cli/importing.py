@@ -16,7 +16,7 @@ from holdfast import transcripts
 from holdfast.cli.opening import no_transcript, open_memory, opens_memory
 from holdfast.cli.output import as_json, echo, emit_json, plural
 from holdfast.errors import InputError, MissingExtraError
-from holdfast.memory import folder, transfer
+from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
 from holdfast.store.opening import is_folder
@@ -152,7 +152,7 @@ def _import_all(
             progress.describe(f"{path}")  # after the sessions, so that their messages are not stored twice
             project, agent = whose["project"] or "", whose["agent"] or "main"
             masked = memory.settings.archive.redaction
-            loaded = folder.load(memory.store, path, project=project, agent=agent, masked=masked)
+            loaded = transfer.load_folder(memory.store, path, project=project, agent=agent, masked=masked)
             result.messages += loaded.rows
             result.problems += loaded.problems
         if vectors:

@@ -105,16 +105,15 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
 
 
 def _export(memory: Memory, scopes: list[Scope], target: Path, form: str) -> int:
+    from holdfast.memory import transfer  # noqa: PLC0415 - only for exports
+
     if form == "folder":
-        from holdfast.memory import folder  # noqa: PLC0415 - only for this form
         from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - only for this form
         from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only for this form
 
         # Vectors are computed again: free with a local model, but a remote provider would be paid twice.
         local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
-        return folder.save(memory.store, scopes, target, embedder=local)
-    from holdfast.memory import transfer  # noqa: PLC0415 - only for these forms
-
+        return transfer.save_folder(memory.store, scopes, target, embedder=local)
     with _create_private(target) as file:
         if form == "jsonl":
             return transfer.to_jsonl(memory.store, scopes, file)

@@ -14,8 +14,9 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
+from holdfast import patterns
 from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
-from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
+from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
 from holdfast.store.base import MessageRow, PassageText, Scope, Store
 from holdfast.store.codec import from_json, to_json
@@ -185,21 +186,16 @@ def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
     if message.role in {"user", "assistant"} and not message.calls:
         words = unwrap(message.text)
         return "" if is_noise(words) else words
-    return "\n".join(words for part in message.parts if (words := _part_text(part, marks)))
-
-
-def _part_text(part: Part, marks: Marks) -> str:
-    match part:
-        case Text():
-            return unwrap(part.text)
-        case ToolCall():
-            return strip_text(
-                f"{part.name}: {_render_arguments(part.arguments)}", marks
-            )  # a call may repeat recalled text
-        case ToolResult():
-            return part.text
-        case _:
-            return ""
+    texts: list[str] = []
+    for part in message.parts:
+        match part:
+            case Text():
+                texts.append(unwrap(part.text))
+            case ToolCall():  # a call may repeat recalled text
+                texts.append(strip_text(f"{part.name}: {_render_arguments(part.arguments)}", marks))
+            case ToolResult():
+                texts.append(part.text)
+    return "\n".join(filter(None, texts))
 
 
 def _render_arguments(value: Any) -> str:
@@ -213,68 +209,32 @@ def _render_arguments(value: Any) -> str:
 
 # --- noise ---------------------------------------------------------------------
 
-# [Sun 2026-02-15 18:49 GMT+8] hello   -> the envelope is removed. After the first line it must name the weekday or the
-# system: a pasted log line begins with a date as well, and keeps it.
-_STAMP: Final = r"\d{4}-\d{2}-\d{2}[ T][^\]\n]{0,80}\][ \t]*"
-_WEEKDAY: Final = r"(?:Sun|Mon|Tue|Wed|Thu|Fri|Sat)\w*\s+"
-_ENVELOPE: Final = re.compile(
-    rf"\A\s*\[{_STAMP}|^(?:System:[ \t]*\[(?:{_WEEKDAY})?|\[{_WEEKDAY}){_STAMP}", re.MULTILINE
-)
-_QUEUED: Final = re.compile(
-    r"^\[Queued messages[^\]\n]{0,80}\][ \t]*\n?|^---\nQueued #\d{1,4}[^\n]{0,80}\n?", re.MULTILINE
-)
-_METADATA: Final = re.compile(
-    r"^(?:Conversation|Sender|Channel|Replied message)\b[^\n]{0,80}\(untrusted metadata[^)\n]{0,40}\):[ \t]*\n"
-    r"(?:```(?:json)?\n(?:(?!```)[^\n]*\n){0,200}```[ \t]*\n?|(?:[ \t]*[{}\[\]\"][^\n]*\n?){0,200})",
-    re.MULTILINE,
-)
-_ATTACHMENT: Final = re.compile(r"^\[media attached:[^\]\n]{0,500}\][ \t]*\n?", re.MULTILINE)
-_CLOCK: Final = re.compile(r"^Current time:[^\n]{0,120}\n?", re.MULTILINE)
-
-_WRAPPING: Final = {
-    "Queued": _QUEUED,
-    "(untrusted metadata": _METADATA,
-    "[": _ENVELOPE,
-    "[media attached:": _ATTACHMENT,
-    "Current time:": _CLOCK,
-}
-"""The patterns in order, each by a text that all its matches contain, so that most texts are searched only for that."""
-
 _MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
-_ACKS: Final = frozenset(
-    """
-    ok okay k yes y no n yep nope sure thanks thx ty cool nice great good perfect done continue go proceed next
-    right hello hi hey bye lol test ping pong
-    好 好的 嗯 嗯嗯 是 是的 对 行 可以 继续 谢谢 收到 はい いいえ 了解 うん です 네 응 예 감사합니다 계속
-    """.split()  # noqa: SIM905 - words read best as words
-)
 _NO_LETTERS: Final = re.compile(r"[\W_]*")
 _MIN_LETTERS: Final = 6
-_CHARACTER_WEIGHT: Final = 3
-"""A Chinese character counts as three letters."""
 
 
 def unwrap(text: str) -> str:
     """Remove what a channel puts around a message: envelopes, queue marks, metadata, attachment notes."""
-    for mark, pattern in _WRAPPING.items():
+    for mark, pattern in patterns.load("noise")["wrapping"].items():
         if mark in text:
-            text = pattern.sub("", text)
+            text = patterns.compile_once(pattern).sub("", text)
     return text.strip()
 
 
+def weigh_letters(text: str) -> int:
+    """Count the letters of a text; a character of a script without spaces counts as three."""
+    return sum(3 if is_unsegmented(character) else 1 for character in text)
+
+
 def is_noise(text: str) -> bool:
-    """Tell whether an unwrapped message contains nothing worth searching for."""
+    """Tell whether an unwrapped message contains nothing worth searching for, or was written by a program."""
     words = text.strip()
     bare = words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
-    weights = (_CHARACTER_WEIGHT if is_unsegmented(character) else 1 for character in bare[: _MIN_LETTERS + 1])
-    if not bare or bare in _ACKS or sum(weights) <= _MIN_LETTERS:
+    is_short = weigh_letters(bare[: _MIN_LETTERS + 1]) <= _MIN_LETTERS
+    if is_short or bare in patterns.load("noise")["words"]["acknowledgements"] or _NO_LETTERS.fullmatch(words):
         return True
-    return _is_marker(words) or _NO_LETTERS.fullmatch(words) is not None
-
-
-def _is_marker(words: str) -> bool:
-    """Tell whether a program wrote the message: a heartbeat, a flush, a reference to a sound file."""
     if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
         return True
     if words.startswith("[Audio]") and "file_key" in words:

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.calls import Deadline, start_thread
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed.base import Embedder, Floats, behind_cache
+from holdfast.search.embed.base import Embedder, Floats, Space, behind_cache
 from holdfast.search.vectors import quantise
 from holdfast.store.base import PassageText, VectorRow
 
@@ -18,8 +18,11 @@ _ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 
 
 def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[VectorRow]:
-    """Embed passages, and make the rows of their vectors."""
-    texts = [window for passage in passages for window in _windows(passage)]
+    """Embed passages, each window after the name of a speaker who has one, and make the rows of their vectors."""
+    texts: list[str] = []
+    for passage in passages:
+        name = "" if passage.speaker in _ROLES else f"{passage.speaker}: "
+        texts += [name + passage.text[start:stop] for start, stop in passage.windows]
     vectors = quantise(embedder.embed(texts, kind="passage"))
     rows: list[VectorRow] = []
     start = 0
@@ -30,17 +33,12 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
     return rows
 
 
-def _windows(passage: PassageText) -> list[str]:
-    """List the texts of a passage's windows, each after the name of the speaker where there is one."""
-    name = "" if passage.speaker in _ROLES else f"{passage.speaker}: "
-    return [name + passage.text[start:stop] for start, stop in passage.windows]
-
-
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """The vector of a query; None where the search uses words alone, and then a note may say why."""
+    """The vector of a query and its space; None where the search uses words alone, and then a note may say why."""
 
     vector: Floats | None = None
+    space: Space | None = None
     note: str = ""
 
 
@@ -67,6 +65,6 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
 
 def _embed(embedder: Embedder, text: str) -> QueryVector:
     try:
-        return QueryVector(embedder.embed([text], kind="query")[0])
+        return QueryVector(embedder.embed([text], kind="query")[0], embedder.space)
     except EmbeddingError as error:
         return QueryVector(note=f"{error}: by words alone")

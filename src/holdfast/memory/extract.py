@@ -1,7 +1,8 @@
 """Extract facts from messages: with a model where there is one, else only what is explicit.
 
-A model's facts are checked against the messages, and rules decide whether one replaces another. Where no rule can
-tell, the model is asked once; even then nothing is removed, only superseded.
+A model reads the whole text, in as few calls as its size needs. A fact is kept only if its quote is found in a message,
+all its numbers occur in the messages, and it contains no secret. Rules decide whether one replaces another; where no
+rule can tell, the model is asked once, and even then nothing is removed, only superseded.
 
 Without a model these forms are read from what the user writes: `remember that …`, a stated decision or correction,
 `KEY=value`, `TODO: …` and task boxes. Everything else needs a model.
@@ -9,24 +10,28 @@ Without a model these forms are read from what the user writes: `remember that �
 
 from __future__ import annotations
 
+import json
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Final
+from typing import Any, Final, get_args
 
 from holdfast import prompts, signals
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, ModelOverflowError
 from holdfast.memory import facts
-from holdfast.memory.archive import is_noise, unwrap
+from holdfast.memory.archive import extract_text, is_noise, unwrap, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
-from holdfast.memory.facts import Decision, Draft, kind_of, resolve, split_slot, type_of
-from holdfast.memory.reader import Dropped, Reader, is_secret, parse_objects, split_messages
-from holdfast.messages import Message, Text
+from holdfast.memory.facts import Decision, Draft, kind_of, normalise_slot, resolve, split_slot, type_of
+from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt
+from holdfast.redact import redact
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, MessageRow, Scope
-from holdfast.text import head, tail
+from holdfast.store.base import FactRow, FactType, MessageRow, Scope
+from holdfast.text import clip, head, is_unsegmented, tail
+from holdfast.tokens import count_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,24 +212,360 @@ def _apply_verdicts(reply: str, unclear: Sequence[Decision], rows: list[FactRow]
     """
     actions: list[str] = []
     for answer in parse_objects(reply, name="answers", key="new") or []:
-        held = {fact.id: fact for fact in facts.current(rows)}
+        held = {fact.id: fact for fact in facts.current(rows) if not fact.pinned}
         given = answer.get("new")
         number = given if isinstance(given, int) else 0
         old, action = held.get(str(answer.get("old"))), str(answer.get("action")).upper()
         rivals = {place: decision.rivals for place, decision in enumerate(unclear, 1) if decision.rows[0].id in held}
-        if old is None or old.pinned or old.id not in rivals.get(number, ()):
+        if old is None or old.id not in rivals.get(number, ()):
             continue
-        row = _apply_verdict(action, unclear[number - 1].rows[0], old, settings)
-        if row is not None:
+        new = unclear[number - 1].rows[0]
+        changes = {
+            "SUPERSEDE": facts.supersede(old, new),
+            "UPDATE": facts.supersede(old, new),
+            "NONE": replace(new, superseded_by=old.id),  # the new fact says the same: the old one stays
+            "DELETE": facts.retire(old, time=new.time),
+        }
+        if not settings.knowledge.allow_delete:
+            del changes["DELETE"]
+        if action in changes:
             actions.append(action)
-            rows.append(row)
+            rows.append(changes[action])
     return actions
 
 
-def _apply_verdict(action: str, new: FactRow, old: FactRow, settings: Settings) -> FactRow | None:
-    """Make the row of one answer; None where it changes nothing."""
-    if action in {"SUPERSEDE", "UPDATE"}:
-        return facts.supersede(old, new)
-    if action == "NONE":  # the new fact says the same: the old one stays
-        return replace(new, superseded_by=old.id)
-    return facts.retire(old, time=new.time) if action == "DELETE" and settings.knowledge.allow_delete else None
+# --- with a model ------------------------------------------------------------------
+
+_MAX_ANSWER_TOKENS: Final = 4_096
+_USABLE_SHARE: Final = 0.8
+"""The part of a model's window that is used, since token counts are estimates."""
+_KNOWN_SHARE: Final = 0.15
+_MIN_ROOM: Final = 500
+_MAX_DEPTH: Final = 4
+"""How often a batch is halved before it is given up."""
+_MAX_CHARS: Final = 500
+_NOT_JSON: Final = ": the answer was not JSON; use another model, or set knowledge.extraction = false"
+_TYPES: Final[Mapping[str, FactType]] = {name: name for name in get_args(FactType)}
+
+_FIELDS: Final = ("type", "content", "context", "subject", "slot", "value", "message", "quote")
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "facts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    **{name: {"type": "string"} for name in _FIELDS},
+                    "type": {"type": "string", "enum": list(_TYPES)},
+                    "message": {"type": "integer"},
+                },
+                "required": list(_FIELDS),
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["facts"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A fact that a model returned and that is not kept, and why."""
+
+    content: str
+    reason: str
+
+
+_TOOL_HEAD: Final = 600
+_TOOL_TAIL: Final = 300
+_HEADER_TOKENS: Final = 8
+_MIN_CHARS: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A message, or a part of a long one: its number in the archive, its speaker and its text."""
+
+    id: int
+    role: str
+    text: str
+    time: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that it takes in a prompt."""
+        return count_text(self.text) + _HEADER_TOKENS
+
+
+def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Piece]:
+    """Turn messages into pieces: text whole, tool calls and results by their ends, recalled text not at all."""
+    pieces: list[Piece] = []
+    for row in messages:
+        own = strip_message(row.message, marks)
+        if own is None or own.role == "system" or row.excluded:
+            continue
+        text = extract_text(own, marks)
+        if own.calls or own.results:
+            text = clip(text, head=_TOOL_HEAD, tail=_TOOL_TAIL)
+        if text and not is_noise(text):
+            speaker = " ".join(filter(None, (own.role, own.name)))
+            pieces.append(Piece(id=row.id, role=speaker, text=text, time=own.timestamp or 0))
+    return pieces
+
+
+def _batch(pieces: Sequence[Piece], *, room: int) -> list[tuple[Piece, ...]]:
+    """Group pieces into as few batches as fit into `room` tokens each; a piece that is too long is split."""
+    batches: list[list[Piece]] = [[]]
+    left = room
+    for piece in (part for whole in pieces for part in _fit(whole, room)):
+        if piece.tokens > left and batches[-1]:
+            batches.append([])
+            left = room
+        batches[-1].append(piece)
+        left -= piece.tokens
+    return [tuple(batch) for batch in batches if batch]
+
+
+def _fit(piece: Piece, room: int) -> Iterator[Piece]:
+    if piece.tokens <= room or len(piece.text) <= _MIN_CHARS:
+        yield piece
+        return
+    for half in _split(piece):
+        yield from _fit(half, room)
+
+
+def _split(piece: Piece) -> tuple[Piece, Piece]:
+    """Split a piece at a line or a space near its middle."""
+    middle = len(piece.text) // 2
+    breaks = [place for mark in ("\n", " ") if (place := piece.text.rfind(mark, middle // 2, middle)) > 0]
+    place = breaks[0] if breaks else middle
+    return replace(piece, text=piece.text[:place]), replace(piece, text=piece.text[place:])
+
+
+def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
+    """Split a batch in two; return nothing where it cannot be made smaller."""
+    if len(batch) > 1:
+        return tuple(batch[: len(batch) // 2]), tuple(batch[len(batch) // 2 :])
+    if batch and len(batch[0].text) > _MIN_CHARS:
+        first, second = _split(batch[0])
+        return (first,), (second,)
+    return ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Reader:
+    """Reads facts with a model.
+
+    Attributes:
+        model: The model.
+        known: The facts that hold; the prompt lists them.
+        timeout: Seconds for each call.
+        cancel: Ends the reading when set.
+        calls: How often the model was called.
+        dropped: The facts that were not kept.
+        unread: The pieces that the model did not read or gave no answer to.
+        trouble: Why.
+    """
+
+    model: Model
+    known: Sequence[FactRow]
+    timeout: float | None = None
+    cancel: Event | None = None
+    calls: int = 0
+    dropped: list[Dropped] = field(default_factory=list)
+    unread: list[Piece] = field(default_factory=list)
+    trouble: str = ""
+
+    def read(self, pieces: Sequence[Piece]) -> list[Draft]:
+        """Read the facts in pieces, in as few calls as their size needs."""
+        room = int(self.model.context_tokens * _KNOWN_SHARE)
+        lines: list[str] = []
+        for fact in reversed(self.known):
+            line = f"- [{fact.type}] {fact.subject} / {fact.slot}: {fact.content}"
+            room -= count_text(line)
+            if room < 0:
+                break
+            lines.append(line)
+        instructions = prompts.load("extract", known="\n".join(reversed(lines)) or "(none)")
+        window = int(self.model.context_tokens * _USABLE_SHARE)
+        room = max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - count_text(instructions))
+        drafts: list[Draft] = []
+        for batch in _batch(pieces, room=room):
+            drafts += self._read_batch(batch, instructions, depth=0)
+        return drafts
+
+    def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
+        """Read a batch; in halves where it, or the answer to it, is too long."""
+        if self.trouble:  # a model that failed is not called again for the rest
+            self.unread += batch
+            return []
+        trouble = f"{self.model.name}{_NOT_JSON}"
+        try:
+            found, is_too_long = self._ask(batch, instructions)
+        except ModelError as error:
+            found, is_too_long, trouble = None, isinstance(error, ModelOverflowError), str(error)
+        parts = _halve(batch) if is_too_long and depth < _MAX_DEPTH else ()
+        if parts:
+            return [draft for part in parts for draft in self._read_batch(part, instructions, depth=depth + 1)]
+        if found is None:
+            self.trouble = trouble
+            self.unread += batch
+            return []
+        return list(self._check(found, batch))
+
+    def _ask(self, batch: Sequence[Piece], instructions: str) -> tuple[list[dict[str, Any]] | None, bool]:
+        """Ask about a batch, once more where the answer is not JSON; return facts, and whether it was too long."""
+        text = "\n\n".join(f"[{piece.id} {piece.role}] {piece.text}" for piece in batch)
+        messages = [_message("system", instructions), _message("user", text)]
+        for _ in range(2):
+            self.calls += 1
+            prompt = Prompt(messages=tuple(messages), max_tokens=_MAX_ANSWER_TOKENS, schema=_SCHEMA)
+            reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
+            found = parse_objects(reply.text, name="facts", key="content")
+            if found is not None or reply.stop == "length":
+                return found or [], reply.stop == "length"
+            messages += [_message("assistant", reply.text or "-"), _message("user", prompts.load("extract_again"))]
+        return None, False
+
+    def _check(self, items: Sequence[Mapping[str, Any]], batch: Sequence[Piece]) -> Iterator[Draft]:
+        texts = [(piece, plain(piece.text)) for piece in batch]
+        everything = "\n".join(text for _, text in texts)
+        for item in items:
+            content = " ".join(str(item.get("content") or "").split())
+            # The piece that contains the quote: the one that the model names, else the first.
+            holding = [piece for piece, text in texts if is_quoted(str(item.get("quote")), text)]
+            named = [piece for piece in holding if str(piece.id) == str(item.get("message"))]
+            proof = next(iter(named or holding), None)
+            reason = _find_fault(item, content, proof, everything)
+            if reason or proof is None:
+                self.dropped.append(Dropped(content=head(redact(content), _MAX_CHARS), reason=reason))
+            else:
+                yield _make_draft(item, content, proof)
+
+
+def _message(role: Role, text: str) -> Message:
+    return Message(role=role, parts=(Text(text=text),))
+
+
+def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, everything: str) -> str:
+    """Say why a fact is not kept; return nothing where it is."""
+    if str(item.get("type")).lower() not in _TYPES:
+        return "no such type"
+    if not content or len(content) > _MAX_CHARS:
+        return "empty or too long"
+    if proof is None:
+        return "the quote is not in the messages"
+    if is_secret(content) or is_secret(str(item.get("quote"))):
+        return "a secret"
+    numbers = (number.strip(".,:") for number in _NUMBER.findall(unicodedata.normalize("NFKC", content)))
+    missing = next((number for number in numbers if number not in everything), "")
+    return f"nobody said {missing}" if missing else ""
+
+
+def _make_draft(item: Mapping[str, Any], content: str, proof: Piece) -> Draft:
+    quote = " ".join(str(item["quote"]).split())
+    slot = normalise_slot(_clean(item.get("slot")))
+    wanted = plain(quote)
+    sentence = next((each for each in signals.sentences(proof.text) if wanted in plain(each)), quote)
+    # A fact in Latin letters that quotes another script, or the other way round, was translated.
+    shares = _unsegmented_share(content), _unsegmented_share(proof.text)
+    is_translated = min(shares) == 0 and max(shares) > 0.5  # noqa: PLR2004 - a half
+    return Draft(
+        type=_TYPES[str(item["type"]).lower()],
+        content=quote if is_translated else content,
+        context=_clean(item.get("context")),
+        subject=_clean(item.get("subject")) if slot else "",
+        slot=slot,
+        value=_clean(item.get("value")),
+        additive=signals.is_additive(sentence),
+        doubtful=not signals.is_stated(sentence),
+        evidence=(proof.id,),
+        quote=quote,
+        time=proof.time,
+    )
+
+
+def _clean(value: Any) -> str:
+    """Return a name or a value of an answer in one line, without secrets."""
+    return redact(head(" ".join(value.split()), _MAX_CHARS)) if isinstance(value, str) else ""
+
+
+# --- quotes ------------------------------------------------------------------------
+
+_LOOSE: Final = re.compile(r"[\s\u200b\ufeff*`_~]+")
+_SAME: Final = str.maketrans("“”„«»‘’‚′–—−…", '"""""' + "''''" + "---" + ".", "")
+_NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
+_MASK: Final = "[REDACTED"
+_MIN_QUOTE: Final = 6
+
+
+def plain(text: str) -> str:
+    """Normalise a text for comparison: without width, case, spaces, emphasis and kinds of quotation marks."""
+    return _LOOSE.sub("", unicodedata.normalize("NFKC", text).translate(_SAME).casefold()).replace("..", ".")
+
+
+def is_quoted(quote: str, text: str) -> bool:
+    """Tell whether a quote occurs in a text that is `plain` already; a quote of a few letters proves nothing."""
+    words = plain(quote)
+    return weigh_letters(words) >= _MIN_QUOTE and words in text
+
+
+def is_secret(text: str) -> bool:
+    """Tell whether a text contains a secret, masked or not."""
+    return _MASK in text or redact(text) != text
+
+
+def _unsegmented_share(text: str) -> float:
+    letters = [character for character in text if character.isalpha()]
+    return sum(map(is_unsegmented, letters)) / len(letters) if letters else 0.0
+
+
+# --- answers -----------------------------------------------------------------------
+
+_COMMA: Final = re.compile(r",(?=\s*[}\]])")
+_MAX_OBJECT_CHARS: Final = 20_000
+
+
+def parse_objects(text: str, *, name: str, key: str) -> list[dict[str, Any]] | None:
+    """Parse the objects of an answer `{name: [...]}` that have a `key`; None where it contains no such JSON.
+
+    A bare list, a single object and several objects in a row are accepted as well, and of an answer that was cut off
+    everything that is complete.
+    """
+    whole = _parse(text.strip())
+    if isinstance(whole, dict):
+        whole = whole.get(name)
+    if isinstance(whole, list):
+        return [value for value in whole if isinstance(value, dict) and key in value]
+    values = [value for part in _find_objects(text) if isinstance(value := _parse(part), dict)]
+    objects = [value for value in values if key in value]
+    return objects if objects or any(name in value for value in values) else None
+
+
+def _parse(text: str) -> Any:
+    for words in (text, _COMMA.sub("", text)):
+        try:
+            return json.loads(words, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _find_objects(text: str) -> Iterator[str]:
+    """Yield every part of a text between a brace and the one that closes it, inner ones first."""
+    starts: list[int] = []
+    quoted = escaped = False
+    for place, character in enumerate(text):
+        if quoted:
+            quoted = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            quoted = bool(starts)  # a quotation mark outside of an object opens nothing
+        elif character == "{":
+            starts.append(place)
+        elif character == "}" and starts:
+            start = starts.pop()
+            if place - start < _MAX_OBJECT_CHARS:
+                yield text[start : place + 1]

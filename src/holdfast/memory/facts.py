@@ -158,7 +158,7 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
 def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
     """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
     new = make_row(draft, scope=scope)
-    if _is_known(new, [version for version in known if version.id == new.id]):
+    if _is_known(new, known):
         return Decision(action="NONE", reason="known")
     related = [fact for fact in current(known) if same_subject(fact.subject, draft.subject)]
     rivals = [fact for fact in related if draft.slot == fact.slot != ""]
@@ -167,7 +167,10 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
         return _add_detail(draft, twins[0])
     if rivals:
         return _replace_rivals(draft, new, rivals)
-    near = tuple(fact.id for fact in related if _is_near(draft, fact))
+    # Facts about the same subject with much the same words, though not the same slot.
+    ours = set(terms(draft.content))
+    others = [(fact.id, set(terms(fact.content))) for fact in related if draft.subject]
+    near = tuple(id_ for id_, theirs in others if len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs))
     return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
 
 
@@ -180,15 +183,13 @@ def _replace_rivals(draft: Draft, new: FactRow, rivals: Sequence[FactRow]) -> De
     over = [fact for fact in rivals if not draft.doubtful and _is_replaced(draft, fact, alone=len(rivals) == 1)]
     if not over:
         return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
-    return Decision(
-        action="SUPERSEDE",
-        reason=f"a newer {draft.slot}",
-        rows=(new, *(supersede(fact, new) for fact in over)),
-    )
+    rows = (new, *(supersede(fact, new) for fact in over))
+    return Decision(action="SUPERSEDE", reason=f"a newer {draft.slot}", rows=rows)
 
 
-def _is_known(new: FactRow, versions: Sequence[FactRow]) -> bool:
+def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
     """Tell whether a fact was read from the same messages before, or still holds."""
+    versions = [version for version in known if version.id == new.id]
     if not versions:
         return False
     latest = versions[-1]
@@ -196,12 +197,6 @@ def _is_known(new: FactRow, versions: Sequence[FactRow]) -> bool:
         return True
     is_later = new.time >= latest.time and max(new.evidence, default=0) > max(latest.evidence, default=0)
     return not is_later or any(set(new.evidence) <= set(version.evidence) for version in versions)
-
-
-def _is_near(draft: Draft, fact: FactRow) -> bool:
-    """Tell whether a fact about the same subject has much the same words, though not the same slot."""
-    ours, theirs = set(terms(draft.content)), set(terms(fact.content))
-    return bool(draft.subject) and len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs)
 
 
 def _states_same(draft: Draft, fact: FactRow) -> bool:

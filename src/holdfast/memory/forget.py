@@ -8,9 +8,10 @@ such a record before find an edit that says that something was forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final
 
 from holdfast.context.edits import Edit, Forgotten, to_json
@@ -82,8 +83,7 @@ def _clean_records(
     records: list[Record] = store.read_records(Select(scope=scope, across=across))
     quoting = [record for record in records if _quotes(record.data, messages, lines)]
     others = tuple(record.id for record in quoting if not _is_summary(record))
-    if others:
-        store.remove_records(Select(scope=scope, across=across, ids=others))
+    store.remove_records(Select(scope=scope, across=across, ids=others))
     emptied: list[Record] = []
     tainted: set[Scope] = set()
     for record in records:
@@ -92,17 +92,12 @@ def _clean_records(
             emptied.append(
                 replace(record, data={**record.data, "change": {**record.data["change"], "summary": FORGOTTEN}})
             )
-    rows = _fetch_messages(store, sorted(messages), scope=scope, across=across)
-    store.add_records([*emptied, *_make_notices(messages, facts, [*quoting, *rows])])
-
-
-def _make_notices(messages: AbstractSet[int], facts: Sequence[FactRow], rows: Sequence[Any]) -> Iterator[Record]:
-    """Make the edits that say that something was forgotten, for each scope that had a part in it."""
     ids = tuple(sorted(messages))
-    edit = Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0)
-    key = digest(repr((ids, sorted(fact.id for fact in facts))))
-    for scope in sorted({row.scope for row in rows}, key=repr):
-        yield Record(scope=scope, kind="edit", key=f"forgotten:{key}", data=to_json(edit))
+    rows = _fetch_messages(store, ids, scope=scope, across=across)
+    edit = to_json(Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0))
+    key = f"forgotten:{digest(repr((ids, sorted(fact.id for fact in facts))))}"
+    owners = sorted(set(map(attrgetter("scope"), (*quoting, *rows))), key=repr)
+    store.add_records([*emptied, *(Record(scope=owner, kind="edit", key=key, data=edit) for owner in owners)])
 
 
 def _is_summary(record: Record) -> bool:

@@ -38,7 +38,6 @@ def _now() -> int:
 
 
 def _check_fact(content: str, fact_type: str) -> None:
-    """Refuse an empty fact, and one of an unknown type."""
     if not content.strip():
         raise InputError("there is nothing to remember: say it in a sentence")
     if fact_type not in get_args(FactType):

@@ -167,7 +167,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
         across=query.across,
         terms=weights,
         vector=embedded.vector,
-        space=embedder.space if embedder is not None and embedded.vector is not None else None,
+        space=embedded.space,
         without_messages=query.in_window,
         without_passages=query.quoted,
         since=query.now - days * _DAY if days is not None and query.now is not None else None,
@@ -176,9 +176,14 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
     )
     candidates, missing = _drop_sparse_vectors(store.search(question))
     deadline.check()
+    dates: list[tuple[int, int]] = []  # the periods that the question names, such as `two weeks ago` or `in May`
+    times = candidates.times[(candidates.times > 0) & (candidates.times < _MAX_TIME)]
+    if len(times) and query.texts:
+        start, stop = (datetime.fromtimestamp(int(moment) / 1000, UTC).year for moment in (times.min(), times.max()))
+        dates = find_dates(last, now=query.now, years=range(start, stop + 1))
     signals = Signals(
         candidates=candidates,
-        dates=_find_dates(query, candidates),
+        dates=dates,
         length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
         vector_weight=vector_weight(embedder, last),
         now=query.now,
@@ -198,15 +203,6 @@ def _drop_sparse_vectors(candidates: Candidates) -> tuple[Candidates, str]:
         return candidates, ""
     note = f"{embedded:,} of {windows:,} windows have vectors of this model yet: by words alone" if windows else ""
     return candidates.without_vectors(), note
-
-
-def _find_dates(query: RecallQuery, candidates: Candidates) -> list[tuple[int, int]]:
-    """Find the periods that a question names, such as `two weeks ago` or `in May`."""
-    valid = candidates.times[(candidates.times > 0) & (candidates.times < _MAX_TIME)]
-    if not len(valid) or not query.texts:
-        return []
-    first, last = (datetime.fromtimestamp(int(moment) / 1000, UTC).year for moment in (valid.min(), valid.max()))
-    return find_dates(query.texts[-1], now=query.now, years=range(first, last + 1))
 
 
 def _rank(store: Store, query: RecallQuery, signals: Signals) -> Ranking:
@@ -280,7 +276,17 @@ class _Quoter:
         self._order = _add_answers(places, found.candidates) if is_recipe and query.neighbours > 0 else places
         self._best = frozenset(places[: recipe.best])
         self._ranks = {place: number for number, place in enumerate(self._order)}
-        self._scores = _score_windows(found.candidates, self._order)
+        # Windows of passages that have several are scored by words and by vector: 0 to 1 within each passage.
+        self._scores: dict[int, Floats] = {}
+        chosen, windows = np.sort(np.array(self._order, np.int64)), found.candidates.windows
+        chosen = chosen[windows[chosen] > 1]
+        words, cosines = found.candidates.score_windows(chosen)
+        stops = windows[chosen].cumsum()
+        for place, start, stop in zip(chosen.tolist(), stops - windows[chosen], stops, strict=True):
+            scores = relative(words[start:stop])
+            if cosines is not None:
+                scores = (scores + relative(np.maximum(cosines[start:stop], 0))) / np.float32(2)
+            self._scores[place] = scores
 
     def pack(self, *, room: float, after: Sequence[Quote] = (), limit: int | None = None) -> list[Quote]:
         """Quote what fits into `room` tokens; see `holdfast.search.pack.pack`."""
@@ -325,22 +331,6 @@ def _add_answers(order: Sequence[int], found: Candidates) -> list[int]:
             if found.sizes[follower] <= _MAX_ANSWER_CHARS and found.eligible[follower]:
                 places[follower] = None
     return list(places)
-
-
-def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, Floats]:
-    """Score the windows of passages that have several, by words and by vector: 0 to 1 within each passage."""
-    chosen = np.sort(np.array(places, np.int64))
-    chosen = chosen[candidates.windows[chosen] > 1]
-    words, cosines = candidates.score_windows(chosen)
-    scores: dict[int, Floats] = {}
-    start = 0
-    for place, count in zip(chosen.tolist(), candidates.windows[chosen].tolist(), strict=True):
-        part = slice(start, start + count)
-        scores[place] = relative(words[part])
-        if cosines is not None:
-            scores[place] = (scores[place] + relative(np.maximum(cosines[part], 0))) / np.float32(2)
-        start += count
-    return scores
 
 
 # --- the block ---------------------------------------------------------------------------

@@ -1,43 +1,59 @@
-"""Memory out of a store and into another: JSON Lines that hold everything, and Markdown for people.
+"""Memory out of a store and into another: JSON Lines that hold everything, folders, and Markdown for people.
 
 Forgotten rows are not in a store any more, so they are in no export; and a store that forgot something does not
-take it back from one.
+take it back from one. The memory-context plugin can read an exported folder (`segments.jsonl`, `knowledge.jsonl`,
+`vectors.bin`); what it has no place for is in `holdfast-folder.db`. Importing a folder does not change it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar, cast
 
-from holdfast.errors import InputError
+import numpy as np
+
+from holdfast.errors import InputError, StorageError
 from holdfast.memory import facts
-from holdfast.memory.archive import passages_of
-from holdfast.memory.block import Marks, open_marks
+from holdfast.memory.archive import mask, passages_of, unwrap
+from holdfast.memory.block import Marks, open_marks, strip_message
+from holdfast.memory.embedding import vector_rows
 from holdfast.messages import ToolCall, ToolResult
+from holdfast.redact import redact
+from holdfast.search.columns import Floats
+from holdfast.search.embed.base import Embedder, unit
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
+from holdfast.store.folder import FolderStore
+
+T = TypeVar("T")
 
 VERSION: Final = 1
 _HEADER: Final = "holdfast-export"
-_PAGE: Final = 500
-_BATCH: Final = 200
+_BATCH: Final = 500
+_FOREIGN: Final = "segment:"
+"""Prefix of the nonce of a message that the plugin wrote."""
+
+
+def _batches(rows: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(rows)
+    while batch := list(islice(left, _BATCH)):
+        yield batch
 
 
 def pages(store: Store, scope: Scope, *, across: bool = True) -> Iterator[MessageRow]:
     """Read every message of a scope, a page at a time."""
     after = 0
-    while rows := store.read_messages(Select(scope=scope, across=across, after=after, limit=_PAGE)):
+    while rows := store.read_messages(Select(scope=scope, across=across, after=after, limit=_BATCH)):
         yield from rows
         after = rows[-1].id
 
 
-def to_jsonl(
-    store: Store, scopes: Iterable[Scope], file: IO[str], *, progress: Callable[[int], None] | None = None
-) -> int:
+def to_jsonl(store: Store, scopes: Iterable[Scope], file: IO[str]) -> int:
     """Write the messages and facts of these agents, a line each; return their number."""
     _write(file, {"kind": _HEADER, "version": VERSION})
     count = 0
@@ -50,8 +66,6 @@ def to_jsonl(
                 line | {name: True for name, is_set in flags.items() if is_set} | {"message": to_json(row.message)},
             )
             count += 1
-            if progress is not None:
-                progress(1)
         for fact in store.read_facts(Select(scope=scope, across=True)):
             _write(file, {"kind": "fact", **asdict(fact)})
             count += 1
@@ -70,76 +84,58 @@ def claims(path: Path) -> bool:
         return file.readline(200).startswith(b'{"kind":"%s"' % _HEADER.encode())
 
 
-def load_jsonl(store: Store, path: Path, *, progress: Callable[[int], None] | None = None) -> int:
+def load_jsonl(store: Store, path: Path) -> int:
     """Import what `to_jsonl` wrote; return the number of rows in the file. Importing it again changes nothing."""
+    numbers: dict[int | None, int] = {}
+    seen: set[tuple[str, str]] = set()
+    count = 0
+    for kind, group in groupby(_read_rows(path, open_marks(store)), key=lambda row: type(row[1])):
+        for batch in _batches(group):
+            count += len(batch)
+            rows = [row for _, row in batch]
+            if kind is MessageRow:
+                added = store.add_messages(cast("list[MessageRow]", rows))
+                numbers.update(zip((number for number, _ in batch), added, strict=True))
+            else:
+                known = (renumber_evidence(row, numbers) for row in cast("list[FactRow]", rows))
+                store.add_facts([fact for fact in known if not is_known(store, fact, seen)])
+    return count
+
+
+def _read_rows(path: Path, marks: Marks) -> Iterator[tuple[int | None, MessageRow | FactRow]]:
+    """Read the rows of an export, each with the number that it had."""
     from holdfast.transcripts.lines import read_lines  # noqa: PLC0415 - only what reads an export needs readers
 
-    importer, marks = _Importer(store), open_marks(store)
     for line in read_lines(path):
-        if line.data is None or line.data.get("kind") == _HEADER:
-            if line.problem is not None:
-                raise InputError(f"{path}:{line.number}: {line.problem}")
+        if line.problem is not None:
+            raise InputError(f"{path}:{line.number}: {line.problem}")
+        if (data := line.data) is None or data.get("kind") == _HEADER:
             continue
-        importer.add(_row(line.data, path, line.number, marks), number=line.data.get("number"))
-        if progress is not None:
-            progress(len(line.raw))
-    importer.write()
-    return importer.count
-
-
-class _Importer:
-    """Import rows in batches. Messages get new numbers, and the evidence of facts is renumbered."""
-
-    def __init__(self, store: Store) -> None:
-        self.count = 0
-        self._store = store
-        self._batch: list[tuple[int | None, MessageRow]] = []
-        self._numbers: dict[int | None, int] = {}
-        self._known: set[tuple[str, str]] = set()
-
-    def add(self, row: MessageRow | FactRow, *, number: int | None) -> None:
-        """Add a row, with the number it had in the export."""
-        self.count += 1
-        if isinstance(row, MessageRow):
-            self._batch.append((number, row))
-            if len(self._batch) >= _BATCH:
-                self.write()
-            return
-        self.write()
-        fact = renumber_evidence(row, self._numbers)
-        if not is_known(self._store, fact, self._known):
-            self._store.add_facts([fact])
-
-    def write(self) -> None:
-        """Store the messages of the batch."""
-        numbers = self._store.add_messages([row for _, row in self._batch])
-        self._numbers.update(zip((number for number, _ in self._batch), numbers, strict=True))
-        self._batch = []
+        row: MessageRow | FactRow
+        try:
+            scope = Scope(**data["scope"])
+            if data["kind"] == "message":
+                message = from_json(data["message"])
+                row = MessageRow(
+                    scope=scope,
+                    message=message,
+                    nonce=data["nonce"],
+                    passages=tuple(passages_of(message, marks)),
+                    pinned=data.get("pinned", False),
+                    excluded=data.get("buried", False),
+                )
+            else:
+                values = {key: value for key, value in data.items() if key not in {"kind", "scope"}}
+                row = FactRow(scope=scope, **values | {"evidence": tuple(values.get("evidence", ()))})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{path}:{line.number}: not a line of an export ({error})") from error
+        yield data.get("number"), row
 
 
 def renumber_evidence(fact: FactRow, numbers: Mapping[Any, int]) -> FactRow:
     """Return a fact with its evidence renumbered; messages that were not imported are left out."""
     evidence = tuple(numbers[number] for number in fact.evidence if numbers.get(number))
     return fact if evidence == fact.evidence else replace(fact, evidence=evidence)
-
-
-def _row(data: Mapping[str, Any], path: Path, number: int, marks: Marks) -> MessageRow | FactRow:
-    try:
-        scope = Scope(**data["scope"])
-        if data["kind"] == "message":
-            message = from_json(data["message"])
-            return MessageRow(
-                scope=scope,
-                message=message,
-                nonce=data["nonce"],
-                passages=tuple(passages_of(message, marks)),
-                pinned=data.get("pinned", False),
-                excluded=data.get("buried", False),
-            )
-        values = {key: value for key, value in data.items() if key not in {"kind", "scope"}}
-        return replace(FactRow(scope=scope, **values), evidence=tuple(values.get("evidence", ())))
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}:{number}: not a line of an export ({error})") from error
 
 
 def is_known(store: Store, row: FactRow, known: set[tuple[str, str]]) -> bool:
@@ -180,3 +176,121 @@ def _markdown(row: MessageRow) -> str:
             fence = "`" * max(3, longest + 1)
             pieces.append(f"{fence}text\n{part.text}\n{fence}")
     return "\n\n".join(pieces)
+
+
+# --- memory-context folders ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The result of an import: the number of rows, and the lines that could not be read."""
+
+    rows: int
+    problems: tuple[str, ...] = ()
+
+
+def save_folder(
+    store: Store,
+    scopes: Iterable[Scope],
+    folder: Path,
+    *,
+    embedder: Embedder | None = None,
+) -> int:
+    """Write the messages and facts of these agents to a new folder; return their number.
+
+    With an embedder their vectors go along.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StorageError("is there already: name a new folder", path=folder)
+    count, marks = 0, open_marks(store)
+    with FolderStore(folder) as files:
+        for scope in scopes:
+            numbers: dict[int, int] = {}
+            for rows in _batches(pages(store, scope)):
+                new = [replace(row, id=0, passages=tuple(passages_of(row.message, marks))) for row in rows]
+                numbers.update(zip((row.id for row in rows), files.add_messages(new), strict=True))
+            known = store.read_facts(Select(scope=scope, across=True))
+            files.add_facts([renumber_evidence(fact, numbers) for fact in known])
+            count += len(numbers) + len(known)
+        if embedder is not None:
+            _write_vectors(files, embedder)
+    return count
+
+
+def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
+    """Embed every passage; the plugin gets one vector for each segment, the mean of its windows."""
+    means: dict[int, Floats] = {}
+    while passages := files.without_vectors(embedder.space, limit=_BATCH):
+        rows = vector_rows(passages, embedder)
+        files.add_vectors(rows)
+        for passage, row in zip(passages, rows, strict=True):
+            means[passage.message] = means.get(passage.message, 0) + row.vectors.sum(axis=0, dtype=np.float32)
+    files.write_vectors({number: unit(mean[None])[0] for number, mean in means.items()}, embedder.space)
+
+
+def load_folder(
+    store: Store,
+    folder: Path,
+    *,
+    project: str = "",
+    agent: str = "main",
+    masked: bool = True,
+) -> Taken:
+    """Import a folder. Importing it again changes nothing.
+
+    What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this project and agent,
+    as far as its session does not say it already. Secrets are masked, and recalled blocks stay out.
+    """
+    with FolderStore(folder, readonly=True) as files:
+        agents = sorted({replace(scope, session="") for scope in files.scopes()})
+        count, marks = 0, open_marks(store)
+        numbers: dict[int, int] = {}
+        texts = _SessionTexts(store)
+        for scope in agents:
+            for rows in _batches(pages(files, scope)):
+                numbers.update(_import_rows(texts, rows, marks, Scope(project=project, agent=agent), masked=masked))
+                count += len(rows)
+        for scope in agents:
+            known: list[FactRow] = files.read_facts(Select(scope=scope, across=True))
+            hide, owned = redact if masked else str, list[FactRow]()
+            for fact in known:
+                owner = replace(fact.scope, project=project, agent=agent) if fact.scope == Scope() else fact.scope
+                words = hide(fact.content), hide(fact.context), hide(fact.quote)
+                own = replace(fact, scope=owner, content=words[0], context=words[1], quote=words[2])
+                owned.append(renumber_evidence(own, numbers))
+            seen: set[tuple[str, str]] = set()
+            store.add_facts([fact for fact in owned if not is_known(store, fact, seen)])
+            count += len(owned)
+        problems = tuple(f"{folder / each.file}:{each.line}: {each.reason}" for each in files.problems)
+    return Taken(rows=count, problems=problems)
+
+
+def _import_rows(
+    texts: _SessionTexts, rows: Sequence[MessageRow], marks: Marks, owner: Scope, *, masked: bool
+) -> dict[int, int]:
+    """Archive rows; return the new number of each by its old one."""
+    new: dict[int, MessageRow] = {}
+    for row in rows:
+        message = strip_message(row.message, marks)
+        if message is None:
+            continue
+        kept = mask(message) if masked else message
+        scope = row.scope
+        if row.nonce.startswith(_FOREIGN):
+            scope = replace(owner, session=row.scope.session)
+            if (kept.role, kept.text) in texts[scope]:
+                continue
+        new[row.id] = replace(row, id=0, scope=scope, message=kept, passages=tuple(passages_of(kept, marks)))
+    return dict(zip(new, texts.store.add_messages(list(new.values())), strict=True))
+
+
+class _SessionTexts(dict[Scope, set[tuple[str, str]]]):
+    """The texts of a session that did not come from a folder, without the frames that channels add."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __missing__(self, scope: Scope) -> set[tuple[str, str]]:
+        rows = (row for row in pages(self.store, scope, across=False) if not row.nonce.startswith(_FOREIGN))
+        self[scope] = {(row.message.role, unwrap(row.message.text)) for row in rows}
+        return self[scope]

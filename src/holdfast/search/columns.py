@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -35,29 +34,6 @@ DERIVED_TYPES: Final[dict[str, Any]] = {"following": np.int32}
 WINDOW_TYPES: Final[dict[str, Any]] = {"passage": np.int32, "window_length": np.int32}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassageRow:
-    """One passage as the columns hold it.
-
-    Attributes:
-        message: The archived message it is a part of.
-        scope: The number of the scope it belongs to; one session is one scope.
-        time: When it was said, in Unix milliseconds; 0 where that is not known.
-        previous: The passage before it in the same session, or -1.
-        human: It was said by a person.
-        size: How many characters it has.
-        window_lengths: How many terms each of its windows has.
-    """
-
-    message: int
-    scope: int
-    time: int
-    previous: int
-    human: bool
-    size: int
-    window_lengths: tuple[int, ...]
-
-
 class Columns:
     """Growing arrays over all passages and windows of a store."""
 
@@ -71,22 +47,6 @@ class Columns:
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         """One column, as long as there are passages or windows."""
         return self._arrays[name][: self.windows if name in WINDOW_TYPES else self.passages]
-
-    def append(self, row: PassageRow) -> int:
-        """Add a passage and its windows; its number is returned."""
-        number, first = self.passages, self.windows
-        self._reserve(PASSAGE_TYPES | DERIVED_TYPES, number + 1)
-        self._reserve(WINDOW_TYPES, first + len(row.window_lengths))
-        length = sum(row.window_lengths)
-        values = (row.message, row.scope, row.time, length, row.size, row.previous, row.human, True, first)
-        for name, value in zip(PASSAGE_TYPES, values, strict=True):
-            self._arrays[name][number] = value
-        self._link(np.array([row.previous]), number)
-        stop = first + len(row.window_lengths)
-        self._arrays["passage"][first:stop] = number
-        self._arrays["window_length"][first:stop] = row.window_lengths
-        self.passages, self.windows = number + 1, stop
-        return number
 
     def extend(self, *stretches: Mapping[str, npt.NDArray[Any]]) -> None:
         """Add many passages at once, as `decode` gives them."""

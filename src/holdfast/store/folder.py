@@ -21,23 +21,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from itertools import filterfalse
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from holdfast.errors import StorageError
 from holdfast.store.base import (
     FactRow,
     Gap,
-    Job,
     MessageRow,
-    PassageText,
     Record,
     Scope,
-    SearchQuery,
     Select,
-    VectorRow,
 )
 from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
@@ -46,7 +43,6 @@ from holdfast.store.plugin_files import (
     FOREIGN,
     ContentKey,
     Problem,
-    Unusable,
     append_lines,
     content_key,
     content_of,
@@ -70,7 +66,6 @@ from holdfast.transcripts import journal
 from holdfast.transcripts.lines import Line, parse_line
 
 if TYPE_CHECKING:
-    from holdfast.search.candidates import Candidates
     from holdfast.search.columns import Floats
     from holdfast.search.embed.base import Space
 
@@ -86,6 +81,9 @@ _OWNER: Final = Scope(tenant="", project="", agent="folder", session="")
 """The scope of this module's own records; no reader has it."""
 _FOREVER: Final = 2**63 - 1
 _BATCH: Final = 500
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -109,6 +107,29 @@ class _State:
     def offset(self, name: str, identity: Sequence[int]) -> int:
         device, inode, offset = self.read.get(name, (0, 0, 0))
         return offset if [device, inode] == list(identity[:2]) and offset <= identity[2] else 0
+
+
+def _read_synced(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Concatenate[FolderStore, P], T]:
+    """Make a method that reads the database once it has everything that is in the files."""
+
+    @wraps(method)
+    def read(self: FolderStore, /, *args: P.args, **values: P.kwargs) -> T:
+        return method(self._synced(), *args, **values)
+
+    return read
+
+
+def _write_locked(
+    method: Callable[Concatenate[SqliteStore, P], T], *, is_removal: bool = False
+) -> Callable[Concatenate[FolderStore, P], T]:
+    """Make a method that writes to the database while nobody else does; nothing is removed in a transaction."""
+
+    @wraps(method)
+    def write(self: FolderStore, /, *args: P.args, **values: P.kwargs) -> T:
+        with self._writing() if is_removal else self.transaction():
+            return method(self._store, *args, **values)
+
+    return write
 
 
 class FolderStore:
@@ -166,13 +187,17 @@ class FolderStore:
 
     # --- reading ---------------------------------------------------------------------
 
-    def read_messages(self, select: Select, /) -> list[MessageRow]:
-        """Read messages that the reader may see, oldest first."""
-        return self._synced().read_messages(select)
-
-    def read_passages(self, select: Select, /) -> list[PassageText]:
-        """Read passages that the reader may see, oldest first."""
-        return self._synced().read_passages(select)
+    read_messages = _read_synced(SqliteStore.read_messages)
+    read_passages = _read_synced(SqliteStore.read_passages)
+    read_records = _read_synced(SqliteStore.read_records)
+    read_jobs = _read_synced(SqliteStore.read_jobs)
+    find = _read_synced(SqliteStore.find)
+    search = _read_synced(SqliteStore.search)
+    scopes = _read_synced(SqliteStore.scopes)
+    sessions = _read_synced(SqliteStore.sessions)
+    embedded = _read_synced(SqliteStore.embedded)
+    without_vectors = _read_synced(SqliteStore.without_vectors)
+    waiting = _read_synced(SqliteStore.waiting)
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read versions of facts that the reader may see, oldest first; the plugin's facts have no session."""
@@ -181,24 +206,6 @@ class FolderStore:
         if not select.across and select.scope == replace(Scope(), session=select.scope.session) != Scope():
             rows = [*store.read_facts(replace(select, scope=Scope()), keys=keys), *rows]
         return rows
-
-    def read_records(
-        self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
-    ) -> list[Record]:
-        """Read records that the reader may see, oldest first."""
-        return self._synced().read_records(select, kind=kind, keys=keys)
-
-    def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
-        """Read jobs that the reader may see, oldest first."""
-        return self._synced().read_jobs(select, kind=kind)
-
-    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
-        """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
-        return self._synced().find(scope, digests)
-
-    def search(self, query: SearchQuery, /) -> Candidates:
-        """Find the passages that are most promising by words and by vector, and those beside them."""
-        return self._synced().search(query)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -209,26 +216,6 @@ class FolderStore:
         """Count messages, passages, sessions and facts, and the bytes of all files."""
         counts = self._synced().counts()
         return counts | {"bytes": sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())}
-
-    def scopes(self) -> list[Scope]:
-        """List the scopes that have messages or facts."""
-        return self._synced().scopes()
-
-    def sessions(self) -> dict[Scope, int]:
-        """Count the messages of each session; the session with the newest message comes first."""
-        return self._synced().sessions()
-
-    def embedded(self, space: Space) -> int:
-        """Count the passages that have vectors in this space."""
-        return self._synced().embedded(space)
-
-    def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
-        """Read passages of any scope that have no vectors in this space yet, oldest first."""
-        return self._synced().without_vectors(space, limit=limit)
-
-    def waiting(self, kind: str, *, limit: int) -> list[Job]:
-        """Read jobs of a kind and any scope, oldest first."""
-        return self._synced().waiting(kind, limit=limit)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -276,7 +263,14 @@ class FolderStore:
         with self.transaction():
             known = self._find_numbers(rows)
             new = [row for place, row in enumerate(rows) if place not in known]
-            self._queue_lines(SEGMENTS, self._segment_lines(new))
+            lines: list[str] = []
+            for row in new:  # each content is a segment once
+                content = content_of(row)
+                key = content_key(row.scope, row.message.role, content)
+                if content and key not in self._contents:
+                    self._contents.add(key)
+                    lines.append(encode_line(segment_line(row, content, name=self._new_id(), now=self._clock())))
+            self._queue_lines(SEGMENTS, lines)
             numbers = iter(self._store.add_messages(new))
             return [known[place] if place in known else next(numbers) for place in range(len(rows))]
 
@@ -288,25 +282,10 @@ class FolderStore:
             self._queue_lines(KNOWLEDGE, [encode_line(fact_line(row)) for row in kept])
             return self._store.add_facts(rows)
 
-    def add_records(self, rows: Sequence[Record], /) -> list[int]:
-        """Store records, each in place of the record of the same kind and key."""
-        with self.transaction():
-            return self._store.add_records(rows)
-
-    def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
-        """Store jobs."""
-        with self.transaction():
-            return self._store.add_jobs(rows)
-
-    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
-        """Store the vectors of passages."""
-        with self.transaction():
-            return self._store.add_vectors(rows)
-
-    def set_flags(self, select: Select, /, *, pinned: bool | None = None, excluded: bool | None = None) -> int:
-        """Set the flags of messages that are not None."""
-        with self.transaction():
-            return self._store.set_flags(select, pinned=pinned, excluded=excluded)
+    add_records = _write_locked(SqliteStore.add_records)
+    add_jobs = _write_locked(SqliteStore.add_jobs)
+    add_vectors = _write_locked(SqliteStore.add_vectors)
+    set_flags = _write_locked(SqliteStore.set_flags)
 
     def write_vectors(self, vectors: Mapping[int, Floats], space: Space) -> None:
         """Write a new `vectors.bin` with the vectors of segments, by the number of their message."""
@@ -330,17 +309,6 @@ class FolderStore:
         numbers = (_find_number(row, stored[row.scope].get(row.message.digest, {}), forgotten) for row in rows)
         return {place: number for place, number in enumerate(numbers) if number is not None}
 
-    def _segment_lines(self, rows: Sequence[MessageRow]) -> list[str]:
-        """Return the lines of those messages that are segments, each content once."""
-        lines: list[str] = []
-        for row in rows:
-            content = content_of(row)
-            key = content_key(row.scope, row.message.role, content)
-            if content and key not in self._contents:
-                self._contents.add(key)
-                lines.append(encode_line(segment_line(row, content, name=self._new_id(), now=self._clock())))
-        return lines
-
     def remove_messages(self, select: Select, /) -> int:
         """Forget messages for good, from every file."""
         with self._writing() as state:
@@ -355,15 +323,8 @@ class FolderStore:
             until = {_key(row.scope, fact_digest(row.id)): _FOREVER for row in rows}
             return self._forget(state, until, lambda: self._store.remove_facts(select, keys=keys))
 
-    def remove_records(self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None) -> int:
-        """Delete records."""
-        with self._writing():
-            return self._store.remove_records(select, kind=kind, keys=keys)
-
-    def remove_jobs(self, select: Select, /) -> int:
-        """Delete jobs."""
-        with self._writing():
-            return self._store.remove_jobs(select)
+    remove_records = _write_locked(SqliteStore.remove_records, is_removal=True)
+    remove_jobs = _write_locked(SqliteStore.remove_jobs, is_removal=True)
 
     def _forget(self, state: _State, until: Mapping[str, int], remove: Callable[[], int]) -> int:
         """Remove rows; what the plugin wrote of each key up to a time stays out, now and later."""
@@ -551,7 +512,7 @@ class FolderStore:
                 stored = self._store.read_facts(Select(scope=key[0]), keys=(key[1],))
                 versions[key] = [replace(version, evidence=()) for version in stored]
             fact = read_fact(data, before=versions[key][-1] if versions[key] else None)
-            if not isinstance(fact, Unusable) and (fact := replace(fact, evidence=())) not in versions[key]:
+            if not isinstance(fact, str) and (fact := replace(fact, evidence=())) not in versions[key]:
                 versions[key].append(fact)
                 rows.append(fact)
         return rows

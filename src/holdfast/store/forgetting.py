@@ -59,13 +59,7 @@ def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> 
         " windows = zeroblob(length(windows)) WHERE number = ?",
         ((passage,) for passage in passages),
     )
-    _remove_postings(connection, passages, _rewrite_blocks(connection, passages))
-    mark_rewritten(connection)
-
-
-def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Write the blocks of these passages again; return the windows of those passages that are indexed."""
-    found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]  # the windows that are indexed
     for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
         block = connection.execute("SELECT first_window FROM blocks WHERE first = ?", (first,)).fetchone()
         if block is not None:
@@ -73,7 +67,8 @@ def _rewrite_blocks(connection: sqlite3.Connection, passages: Sequence[int]) -> 
             read_columns(connection, columns, first=first, stop=first + BLOCK_PASSAGES)
             connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
             found.append(np.flatnonzero(np.isin(columns["passage"] + first, np.array(passages))) + block[0])
-    return np.concatenate(found)
+    _remove_postings(connection, passages, np.concatenate(found))
+    mark_rewritten(connection)
 
 
 def _remove_postings(connection: sqlite3.Connection, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:

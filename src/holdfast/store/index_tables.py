@@ -58,20 +58,15 @@ def add_passages(connection: sqlite3.Connection, new: Sequence[NewMessage]) -> N
         for passage in passages:
             about = (number, scope, clamp_time(message.timestamp or 0), latest[scope], message.role == "user", speaker)
             latest[scope] = first + len(rows)
-            stored = _encode_text(passage, text)
-            rows.append((first + len(rows), *about, passage.start, _encode_windows(passage), stored))
+            # The message has the text of most passages, at the same place.
+            windows, is_whole = _encode_windows(passage), passage.windows[-1][1] == len(passage.text)
+            is_shared = is_whole and text.startswith(passage.text, passage.start)
+            stored = None if is_shared else pack_text(passage.text)
+            rows.append((first + len(rows), *about, passage.start, windows, stored))
             added.append(passage)
-    if not rows:
-        return
     connection.executemany(_INSERT, rows)
     _add_unindexed(connection, range(first, first + len(rows)), added)
     index_full_batches(connection)
-
-
-def _encode_text(passage: PassageText, text: str) -> bytes | None:
-    """Encode the text of a passage; None where the message has the same text at the same place."""
-    covered = passage.windows and passage.windows[-1][1] == len(passage.text)
-    return None if covered and text.startswith(passage.text, passage.start) else pack_text(passage.text)
 
 
 def reindex_passages(connection: sqlite3.Connection, passages: Sequence[PassageText]) -> None:
@@ -147,30 +142,24 @@ def read_columns(connection: sqlite3.Connection, columns: Columns, *, first: int
 def index_full_batches(connection: sqlite3.Connection, *, stop: int | None = None) -> None:
     """Put full batches of unindexed passages (up to `stop`) into blocks and runs, and merge runs."""
     first, stop = count_indexed(connection), count_passages(connection) if stop is None else stop
-    if stop - first < BLOCK_PASSAGES:
-        return
     for start in range(first, stop - BLOCK_PASSAGES + 1, BLOCK_PASSAGES):
-        _index_block(connection, start)
-    for level in range(MAX_MERGES):
+        end = start + BLOCK_PASSAGES
+        columns = Columns()
+        read_columns(connection, columns, first=start, stop=end)
+        last = connection.execute("SELECT first_window, windows FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
+        first_window = sum(last or ())
+        connection.execute(
+            "INSERT INTO blocks(first, first_window, windows, data) VALUES (?, ?, ?, ?)",
+            (start, first_window, columns.windows, columnar.encode(columns)),
+        )
+        query = "SELECT terms FROM pending WHERE number >= ? AND number < ? ORDER BY number"
+        terms = np.frombuffer(b"".join(data for (data,) in connection.execute(query, (start, end))), np.int64)
+        windows = np.arange(first_window, first_window + columns.windows, dtype=np.uint32)
+        _write_run(connection, (start, end, 0), posting.gather(windows.repeat(columns["window_length"]), terms))
+        connection.execute("DELETE FROM pending WHERE number < ?", (end,))
+    for level in range(MAX_MERGES if stop - first >= BLOCK_PASSAGES else 0):
         while _merge(connection, level):
             pass
-
-
-def _index_block(connection: sqlite3.Connection, first: int) -> None:
-    stop = first + BLOCK_PASSAGES
-    columns = Columns()
-    read_columns(connection, columns, first=first, stop=stop)
-    last = connection.execute("SELECT first_window, windows FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
-    first_window = sum(last) if last else 0
-    connection.execute(
-        "INSERT INTO blocks(first, first_window, windows, data) VALUES (?, ?, ?, ?)",
-        (first, first_window, columns.windows, columnar.encode(columns)),
-    )
-    query = "SELECT terms FROM pending WHERE number >= ? AND number < ? ORDER BY number"
-    terms = np.frombuffer(b"".join(data for (data,) in connection.execute(query, (first, stop))), np.int64)
-    windows = np.repeat(np.arange(columns.windows, dtype=np.uint32), columns["window_length"]) + np.uint32(first_window)
-    _write_run(connection, (first, stop, 0), posting.gather(windows, terms))
-    connection.execute("DELETE FROM pending WHERE number < ?", (stop,))
 
 
 def _write_run(connection: sqlite3.Connection, run: tuple[int, int, int], lists: Lists) -> None:

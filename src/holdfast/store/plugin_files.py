@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
+from holdfast import patterns
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
@@ -49,13 +50,6 @@ class Problem:
 
     file: str
     line: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unusable:
-    """Why a line stands for nothing."""
-
     reason: str
 
 
@@ -189,8 +183,8 @@ def line_problem(line: Line, facts: dict[str, FactRow], *, is_segment: bool) -> 
         lost = "not a message of Holdfast"
         return segment_problem(data) or (lost if segment_row(data) is None else None)
     fact = read_fact(data, before=facts.get(str(data.get("id"))))
-    if isinstance(fact, Unusable):
-        return fact.reason
+    if isinstance(fact, str):
+        return fact
     facts[fact.id] = fact
     return None
 
@@ -217,16 +211,19 @@ def fact_line(row: FactRow) -> dict[str, Any]:
     return line | {OWN: kept} if kept else line
 
 
-def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | Unusable:
-    """The version of a fact that a line stands for; one that is only deleted keeps what it said before."""
+def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | str:
+    """Return the version of a fact that a line states, or why it states none.
+
+    One that is only deleted keeps the content of the version before.
+    """
     name = data.get("id")
     if not isinstance(name, str) or not name:
-        return Unusable("no id")
+        return "no id"
     deleted = data.get("_deleted") is True
     if deleted and before is not None and "content" not in data:
         data = {"type": before.type, "content": before.content, **data}
     if data.get("type") not in _TYPES or not isinstance(data.get("content"), str):
-        return Unusable("not a fact of a known type")
+        return "not a fact of a known type"
     after = data.get("supersededBy")
     return FactRow(
         scope=scope_of(data, ""),
@@ -263,46 +260,7 @@ def content_key(scope: Scope, role: str, content: str) -> ContentKey:
 
 # --- topics and entities ---------------------------------------------------------
 
-_KEYWORDS: Final = {
-    "programming": "code coding function bug debug compile refactor typescript javascript python java rust golang git"
-    " 代码 编程 函数 调试 编译 重构",
-    "api": "api endpoint rest graphql webhook http request response 接口 请求 响应",
-    "database": "database sql postgres postgresql mysql sqlite mongodb redis schema migration 数据库 查询 索引 表结构",
-    "ai": "ai llm gpt claude gemini model embedding prompt agent 模型 人工智能 大模型 向量 提示词",
-    "finance": "stock price invest investment revenue budget invoice payment 股票 价格 投资 基金 收入 预算 支付",
-    "project": "project milestone deadline roadmap sprint release task 项目 里程碑 截止 任务 发布 迭代",
-    "schedule": "meeting calendar schedule appointment reminder tomorrow 会议 日程 安排 预约 提醒 明天",
-    "travel": "travel flight hotel trip ticket visa 旅行 航班 酒店 机票 签证 出差",
-    "health": "health doctor hospital medicine exercise sleep 健康 医生 医院 药 运动 睡眠",
-    "email": "email mail inbox gmail outlook 邮件 邮箱 收件箱",
-    "chat": "chat message slack telegram discord wechat feishu 聊天 消息 微信 飞书 群",
-    "settings": "setting settings config configuration preference option 设置 配置 偏好 选项",
-}
-_ENGLISH: Final = {
-    name: frozenset(word for word in words.split() if word.isascii()) for name, words in _KEYWORDS.items()
-}
-_CHINESE: Final = {
-    name: tuple(word for word in words.split() if not word.isascii()) for name, words in _KEYWORDS.items()
-}
 _WORD: Final = re.compile(r"[^\W_]+")
-_HAN: Final = "\u4e00-\u9fff"
-_FIRST: Final = {
-    "url": re.compile(r"https?://[^\s<>\"'`，。）]{1,2000}"),
-    "email": re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"),
-}
-_THEN: Final = {
-    "stock": re.compile(r"(?<!\d)\d{6}(?!\d)|\$[A-Z]{1,5}\b"),
-    "amount": re.compile(
-        r"[¥￥$]\s?\d[\d,]{0,20}(?:\.\d{1,4})?[万亿]?|\d[\d,]{0,20}(?:\.\d{1,4})?\s?(?:万元|亿元|元|万|亿)"
-    ),
-    "date": re.compile(
-        r"(?<!\d)\d{4}-\d{1,2}-\d{1,2}(?!\d)|(?:\d{4}年)?\d{1,2}月\d{1,2}[日号]|今天|明天|后天|昨天|前天|[上下本]周[一二三四五六日天]?|[上下本]个?月"
-    ),
-    "person": re.compile(rf"(?:@|找|问|跟|给|和|让|请|叫)([{_HAN}]{{2,4}})"),
-    "project": re.compile(
-        r"(?<![\w/.])[\w.-]{1,64}(?:/[\w.-]{1,64}){1,8}|\b[A-Z][a-z0-9]{1,40}(?:[A-Z][a-z0-9]{0,40}){1,8}\b"
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,33 +273,28 @@ class Entity:
 
 
 def topics(text: str) -> list[str]:
-    """What a text is about, of twelve topics: an English keyword counts as a whole word, a Chinese one anywhere."""
+    """List the topics of a text: an English keyword counts as a whole word, a Chinese one anywhere."""
     words = set(_WORD.findall(text.lower()))
+    keywords = patterns.load("plugin")["topics"].items()
     return [
         name
-        for name, english in _ENGLISH.items()
-        if not english.isdisjoint(words) or any(word in text for word in _CHINESE[name])
+        for name, known in keywords
+        if any(word in words if word.isascii() else word in text for word in known.split())
     ]
 
 
 def entities(text: str) -> list[Entity]:
-    """What a text names, each once, kind by kind. An address is taken whole before anything in it can be."""
+    """List what a text names, each once, kind by kind."""
     found: dict[tuple[str, str], Entity] = {}
-    rest = text
-    for kind, pattern in _FIRST.items():
-        for entity in _all(kind, pattern, rest):
+    tables = patterns.load("plugin")
+    for kind, source in (*tables["addresses"].items(), *tables["entities"].items()):
+        pattern = patterns.compile_once(source)
+        for match in pattern.finditer(text):
+            entity = Entity(kind, match.group(pattern.groups), match.start(pattern.groups))
             found.setdefault((kind, entity.value), entity)
-        rest = pattern.sub(lambda match: " " * len(match.group()), rest)
-    for kind, pattern in _THEN.items():
-        for entity in _all(kind, pattern, rest):
-            found.setdefault((kind, entity.value), entity)
+        if kind in tables["addresses"]:
+            text = pattern.sub(lambda match: " " * len(match.group()), text)
     return list(found.values())
-
-
-def _all(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Entity]:
-    group = pattern.groups
-    for match in pattern.finditer(text):
-        yield Entity(kind, match.group(group), match.start(group))
 
 
 # --- vectors.bin -------------------------------------------------------------------

@@ -115,7 +115,14 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
         with translate_errors(path):
             rows = _recover(path)
         unscoped = _write(part, rows)
-        _write_passages(part, cutter)
+        with SqliteStore(part) as store:
+            cut = cutter(store)
+        with translate_errors(part), closing(connect(part, wait=0)) as connection:
+            with write_transaction(connection):
+                for number, scope, body in connection.execute("SELECT id, scope, body FROM messages ORDER BY id"):
+                    message = decode_message(body)
+                    index_tables.add_passages(connection, [(message, cut(message), scope, number)])
+            connection.execute("PRAGMA journal_mode = DELETE")
         _swap(path, part, damaged)
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
@@ -293,18 +300,6 @@ def _write_scopes(connection: sqlite3.Connection, rows: _Recovered) -> dict[Valu
         _insert(connection, "scopes", (place, *(values or (_RECOVERED, "", "main", f"{_RECOVERED} {place}"))))
         places[number] = place
     return places
-
-
-def _write_passages(part: Path, cutter: Cutter) -> None:
-    with SqliteStore(part) as store:
-        cut = cutter(store)
-    with translate_errors(part), closing(connect(part, wait=0)) as connection:
-        with write_transaction(connection):
-            query = "SELECT id, scope, body FROM messages ORDER BY id"
-            for number, scope, body in connection.execute(query):
-                message = decode_message(body)
-                index_tables.add_passages(connection, [(message, cut(message), scope, number)])
-        connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _swap(path: Path, part: Path, damaged: Path) -> None:

@@ -127,31 +127,28 @@ class SqliteStore:
 
     def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
         """Store messages with their passages."""
+        numbers: list[int] = []
         new: list[NewMessage] = []
+        query = "SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?"
+        insert = "INSERT INTO messages(scope, digest, nonce, flags, body) VALUES (?, ?, ?, ?, ?)"
         with self.transaction():
-            numbers = [self._add_message(row, new) for row in rows]
+            for row in rows:
+                scope = self._scope(row.scope)
+                digest, nonce = bytes.fromhex(row.message.digest), text_bytes(row.nonce)
+                # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
+                if is_forgotten(self._writer, scope, message_digest(digest, nonce), digest):
+                    numbers.append(0)
+                elif known := self._writer.execute(query, (scope, digest, nonce)).fetchone():
+                    numbers.append(int(known[0]))
+                else:
+                    flags = PINNED * row.pinned | EXCLUDED * row.excluded
+                    numbers.append(self._insert(insert, (scope, digest, nonce, flags, encode_message(row.message))))
+                    new.append((row.message, row.passages, scope, numbers[-1]))
             if new:
                 from holdfast.store import index_tables  # noqa: PLC0415 - see above
 
                 index_tables.add_passages(self._writer, new)
         return numbers
-
-    def _add_message(self, row: MessageRow, new: list[NewMessage]) -> int:
-        """Store a message; one that is new is appended to `new`."""
-        scope = self._scope(row.scope)
-        digest, nonce = bytes.fromhex(row.message.digest), text_bytes(row.nonce)
-        # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
-        if is_forgotten(self._writer, scope, message_digest(digest, nonce), digest):
-            return 0
-        key = (scope, digest, nonce)
-        query = "SELECT id FROM messages WHERE scope = ? AND digest = ? AND nonce = ?"
-        if known := self._writer.execute(query, key).fetchone():
-            return int(known[0])
-        flags = PINNED * row.pinned | EXCLUDED * row.excluded
-        insert = "INSERT INTO messages(scope, digest, nonce, flags, body) VALUES (?, ?, ?, ?, ?)"
-        number = self._insert(insert, (*key, flags, encode_message(row.message)))
-        new.append((row.message, row.passages, scope, number))
-        return number
 
     def set_flags(self, select: Select, /, *, pinned: bool | None = None, excluded: bool | None = None) -> int:
         """Set the flags of messages that are not None."""
@@ -176,20 +173,22 @@ class SqliteStore:
 
     def add_records(self, rows: Sequence[Record], /) -> list[int]:
         """Store records, each in place of the record of the same kind and key."""
+        numbers: list[int] = []
         with self.transaction():
-            return [self._add_record(row) for row in rows]
-
-    def _add_record(self, row: Record) -> int:
-        key = (self._scope(row.scope), row.kind, row.key)
-        values = (clamp_time(row.time), pack_json(row.data))
-        query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
-        if known := self._writer.execute(query, key).fetchone():
-            if row.is_new:
-                raise ConflictError(f"another process has recorded {row.kind} {row.key}: try again", path=self.path)
-            self._writer.execute("UPDATE records SET time = ?, data = ? WHERE id = ?", (*values, *known))
-            return int(known[0])
-        insert = "INSERT INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)"
-        return self._insert(insert, (*key, *values))
+            for row in rows:
+                key = (self._scope(row.scope), row.kind, row.key)
+                values = (clamp_time(row.time), pack_json(row.data))
+                query = "SELECT id FROM records WHERE scope = ? AND kind = ? AND key = ?"
+                known = self._writer.execute(query, key).fetchone()
+                if known and row.is_new:
+                    raise ConflictError(f"another process has recorded {row.kind} {row.key}: try again", path=self.path)
+                if known:
+                    self._writer.execute("UPDATE records SET time = ?, data = ? WHERE id = ?", (*values, *known))
+                    numbers.append(int(known[0]))
+                else:
+                    insert = "INSERT INTO records(scope, kind, key, time, data) VALUES (?, ?, ?, ?, ?)"
+                    numbers.append(self._insert(insert, (*key, *values)))
+        return numbers
 
     def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
         """Store jobs."""
@@ -239,29 +238,29 @@ class SqliteStore:
     def read_messages(self, select: Select, /) -> list[MessageRow]:
         """Read messages that the reader may see, oldest first."""
         with self._reading() as rows:
-            return rows.messages(select)
+            return rows.read("message", select)
 
     def read_passages(self, select: Select, /) -> list[PassageText]:
         """Read passages that the reader may see, oldest first."""
         with self._reading() as rows:
-            return rows.passages(select)
+            return rows.read("passage", select)
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read versions of facts that the reader may see, oldest first."""
         with self._reading() as rows:
-            return rows.facts(select, keys)
+            return rows.read("fact", select, keys=keys)
 
     def read_records(
         self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
     ) -> list[Record]:
         """Read records that the reader may see, oldest first."""
         with self._reading() as rows:
-            return rows.records(select, kind, keys)
+            return rows.read("record", select, name=kind, keys=keys)
 
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs that the reader may see, oldest first."""
         with self._reading() as rows:
-            return rows.jobs(select, kind)
+            return rows.read("job", select, name=kind)
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""

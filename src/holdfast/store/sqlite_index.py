@@ -142,24 +142,19 @@ class Index:
             self._rewritten = rewritten
         total = count_passages(self._connection)
         if total > self.columns.passages:
-            self._load_blocks()
+            known, stop = self._unindexed.first, count_indexed(self._connection)
+            if stop > known:  # passages that were read one by one are read again, as a part of their block
+                self.columns.truncate(known)
+                query = "SELECT data FROM blocks WHERE first >= ? ORDER BY first"
+                self.columns.extend(*(columnar.decode(data) for (data,) in self._connection.execute(query, (known,))))
+                self._unindexed = Unindexed(stop)
+                self._cache = _PostingCache()
             read_columns(self._connection, self.columns, first=self.columns.passages, stop=total)
             query = "SELECT number, terms FROM pending WHERE number >= ? ORDER BY number"
             for number, data in self._connection.execute(query, (self._unindexed.stop,)):
                 self._unindexed.pad(number)
                 self._unindexed.append(np.frombuffer(data, np.int64))
             self._unindexed.pad(total)
-
-    def _load_blocks(self) -> None:
-        known, stop = self._unindexed.first, count_indexed(self._connection)
-        if stop == known:
-            return
-        # Passages that were read one by one are read again, as a part of their block.
-        self.columns.truncate(known)
-        query = "SELECT data FROM blocks WHERE first >= ? ORDER BY first"
-        self.columns.extend(*(columnar.decode(data) for (data,) in self._connection.execute(query, (known,))))
-        self._unindexed = Unindexed(stop)
-        self._cache = _PostingCache()
 
     def corpus(self, scopes: Bools) -> Corpus:
         """Return the corpus of these scopes. That of all scopes is cached."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -93,13 +93,21 @@ class RowReader:
             tenant, project, agent, session = names
             self.scopes.append(Scope(tenant=tenant, project=project, agent=agent, session=session))
 
-    def messages(self, select: Select) -> list[MessageRow]:
-        """Read messages."""
-        return self._read("message", select, lambda rows: self._decode("message", rows, self._message)[0])
-
-    def passages(self, select: Select) -> list[PassageText]:
-        """Read passages."""
-        return self._read("passage", select, self._decode_passages)
+    def read(
+        self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None
+    ) -> list[Any]:
+        """Read the rows of a kind that a selection names."""
+        condition, values = where(kind, select, name=name, keys=keys)
+        query = f"SELECT {_COLUMNS[kind]} FROM {kind}s WHERE {condition}"
+        rows = self._connection.execute(query, values).fetchall()
+        found = self._decode_passages(rows) if kind == "passage" else self._decode(kind, rows)
+        if select.newest:
+            found.reverse()
+        if len(found) < len(rows) == select.limit:  # as many more as were left out
+            side = {"before" if select.newest else "after": rows[-1][0]}
+            more = self.read(kind, replace(select, limit=len(rows) - len(found), **side), name=name, keys=keys)
+            return [*more, *found] if select.newest else [*found, *more]
+        return found
 
     def passages_of_all(self, numbers: Sequence[int]) -> list[PassageText]:
         """Read passages of any scope."""
@@ -107,68 +115,28 @@ class RowReader:
         query = f"SELECT {_COLUMNS['passage']} FROM passages WHERE {wanted}"
         return self._decode_passages(self._connection.execute(query, (json.dumps(numbers),)).fetchall())
 
-    def facts(self, select: Select, keys: Sequence[str] | None) -> list[FactRow]:
-        """Read versions of facts."""
-
-        def decode(rows: Sequence[Any]) -> list[FactRow]:
-            found, damaged = self._decode("fact", rows, self._fact)
-            # An older version must not stand for one that cannot be read.
-            unknown = {(self.scopes[row[1]], row[2]) for row in damaged}
-            return [fact for fact in found if (fact.scope, fact.id) not in unknown]
-
-        return self._read("fact", select, decode, keys=keys)
-
-    def records(self, select: Select, name: str | None, keys: Sequence[str] | None) -> list[Record]:
-        """Read records."""
-        return self._read(
-            "record", select, lambda rows: self._decode("record", rows, self._record)[0], name=name, keys=keys
-        )
-
-    def jobs(self, select: Select, name: str | None) -> list[Job]:
-        """Read jobs."""
-        return self._read("job", select, lambda rows: self._decode("job", rows, self._job)[0], name=name)
-
     def jobs_of_all(self, name: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope."""
         rows = self._connection.execute(f"SELECT {_COLUMNS['job']} FROM jobs WHERE kind = ? ORDER BY id", (name,))
-        return self._decode("job", rows, self._job, limit=limit)[0]
+        return list(islice(self._readable("job", rows, self._job, []), limit))
 
-    def _read(
-        self,
-        kind: Kind,
-        select: Select,
-        decode: Callable[[Sequence[Any]], list[T]],
-        *,
-        name: str | None = None,
-        keys: Sequence[str] | None = None,
-    ) -> list[T]:
-        condition, values = where(kind, select, name=name, keys=keys)
-        query = f"SELECT {_COLUMNS[kind]} FROM {kind}s WHERE {condition}"
-        rows = self._connection.execute(query, values).fetchall()
-        found = decode(rows)
-        if select.newest:
-            found.reverse()
-        if len(found) < len(rows) == select.limit:  # as many more as were left out
-            side = {"before" if select.newest else "after": rows[-1][0]}
-            more = self._read(kind, replace(select, limit=len(rows) - len(found), **side), decode, name=name, keys=keys)
-            return [*more, *found] if select.newest else [*found, *more]
+    def _decode(self, kind: Kind, rows: Iterable[Any]) -> list[Any]:
+        damaged: list[Any] = []
+        decoders = {"message": self._message, "fact": self._fact, "record": self._record, "job": self._job}
+        found: list[Any] = list(self._readable(kind, rows, decoders[kind], damaged))
+        if kind == "fact" and damaged:  # an older version must not stand for one that cannot be read
+            unknown = {(self.scopes[row[1]], row[2]) for row in damaged}
+            found = [fact for fact in found if (fact.scope, fact.id) not in unknown]
         return found
 
-    def _decode(
-        self, kind: Kind, rows: Iterable[Any], decode: Callable[[Any], T], *, limit: int | None = None
-    ) -> tuple[list[T], list[Any]]:
-        """Decode rows, at most `limit`; return also those that are damaged, which are added to `gaps`."""
-        damaged: list[Any] = []
-
-        def readable() -> Iterable[T]:
-            for row in rows:
-                try:
-                    yield decode(row)
-                except DAMAGE:
-                    damaged.append(row)
-                    self.gaps[Gap(scope=self.scopes[row[1]], kind=kind, id=row[0])] = None
-
-        return list(islice(readable(), limit)), damaged
+    def _readable(self, kind: Kind, rows: Iterable[Any], decode: Callable[[Any], T], damaged: list[Any]) -> Iterator[T]:
+        """Decode rows; those that are damaged are added to `damaged` and to `gaps`."""
+        for row in rows:
+            try:
+                yield decode(row)
+            except DAMAGE:
+                damaged.append(row)
+                self.gaps[Gap(scope=self.scopes[row[1]], kind=kind, id=row[0])] = None
 
     def _message(self, row: Any) -> MessageRow:
         number, scope, nonce, flags, body = row
@@ -201,8 +169,9 @@ class RowReader:
     def _decode_passages(self, rows: Sequence[Any]) -> list[PassageText]:
         query = "SELECT id, scope, body FROM messages WHERE id IN (SELECT value FROM json_each(?))"
         shared = self._connection.execute(query, (json.dumps(list({row[2] for row in rows if row[7] is None})),))
-        bodies, damaged = self._decode("message", shared, lambda row: (row[:2], words(decode_message(row[2]))))
-        texts, unread = dict(bodies), {row[:2] for row in damaged}
+        damaged: list[Any] = []
+        texts = dict(self._readable("message", shared, lambda row: (row[:2], words(decode_message(row[2]))), damaged))
+        unread = {row[:2] for row in damaged}
 
         def decode(row: Any) -> PassageText:
             number, scope, message, speaker, time, start, windows, text = row
@@ -219,7 +188,7 @@ class RowReader:
             )
 
         readable = [row for row in rows if row[7] is not None or (row[2], row[1]) not in unread]
-        return self._decode("passage", readable, decode)[0]
+        return list(self._readable("passage", readable, decode, []))
 
 
 def fact_data(row: FactRow) -> bytes:

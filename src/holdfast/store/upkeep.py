@@ -1,4 +1,4 @@
-"""Rebuild the index of a SQLite store, copy it, and shrink it, while others use it."""
+"""Check a SQLite store without changing it; rebuild its index, copy it, and shrink it, while others use it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,35 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from holdfast.errors import StorageError
+from holdfast.search import columns as columnar
 from holdfast.search.passages import CUTTING
+from holdfast.search.postings import decode
 from holdfast.store.base import PassageText
-from holdfast.store.connection import connect, migrate, translate_errors, write_transaction
+from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
+from holdfast.store.connection import (
+    COUNTS,
+    MIGRATIONS,
+    connect,
+    connect_readonly,
+    is_readonly,
+    migrate,
+    translate_errors,
+    write_transaction,
+)
 from holdfast.store.cutting import cut_again, window_terms
 from holdfast.store.forgetting import scrub
 from holdfast.store.index_tables import (
     BLOCK_PASSAGES,
+    count_indexed,
     count_passages,
+    decode_windows,
     drop_vectors,
     index_full_batches,
     mark_rewritten,
@@ -31,6 +47,179 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 _WAIT: Final = 600.0
 _PAGES: Final = 4096
+
+_ORPHANS: Final = {
+    "passages without their message": "SELECT count(*) FROM passages WHERE alive AND message NOT IN"
+    " (SELECT id FROM messages)",
+    "vectors without their passage": "SELECT count(*) FROM vectors WHERE passage NOT IN"
+    " (SELECT number FROM passages WHERE alive)",
+    **{
+        f"{table} without their scope": f"SELECT count(*) FROM {table} WHERE scope NOT IN (SELECT id FROM scopes)"
+        for table in ("messages", "passages", "facts", "records", "jobs")
+    },
+}
+_NOTES: Final = {
+    "passages are cut as an earlier version did: run `holdfast reindex` to find single lines of logs": "SELECT count(*)"
+    f" FROM passages WHERE NOT EXISTS (SELECT 1 FROM counters WHERE name = 'cutting' AND value = {CUTTING})",
+    "forgotten text may still be in free pages: run `holdfast vacuum`": "SELECT value FROM counters"
+    " WHERE name = 'unscrubbed'",
+}
+_MAX_FAULTS: Final = 20
+_CHECKED: Final[tuple[tuple[str, str, str, Callable[[bytes], object]], ...]] = (
+    ("message", "id", "body", decode_message),
+    ("passage", "number", "text", unpack_text),
+    ("fact", "version", "data", unpack_json),
+    ("record", "id", "data", unpack_json),
+    ("job", "id", "data", unpack_json),
+)
+"""Columns with a checksum: the kind of row, its number, the column, and its decoder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The result of a check.
+
+    Attributes:
+        path: The file.
+        counts: How many messages, passages, sessions and facts there are, where that can be told.
+        damage: What is broken in what was archived: `repair` keeps the rest.
+        index: What is wrong with the index: `reindex` mends it, and nothing is lost.
+        notes: What is worth knowing, though nothing is broken.
+    """
+
+    path: Path
+    counts: dict[str, int]
+    damage: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.damage and not self.index
+
+    @property
+    def summary(self) -> str:
+        """The result in a sentence or two, with what to do."""
+        held = ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        parts = [held] if held else []
+        if self.damage:
+            parts.append(f"damaged: {'; '.join(self.damage)}. Run `holdfast doctor --repair` to keep what is intact")
+        if self.index:
+            parts.append(f"the index is not right: {'; '.join(self.index)}. Run `holdfast reindex`: no message is lost")
+        return ". ".join([*parts, *self.notes])
+
+
+def check(path: Path) -> Health:
+    """Check the file's structure, every row, and whether the index matches the rows.
+
+    Raises:
+        StorageError: There is no such file.
+    """
+    if not path.exists():
+        raise StorageError("no such store. Check the path.", path=path)
+    structure: tuple[str, ...] = ()
+    try:
+        with (
+            translate_errors(path),
+            closing(
+                connect_readonly(path) if is_readonly(path) else sqlite3.connect(path, timeout=60, isolation_level=None)
+            ) as connection,
+        ):
+            connection.execute("PRAGMA query_only = ON")
+            faults = connection.execute(f"PRAGMA integrity_check({_MAX_FAULTS})")
+            structure = tuple(text for (text,) in faults if text != "ok")
+            version = _count(connection, "PRAGMA user_version")
+            if not 0 < version <= len(MIGRATIONS):
+                note = f"written with schema {version}, this one knows {len(MIGRATIONS)}"
+                return Health(path=path, counts={}, damage=structure, notes=(note,))
+            connection.execute("BEGIN")
+            orphans = [f"{found} {what}" for what, query in _ORPHANS.items() if (found := _count(connection, query))]
+            return Health(
+                path=path,
+                counts={name: _count(connection, query) for name, query in COUNTS.items()},
+                damage=(*structure, *_unreadable(connection), *orphans),
+                index=tuple(_check_index(connection)),
+                notes=tuple(note for note, query in _NOTES.items() if _count(connection, query)),
+            )
+    except StorageError as error:
+        return Health(path=path, counts={}, damage=structure or (str(error),))
+
+
+def _count(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
+    for kind, key, column, read in _CHECKED:
+        query = f"SELECT {key}, {column} FROM {kind}s WHERE {column} IS NOT NULL ORDER BY {key}"
+        for number, data in connection.execute(query):
+            try:
+                read(data)
+            except DAMAGE:
+                yield f"{kind} {number} cannot be read"
+
+
+def _check_index(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield where the index does not match the passages."""
+    total, indexed = count_passages(connection), count_indexed(connection)
+    if total != _count(connection, "SELECT count(*) FROM passages"):
+        yield "numbers of passages are missing"
+        return
+    before = "SELECT max(stop) FROM runs AS earlier WHERE earlier.first < runs.first"
+    if indexed > total or _count(connection, f"SELECT count(*) FROM runs WHERE first != coalesce(({before}), 0)"):
+        yield "the runs of the index do not follow each other"
+        return
+    yield from _check_blocks(connection, indexed)
+    query = (
+        "SELECT number, windows, terms FROM passages LEFT JOIN pending USING (number)"
+        " WHERE number >= ? AND alive ORDER BY number"
+    )
+    for number, windows, terms in connection.execute(query, (indexed,)):
+        if terms is None or len(terms) != 8 * int(decode_windows(windows)[:, 2].sum()):
+            yield f"passage {number} is not in the index"
+    if strays := _count(connection, f"SELECT count(*) FROM pending WHERE number < {indexed}"):
+        yield f"{strays} passages are pending and sealed at once"
+    yield from _check_postings(connection)
+
+
+def _check_blocks(connection: sqlite3.Connection, indexed: int) -> Iterator[str]:
+    window = expected = 0
+    for first, first_window, windows, data in connection.execute("SELECT * FROM blocks ORDER BY first"):
+        query = "SELECT alive, windows FROM passages WHERE number >= ? AND number < ? ORDER BY number"
+        rows = connection.execute(query, (first, first + BLOCK_PASSAGES)).fetchall()
+        lengths = np.concatenate([np.zeros(0, np.uint32), *(decode_windows(spans)[:, 2] for _, spans in rows)])
+        try:
+            arrays = columnar.decode(data)
+            is_same = arrays["alive"].tolist() == [bool(alive) for alive, _ in rows]
+            is_same = is_same and np.array_equal(arrays["window_length"], lengths)
+        except (ValueError, IndexError):
+            is_same = False
+        if not is_same or (first, first_window, windows) != (expected, window, len(lengths)):
+            yield f"the block of passages {first} to {first + BLOCK_PASSAGES - 1} says something else than they do"
+        expected, window = first + BLOCK_PASSAGES, first_window + windows
+    if expected != indexed:
+        yield f"{expected} passages are in blocks, {indexed} in runs"
+
+
+def _check_postings(connection: sqlite3.Connection) -> Iterator[str]:
+    for first, stop in connection.execute("SELECT first, stop FROM runs ORDER BY first").fetchall():
+        query = "SELECT min(first_window), max(first_window + windows) FROM blocks WHERE first >= ? AND first < ?"
+        low, high = connection.execute(query, (first, stop)).fetchone()
+        for term, data in connection.execute("SELECT term, data FROM postings WHERE run = ?", (first,)):
+            try:
+                is_sound = low is not None and isinstance(data, bytes) and decode(data).is_sound(low, high)
+            except (ValueError, IndexError):
+                is_sound = False
+            if not is_sound:
+                yield f"the posting list of term {term} in run {first} is broken"
+                break
+    strays = _count(connection, "SELECT count(DISTINCT run) FROM postings WHERE run NOT IN (SELECT first FROM runs)")
+    if strays:
+        yield f"{strays} runs of posting lists belong to nothing"
+
+
+# --- changing a store ------------------------------------------------------------------
 
 
 @contextmanager
@@ -78,7 +267,7 @@ def reindex(
     return total
 
 
-def backup(path: Path, target: Path, *, progress: Progress | None = None) -> None:
+def backup(path: Path, target: Path) -> None:
     """Copy a store to a new file that only its owner can read, while others write."""
     if target.exists():
         raise StorageError("is there already. Choose another name for the copy.", path=target)
@@ -93,8 +282,7 @@ def backup(path: Path, target: Path, *, progress: Progress | None = None) -> Non
             # One state of the store is read throughout; otherwise each write by others would start the copy over.
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            report = progress or (lambda _done, _total: None)
-            connection.backup(copy, pages=_PAGES, progress=lambda _, left, total: report(total - left, total))
+            connection.backup(copy, pages=_PAGES)
             connection.execute("COMMIT")
             copy.execute("PRAGMA journal_mode = DELETE")
     part.replace(target)
