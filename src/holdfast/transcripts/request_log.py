@@ -14,7 +14,7 @@ from holdfast.messages import Message, Text, ToolResult, Usage
 from holdfast.providers.anthropic import read_usage as read_anthropic_usage
 from holdfast.providers.openai_chat import read_usage as read_openai_usage
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, mapping, text, timestamp
-from holdfast.transcripts.reader import Reader, SessionInfo, read_values
+from holdfast.transcripts.reader import Reader, facts, read_values
 
 _LISTS: Final = ("messages", "input", "contents")
 _BODIES: Final = ("request", "body")
@@ -247,15 +247,11 @@ def _get_opening(request: Request) -> str:
     return next((message.digest for message in request.messages if message.role != "system"), "")
 
 
-def _describe(data: Json) -> SessionInfo:
-    return SessionInfo(
-        session=text(data, "session_id", "conversation_id", "experiment_id"), model=text(_find_body(data), "model")
-    )
-
+_FACTS: Final = facts(session="session_id conversation_id experiment_id", model="request.model body.model model")
 
 REQUEST_LOG: Final = Reader(
     name="request_log",
     claims=lambda _path, head: any(_find_body(value) is not None for value in head.values),
     stream=_stream,
-    describe=_describe,
+    describe=lambda _data: _FACTS,
 )
