@@ -23,7 +23,7 @@ from holdfast.messages import (
     Usage,
 )
 from holdfast.providers import shaping
-from holdfast.providers.rules import MAX_ID_CHARS, Violation, Wire, blocks, has_text, kind, quote
+from holdfast.providers.rules import MAX_ID_CHARS, Turn, Violation, Wire, blocks, check_pairs, has_text, kind, quote
 from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
@@ -419,19 +419,25 @@ _BLOCKS_AFTER_THINKING: Final = frozenset({"text", "image", "tool_use", "tool_re
 def check(wire: Sequence[Wire]) -> list[Violation]:
     """List the rules of the Messages API that a message list breaks."""
     found: list[Violation] = []
-    if wire[0].get("role") == "assistant":
-        found.append(Violation("first-user", "messages[0]", "the first message is not the user's"))
+    turns: list[Turn] = []
     for index, message in enumerate(wire):
-        where = f"messages[{index}]"
-        found += _check_message(message, where)
-        if message.get("role") == "assistant":
-            found += _check_thinking(message, where)
-            found += _check_calls(message, wire[index + 1] if index + 1 < len(wire) else None, where)
-        elif message.get("role") == "user":
-            found += _check_results(message, wire[index - 1] if index else None, where)
-        else:
-            found += _check_system(wire, index, where)
-    return [*found, *_check_unique(wire), *_check_last(wire)]
+        where, role = f"messages[{index}]", message.get("role")
+        found += [*_check_place(wire, index, where), *_check_message(message, where)]
+        found += _check_thinking(message, where) if role == "assistant" else ()
+        calls, results = _ids(message, "tool_use", "id"), _ids(message, "tool_result", "tool_use_id")
+        turns.append(Turn(where, calls if role == "assistant" else (), results if role == "user" else ()))
+    return [*found, *check_pairs(turns, is_unique=True), *_check_last(wire)]
+
+
+def _check_place(wire: Sequence[Wire], index: int, where: str) -> Iterator[Violation]:
+    """The first message is the user's; a system message in the list comes after the user and before the assistant."""
+    before = wire[index - 1].get("role") if index else None
+    following = wire[index + 1].get("role") if index + 1 < len(wire) else "assistant"
+    if wire[index].get("role") == "assistant":
+        if index == 0:
+            yield Violation("first-user", where, "the first message is not the user's")
+    elif wire[index].get("role") != "user" and (before != "user" or following != "assistant"):
+        yield Violation("system-place", where, f"a system message between {before} and {following}")
 
 
 def _check_message(message: Wire, where: str) -> Iterator[Violation]:
@@ -447,6 +453,9 @@ def _check_message(message: Wire, where: str) -> Iterator[Violation]:
         yield Violation("empty-content", where, "no content, or something in it is not a block")
     else:
         yield from _check_blocks(blocks(content), str(message.get("role")), f"{where}.content")
+        are_results = [kind(block) == "tool_result" for block in blocks(content)]
+        if not all(are_results[: sum(are_results)]):
+            yield Violation("results-first", where, "something comes before a result")
 
 
 def _check_blocks(content: Sequence[Wire], role: str, where: str) -> Iterator[Violation]:
@@ -510,44 +519,8 @@ def _check_thinking(message: Wire, where: str) -> Iterator[Violation]:
             yield Violation("unsigned-thinking", where, "thinking without its signature")
 
 
-def _ids(message: Wire | None, block_kind: str, key: str) -> list[str]:
-    content = blocks(message.get("content")) if message else []
-    return [str(block.get(key)) for block in content if kind(block) == block_kind]
-
-
-def _check_calls(message: Wire, following: Wire | None, where: str) -> Iterator[Violation]:
-    """Every call has its result in the next message."""
-    if missing := set(_ids(message, "tool_use", "id")) - set(_ids(following, "tool_result", "tool_use_id")):
-        yield Violation("unanswered-call", where, f"no result in the next message for {quote(sorted(missing))}")
-
-
-def _check_results(message: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
-    """Every result answers a call of the message before, once, and results come first."""
-    results = _ids(message, "tool_result", "tool_use_id")
-    calls = _ids(before, "tool_use", "id") if before and before.get("role") == "assistant" else []
-    if orphans := set(results) - set(calls):
-        yield Violation("orphan-result", where, f"no call in the message before for {quote(sorted(orphans))}")
-    if len(set(results)) != len(results):
-        yield Violation("repeated-result", where, "two results of one call")
-    if any(kind(block) != "tool_result" for block in blocks(message.get("content"))[: len(results)]):
-        yield Violation("results-first", where, "something comes before a result")
-
-
-def _check_system(wire: Sequence[Wire], index: int, where: str) -> Iterator[Violation]:
-    """A system message in the list comes after the user and before the assistant."""
-    before = wire[index - 1].get("role") if index else None
-    following = wire[index + 1].get("role") if index + 1 < len(wire) else "assistant"
-    if before != "user" or following != "assistant":
-        yield Violation("system-place", where, f"a system message between {before} and {following}")
-
-
-def _check_unique(wire: Sequence[Wire]) -> Iterator[Violation]:
-    seen: set[str] = set()
-    for index, message in enumerate(wire):
-        for call_id in _ids(message, "tool_use", "id"):
-            if call_id in seen:
-                yield Violation("repeated-id", f"messages[{index}]", f"a second call {quote(call_id)}")
-            seen.add(call_id)
+def _ids(message: Wire, block_kind: str, key: str) -> list[str]:
+    return [str(block.get(key)) for block in blocks(message.get("content")) if kind(block) == block_kind]
 
 
 def _check_last(wire: Sequence[Wire]) -> Iterator[Violation]:

@@ -20,7 +20,18 @@ from holdfast.messages import (
     Usage,
 )
 from holdfast.providers import shaping
-from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
+from holdfast.providers.rules import (
+    MAX_ID_CHARS,
+    OPENAI_NAME,
+    Turn,
+    Violation,
+    Wire,
+    blocks,
+    check_pairs,
+    check_unique,
+    kind,
+    quote,
+)
 from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
@@ -374,19 +385,17 @@ _FIELDS_WITHOUT_CONTENT: Final = ("tool_calls", "function_call", "refusal", "aud
 def check(wire: Sequence[Wire]) -> list[Violation]:
     """List the rules of Chat Completions that a message list breaks."""
     found: list[Violation] = []
-    waiting: list[str] = []
-    calls_at = "the beginning"
+    turns: list[Turn] = []
     for index, message in enumerate(wire):
-        where = f"messages[{index}]"
+        where, role = f"messages[{index}]", message.get("role")
         found += [*_check_message(message, where), *_check_parts(message, where)]
-        if message.get("role") in {"tool", "function"}:
-            found += _check_result(message, waiting, where)
-            continue
-        found += _check_answered(waiting, calls_at)
-        waiting = [call_id for _, call_id, _ in _calls(message)]
-        calls_at = where
-        found += _check_calls(message, where)
-    return [*found, *_check_answered(waiting, calls_at)]
+        if role in {"tool", "function"}:  # a result follows the call, with only other results between them
+            call_id = message.get("tool_call_id") if role == "tool" else f"{_LEGACY}{message.get('name')}"
+            turns.append(Turn(where, results=[str(call_id)], closes=False))
+        else:
+            found += _check_calls(message, where)
+            turns.append(Turn(where, [call_id for _, call_id, _ in _calls(message)]))
+    return [*found, *check_pairs(turns)]
 
 
 def _check_message(message: Wire, where: str) -> Iterator[Violation]:
@@ -434,24 +443,7 @@ def _check_calls(message: Wire, where: str) -> Iterator[Violation]:
             yield Violation("name", where, f"name {quote(function.get('name'))}")
         if not isinstance(function.get("input" if kind(call) == "custom" else "arguments"), str):
             yield Violation("arguments", where, "arguments are not text")
-    ids = [call_id for _, call_id, _ in calls]
-    if len(set(ids)) != len(ids):
-        yield Violation("repeated-id", where, "two calls with one id")
-
-
-def _check_result(message: Wire, waiting: list[str], where: str) -> Iterator[Violation]:
-    """A result follows the message with its call, with only other results between them."""
-    is_legacy = message.get("role") == "function"
-    call_id = _LEGACY + str(message.get("name")) if is_legacy else str(message.get("tool_call_id"))
-    if call_id in waiting:
-        waiting.remove(call_id)
-    else:
-        yield Violation("orphan-result", where, f"no open call {quote(call_id)} right before")
-
-
-def _check_answered(waiting: Sequence[str], where: str) -> Iterator[Violation]:
-    if waiting:
-        yield Violation("unanswered-call", where, f"no result right after for {quote(waiting)}")
+    yield from check_unique(((where, call_id) for _, call_id, _ in calls), "repeated-id")
 
 
 OPENAI_CHAT: Final = Format(name=NAME, read=read, render=render, is_own=is_own, shape=shape, check=check)

@@ -24,7 +24,18 @@ from holdfast.messages import (
     ToolResult,
 )
 from holdfast.providers import shaping
-from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
+from holdfast.providers.rules import (
+    MAX_ID_CHARS,
+    OPENAI_NAME,
+    Turn,
+    Violation,
+    Wire,
+    blocks,
+    check_pairs,
+    check_unique,
+    kind,
+    quote,
+)
 from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
@@ -370,7 +381,8 @@ def check(wire: Sequence[Wire]) -> list[Violation]:
             found += _check_call(item, where)
         elif kind(item) in OUTPUT_REQUIRED and item.get("output") is None:
             found.append(Violation("empty-content", where, "a result without output"))
-    return [*found, *_check_pairs(wire), *_check_unique(wire)]
+    turns = [_make_turn(item, f"input[{index}]") for index, item in enumerate(wire)]
+    return [*found, *check_pairs(turns, is_unique=True), *check_unique(_list_items(wire), "repeated-item")]
 
 
 def check_reasoning(wire: Sequence[Wire], links: Mapping[str, str]) -> list[Violation]:
@@ -432,37 +444,18 @@ def _check_call(item: Wire, where: str) -> Iterator[Violation]:
             yield Violation("arguments", where, "arguments are not text")
 
 
-def _check_pairs(wire: Sequence[Wire]) -> Iterator[Violation]:
-    """Every call has one result, later; every result has a call."""
-    calls: dict[str, int] = {}
-    answered: set[str] = set()
-    for index, item in enumerate(wire):
-        where = f"input[{index}]"
-        call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
-        if _is_call(item):
-            if call_id in calls:
-                yield Violation("repeated-id", where, f"a second call {quote(call_id)}")
-            calls[call_id] = index
-        elif _is_output(item):
-            if call_id not in calls:
-                yield Violation("orphan-result", where, f"no call {quote(call_id)} before")
-            elif call_id in answered:
-                yield Violation("repeated-result", where, f"a second result of {quote(call_id)}")
-            answered.add(call_id)
-    for call_id in calls.keys() - answered:
-        yield Violation("unanswered-call", f"input[{calls[call_id]}]", f"no result of {quote(call_id)}")
+def _make_turn(item: Wire, where: str) -> Turn:
+    call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
+    is_call, is_result = _is_call(item), _is_output(item)
+    return Turn(where, [call_id] if is_call else (), [call_id] if is_result else (), closes=False)
 
 
-def _check_unique(wire: Sequence[Wire]) -> Iterator[Violation]:
-    """The id of an item is there once; the output of a local shell has that of its call."""
-    seen: set[str] = set()
+def _list_items(wire: Sequence[Wire]) -> Iterator[tuple[str, str]]:
+    """Yield the place and id of each item that has one of its own; the output of a local shell has that of its call."""
     for index, item in enumerate(wire):
         item_id = item.get("id")
-        if not isinstance(item_id, str) or not item_id or (_is_output(item) and "call_id" not in item):
-            continue
-        if item_id in seen:
-            yield Violation("repeated-item", f"input[{index}]", f"a second item {quote(item_id)}")
-        seen.add(item_id)
+        if isinstance(item_id, str) and item_id and not (_is_output(item) and "call_id" not in item):
+            yield f"input[{index}]", item_id
 
 
 OPENAI_RESPONSES: Final = Format(

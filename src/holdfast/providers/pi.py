@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -23,7 +23,7 @@ from holdfast.messages import (
     Usage,
 )
 from holdfast.providers import shaping
-from holdfast.providers.rules import Violation, Wire, blocks, kind, quote
+from holdfast.providers.rules import Turn, Violation, Wire, blocks, check_pairs, kind, quote
 from holdfast.providers.shaping import Log
 from holdfast.providers.wire import (
     Format,
@@ -330,35 +330,23 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
 def check(wire: Sequence[Wire]) -> list[Violation]:
     """List the rules that a message list breaks: every call has one result before the next reply."""
     found: list[Violation] = []
-    waiting: set[str] = set()
+    turns: list[Turn] = []
     was_reply = False
     for index, message in enumerate(wire):
-        where = f"messages[{index}]"
-        role = message.get("role")
+        where, role = f"messages[{index}]", message.get("role")
         if not isinstance(role, str):
             found.append(Violation("role", where, f"unknown role {quote(role)}"))
         is_reply = role in ("assistant", "tool_call")
-        if is_reply and not was_reply:
-            found += _check_answered(waiting, where)
-            waiting = set()
+        listed = [block for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
+        calls = [_first_of(call, CALL_IDS) for call in ([message] if role == "tool_call" else listed)]
+        results = [_first_of(message, RESULT_IDS)] if role in RESULT_ROLES else ()
+        turns.append(Turn(where, calls, results, closes=is_reply and not was_reply))
         was_reply = is_reply
-        calls = [block for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
-        waiting.update(_first_of(call, CALL_IDS) for call in ([message] if role == "tool_call" else calls))
-        if role in RESULT_ROLES:
-            call_id = _first_of(message, RESULT_IDS)
-            if call_id not in waiting:
-                found.append(Violation("orphan-result", where, f"no open call {quote(call_id)} before"))
-            waiting.discard(call_id)
-    return [*found, *_check_answered(waiting, "the end")]
+    return [*found, *check_pairs(turns)]
 
 
 def _first_of(data: Wire, names: Sequence[str]) -> str:
     return next((str(data[name]) for name in names if data.get(name) is not None), "")
-
-
-def _check_answered(waiting: set[str], where: str) -> Iterator[Violation]:
-    if waiting:
-        yield Violation("unanswered-call", where, f"no result for {quote(sorted(waiting))}")
 
 
 PI: Final = Format(name=NAME, read=read, render=render, is_own=is_own, shape=shape, check=check)
