@@ -18,20 +18,8 @@ from holdfast.providers.wire import image_from_url
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, objects, stamp, string, text
 from holdfast.transcripts.lines import Head, Line, read_document, read_head, read_lines
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionInfo:
-    """What the records of a file state about its session. `topic` is a title that the agent made up."""
-
-    session: str | None = None
-    cwd: str | None = None
-    title: str | None = None
-    topic: str | None = None
-    model: str | None = None
-
-
 Facts: TypeAlias = dict[str, tuple[str, ...]]
-"""Where a record states something about its session: the fields of SessionInfo with their paths."""
+"""The paths in a record of `session`, `cwd`, `title`, `topic` (a title that the agent made up) and `model`."""
 
 
 class Database(NamedTuple):
@@ -97,19 +85,20 @@ def folder_with(*files: str, beside: Iterable[str] = (), claims: Claims | None =
 
 
 def facts(**paths: str) -> Facts:
-    """Name the paths of the fields of a SessionInfo in a record; the first path with a text counts."""
+    """Name the paths of each fact; the first path with a text counts."""
     return {name: tuple(value.split()) for name, value in paths.items()}
 
 
-def merge_info(records: Iterable[Json], describe: Callable[[Json], Facts]) -> SessionInfo:
-    """Merge what the records state: the first session and folder, the last title and model."""
+def merge_facts(records: Iterable[Json], describe: Callable[[Json], Facts]) -> dict[str, str]:
+    """Merge what the records state: the first session and folder, the last title, else topic, and model."""
     merged: dict[str, str] = {}
     for record in records:
         for name, paths in describe(record).items():
             is_final = name in merged and name in ("session", "cwd")
             if not is_final and (value := text(record, *paths)):
                 merged[name] = value
-    return SessionInfo(**merged)
+    topic = merged.pop("topic", None)
+    return {"title": topic, **merged} if topic else merged
 
 
 # --- from records to entries ---------------------------------------------------
