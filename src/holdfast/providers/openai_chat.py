@@ -264,7 +264,8 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Chat Completions accepts them."""
     shaped = shaping.change_messages(messages, _drop_empty_calls, log, "empty-calls")
     shaped = shaping.assign_ids(shaped, log, is_plain=False, is_unique=False)
-    shaped = _drop_unsendable(shaping.change_messages(shaped, _fit_message, log, "content"), log)
+    shaped = shaping.change_messages(shaped, _fit_message, log, "content")
+    shaped = shaping.drop_empty(shaped, log, lambda part: shaping.is_blank(part) or shaping.is_thinking(part))
     return [message for side in shaping.group_sides(_renew_legacy(shaped)) for message in _join_side(side, log)]
 
 
@@ -317,17 +318,6 @@ def _fit_result(result: ToolResult) -> ToolResult:
         return replace(result, origin=None)
     content = tuple(block for block in result.content if _fit_part(block) is not None)
     return result if len(content) == len(result.content) else replace(result, content=content)
-
-
-def _drop_unsendable(messages: Sequence[Message], log: Log) -> list[Message]:
-    """Drop messages of nothing but thinking and blank text."""
-    left: list[Message] = []
-    for message in messages:
-        if any(not shaping.is_thinking(part) and not shaping.is_blank(part) for part in message.parts):
-            left.append(message)
-        elif wire_of(message, NAME):
-            log.note("empty-message", None, "dropped a message of which nothing can be sent")
-    return left
 
 
 def _renew_legacy(messages: Sequence[Message]) -> list[Message]:

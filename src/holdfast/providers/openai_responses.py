@@ -94,22 +94,18 @@ def _read_part(block: Any, where: str) -> ResultContent:
 def _read_item(data: Json, item_kind: str, where: str) -> Part:
     has_call_id = isinstance(data.get("call_id"), str)
     if item_kind == "reasoning":
-        return _read_reasoning(data, where)
+        listed = [
+            *expect(data, "summary", list, where, default=[]),
+            *expect(data, "content", list, where, default=[]),
+        ]
+        text = "\n\n".join(str(block.get("text", "")) for block in listed if isinstance(block, Mapping))
+        signature = expect(data, "encrypted_content", str, where, default="")
+        return Thinking(text=text, signature=signature or None) if text else RedactedThinking(data=signature)
     if item_kind.endswith("_call_output") or (item_kind.endswith("_output") and has_call_id):
         return _read_result(data, item_kind, where)
     if item_kind.endswith("_call") and has_call_id:
         return _read_call(data, item_kind, where)
     return Opaque(kind=item_kind, data=wire.limit_depth(data, where))
-
-
-def _read_reasoning(data: Json, where: str) -> Part:
-    listed = [
-        *expect(data, "summary", list, where, default=[]),
-        *expect(data, "content", list, where, default=[]),
-    ]
-    text = "\n\n".join(str(block.get("text", "")) for block in listed if isinstance(block, Mapping))
-    signature = expect(data, "encrypted_content", str, where, default="")
-    return Thinking(text=text, signature=signature or None) if text else RedactedThinking(data=signature)
 
 
 def _read_call(data: Json, item_kind: str, where: str) -> ToolCall:

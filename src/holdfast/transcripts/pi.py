@@ -158,15 +158,15 @@ def _read_result(data: Json, call_id: str | None, pending: list[ToolCall]) -> To
     )
 
 
-def _frame_clawdbot(data: Json, line: int) -> Entry:
-    return make_entry(data, line, type=string(data, "role") or string(data, "type"), id="", parent="")
-
-
 _CLAWDBOT_FACTS: Final = facts(model="model")
 
 CLAWDBOT: Final = Reader(
     name="clawdbot",
     claims=claims_if(lambda record: record.get("role") == TOOL_CALL),
-    stream=lambda path: read_entries(path, partial(_read_clawdbot, pending=[], numbers=count(1)), _frame_clawdbot),
+    stream=lambda path: read_entries(
+        path,
+        partial(_read_clawdbot, pending=[], numbers=count(1)),
+        lambda data, line: make_entry(data, line, type=string(data, "role") or string(data, "type"), id="", parent=""),
+    ),
     describe=lambda _data: _CLAWDBOT_FACTS,
 )
