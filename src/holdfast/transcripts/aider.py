@@ -46,10 +46,7 @@ def _stream(path: Path) -> Iterator[Item]:
 
 
 def _read_lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str, int, str]]:
-    """Yield the block, kind, number and text of every line; a block is a run of lines of one kind.
-
-    A blank line has the kind of the line before it.
-    """
+    """Yield the block (a run of lines of one kind), kind, number and text of every line."""
     kind, block = "output", 0
     with open_binary(path) as file:
         for number, raw in enumerate(bounded_lines(file), start=1):
@@ -63,7 +60,7 @@ def _read_lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str,
             is_start, before = _START.match(text) is not None, kind
             if is_start:
                 kind = "chat"
-            elif text.strip():
+            elif text.strip():  # a blank line has the kind of the line before it
                 kind = next((name for name, mark in _MARKS.items() if text.startswith(mark)), "assistant")
             block += kind != before or is_start
             yield block, kind, number, text

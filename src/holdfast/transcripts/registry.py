@@ -70,11 +70,7 @@ _CURSOR_COLUMNS: Final = ("blobs.data", "meta.value")
 
 
 def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
-    """Return the reader of a session, and the folder or file that holds all of it.
-
-    Raises:
-        TranscriptError: It cannot be read, or its format is unknown; the message lists the known ones.
-    """
+    """Return the reader of a session, and the folder or file that holds all of it."""
     if format is not None and format not in READERS:
         raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
     readers = list(READERS.values()) if format is None else [READERS[format]]
@@ -100,11 +96,7 @@ def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] |
 
 
 def _find_database(file: Path, readers: Iterable[Reader]) -> tuple[Reader, Database] | None:
-    """Return the reader and layout of an SQLite file; None where no agent that we know writes such files.
-
-    Raises:
-        TranscriptError: The file cannot be read, or is of an agent whose format is not published.
-    """
+    """Return the reader and layout of an SQLite file; None where no agent that we know writes such files."""
     for reader in readers:
         if reader.database is not None and has_columns(file, reader.database.columns):
             return reader, reader.database
