@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dis import get_instructions
 from importlib import import_module
-from inspect import isfunction
+from inspect import isfunction, ismodule
 from types import CodeType
 from typing import Any
 
@@ -41,9 +41,9 @@ class TestAll:
 
 
 def functions_behind(function: Callable[..., Any]) -> set[str]:
-    """The names of all functions that a function of a provider uses, directly or not."""
+    """The names of all functions and modules that a function of a provider uses, directly or not."""
     module = function.__module__
-    known = {name: value for name, value in vars(import_module(module)).items() if isfunction(value)}
+    known = {name: value for name, value in vars(import_module(module)).items() if isfunction(value) or ismodule(value)}
     names: set[str] = set()
     codes = [function.__code__]
     while codes:
@@ -52,7 +52,7 @@ def functions_behind(function: Callable[..., Any]) -> set[str]:
         loads = {step.argval for step in get_instructions(code) if step.opname == "LOAD_GLOBAL"}
         new = known.keys() & loads - names
         names |= new
-        codes += [known[name].__code__ for name in new if known[name].__module__ == module]
+        codes += [known[name].__code__ for name in new if getattr(known[name], "__module__", None) == module]
     return names
 
 

@@ -22,27 +22,10 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
-from holdfast.providers import shaping
-from holdfast.providers.rules import MAX_ID_CHARS, Violation, Wire, blocks, has_text, kind, quote
+from holdfast.providers import shaping, wire
+from holdfast.providers.rules import MAX_ID_CHARS, Turn, Violation, Wire, blocks, check_pairs, has_text, kind, quote
 from holdfast.providers.shaping import Log
-from holdfast.providers.wire import (
-    Format,
-    Json,
-    blocks_of,
-    expect,
-    expect_object,
-    expect_role,
-    is_sealed_elsewhere,
-    kind_of,
-    leading_system,
-    limit_depth,
-    number,
-    object_arguments,
-    read_content,
-    rebuild,
-    render_content,
-    wire_of,
-)
+from holdfast.providers.wire import Format, Json, expect, wire_of
 
 NAME: Final = "anthropic"
 ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -56,7 +39,7 @@ REPLY_FIELDS: Final = frozenset({"id", "type", "model", "usage", "stop_reason", 
 
 def read(data: Json, where: str) -> Message:
     """Read one message of the Messages API, request or response."""
-    role = expect_role(data, ROLES, where, format=NAME)
+    role = wire.expect_role(data, ROLES, where, format=NAME)
     parts = _read_content(data.get("content"), f"{where}.content")
     message = Message(
         role="tool" if any(isinstance(part, ToolResult) for part in parts) else role,
@@ -70,12 +53,12 @@ def read(data: Json, where: str) -> Message:
 
 
 def _read_content(content: Any, where: str) -> tuple[Part, ...]:
-    return read_content(content, read_block, where, format=NAME, is_required=True)
+    return wire.read_content(content, read_block, where, format=NAME, is_required=True)
 
 
 def read_block(block: Any, where: str) -> Part:
     """Read one content block; a block of an unknown type becomes an opaque part."""
-    data = expect_object(block, where)
+    data = wire.expect_object(block, where)
     part: Part
     match expect(data, "type", str, where):
         case "text":
@@ -92,13 +75,15 @@ def read_block(block: Any, where: str) -> Part:
         case "image":
             part = _read_image(data, where)
         case other:
-            part = Opaque(kind=other, data=limit_depth(data, where))
+            part = Opaque(kind=other, data=wire.limit_depth(data, where))
     return part.read_from(data, format=NAME)
 
 
 def _read_call(data: Json, where: str) -> Part:
     value = data.get("input")
-    arguments = value if isinstance(value, str) else limit_depth(expect(data, "input", dict, where, default={}), where)
+    arguments = (
+        value if isinstance(value, str) else wire.limit_depth(expect(data, "input", dict, where, default={}), where)
+    )
     call_id, name = (expect(data, key, str, where, default="") for key in ("id", "name"))
     return ToolCall(id=call_id, name=name, arguments=arguments)
 
@@ -106,40 +91,42 @@ def _read_call(data: Json, where: str) -> Part:
 def _read_result(data: Json, where: str) -> Part:
     return ToolResult(
         call_id=expect(data, "tool_use_id", str, where, default=""),
-        content=read_content(data.get("content"), _read_result_block, f"{where}.content", format=NAME),
+        content=wire.read_content(data.get("content"), _read_result_block, f"{where}.content", format=NAME),
         is_error=expect(data, "is_error", bool, where, default=False),
     )
 
 
 def _read_result_block(block: Any, where: str) -> ResultContent:
     """Read a block inside a result: text and images; any other block is carried as it is."""
-    data = expect_object(block, where)
+    data = wire.expect_object(block, where)
     part = read_block(data, where) if data.get("type") in {"text", "image"} else None
     if isinstance(part, Text | Image | Opaque):
         return part
-    return Opaque(kind=expect(data, "type", str, where), data=limit_depth(data, where)).read_from(data, format=NAME)
+    return Opaque(kind=expect(data, "type", str, where), data=wire.limit_depth(data, where)).read_from(
+        data, format=NAME
+    )
 
 
 def _read_image(data: Json, where: str) -> Image | Opaque:
     path = f"{where}.source"
-    source = expect_object(data.get("source"), path)
+    source = wire.expect_object(data.get("source"), path)
     if source.get("type") == "base64":
         media_type = expect(source, "media_type", str, path, default="")
         return Image(media_type=media_type or None, data=expect(source, "data", str, path))
     if source.get("type") == "url":
         return Image(url=expect(source, "url", str, path))
-    return Opaque(kind="image", data=limit_depth(data, where))
+    return Opaque(kind="image", data=wire.limit_depth(data, where))
 
 
 def read_usage(data: Any) -> Usage | None:
     """Read a usage object; None where it has no input tokens."""
-    if not isinstance(data, Mapping) or (sent := number(data.get("input_tokens"))) is None:
+    if not isinstance(data, Mapping) or (sent := wire.number(data.get("input_tokens"))) is None:
         return None
     return Usage(
         input=sent,
-        output=number(data.get("output_tokens")) or 0,
-        cache_read=number(data.get("cache_read_input_tokens")) or 0,
-        cache_write=number(data.get("cache_creation_input_tokens")) or 0,
+        output=wire.number(data.get("output_tokens")) or 0,
+        cache_read=wire.number(data.get("cache_read_input_tokens")) or 0,
+        cache_write=wire.number(data.get("cache_creation_input_tokens")) or 0,
     )
 
 
@@ -154,13 +141,14 @@ def is_own(data: Json) -> bool:
     if data.get("type") == "message" and "stop_reason" in data:
         return True
     return any(
-        kind_of(block).endswith(_OWN_BLOCKS) or _OWN_KEYS.get(kind_of(block)) in block for block in blocks_of(data)
+        wire.kind_of(block).endswith(_OWN_BLOCKS) or _OWN_KEYS.get(wire.kind_of(block)) in block
+        for block in wire.blocks_of(data)
     )
 
 
 def has_hints(data: Json) -> bool:
     """Whether a message has something that Anthropic introduced, though other providers accept it too."""
-    return any("cache_control" in block or kind_of(block) == "thinking" for block in blocks_of(data))
+    return any("cache_control" in block or wire.kind_of(block) == "thinking" for block in wire.blocks_of(data))
 
 
 # --- rendering ---------------------------------------------------------------
@@ -174,19 +162,19 @@ def render(messages: Sequence[Message]) -> list[Json]:
     turns: list[Json] = []
     was_new = False
     for message in messages:
-        wire, is_new = rebuild(message, _make_message, format=NAME), not wire_of(message, NAME)
-        if wire is None:
+        sent, is_new = wire.rebuild(message, _make_message, format=NAME), not wire_of(message, NAME)
+        if sent is None:
             continue
-        if turns and is_new and was_new and turns[-1]["role"] == wire["role"]:
-            turns[-1] = {**turns[-1], "content": [*_list_blocks(turns[-1]), *_list_blocks(wire)]}
+        if turns and is_new and was_new and turns[-1]["role"] == sent["role"]:
+            turns[-1] = {**turns[-1], "content": [*_list_blocks(turns[-1]), *_list_blocks(sent)]}
         else:
-            turns.append(wire)
+            turns.append(sent)
         was_new = is_new
     return turns
 
 
-def _list_blocks(wire: Json) -> list[Json]:
-    content = wire["content"]
+def _list_blocks(sent: Json) -> list[Json]:
+    content = sent["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
@@ -196,20 +184,25 @@ def _make_message(message: Message, old: Json) -> Json | None:
 
 
 def _make_content(parts: Sequence[Part], old: object = None) -> str | list[Json]:
-    content = render_content(parts, old, _make_block, format=NAME)
+    content = wire.render_content(parts, old, _make_block, format=NAME)
     return "" if isinstance(content, str) and not content.strip() else content
 
 
 def _make_block(part: Part, old: Json) -> Json | None:
     match part:
-        case Thinking() if part.signature is not None and not is_sealed_elsewhere(part):
+        case Thinking() if part.signature is not None and not wire.is_sealed_elsewhere(part):
             return {"type": "thinking", "thinking": part.text, "signature": part.signature}
         case Text() | Thinking() if part.text.strip():  # unsigned thinking is refused: it can only be sent as text
             return {"type": "text", "text": part.text}
-        case RedactedThinking() if not is_sealed_elsewhere(part):
+        case RedactedThinking() if not wire.is_sealed_elsewhere(part):
             return {"type": "redacted_thinking", "data": part.data}
         case ToolCall():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": object_arguments(part.arguments)}
+            return {
+                "type": "tool_use",
+                "id": part.id,
+                "name": part.name,
+                "input": wire.object_arguments(part.arguments),
+            }
         case ToolResult():
             return _make_result(part, old)
         case Image():
@@ -252,7 +245,7 @@ def render_system(messages: Sequence[Message]) -> str | list[Json]:
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Anthropic accepts them."""
     messages = shaping.move_system_prompt(messages, log)
-    lead = leading_system(messages, NAME)
+    lead = wire.leading_system(messages, NAME)
     shaped = shaping.assign_ids(messages[lead:], log, is_plain=True, is_unique=True)
     shaped = shaping.drop_empty(shaping.change_messages(shaped, _fit_message, log, "content"), log)
     shaped = [message for side in shaping.group_sides(shaped) for message in _join_side(side, log)]
@@ -290,14 +283,14 @@ def _fit_call(call: ToolCall) -> ToolCall:
     old = wire_of(call, NAME)
     if old and old.get("input") is None:
         return replace(call, origin=None)
-    arguments = object_arguments(call.arguments)
+    arguments = wire.object_arguments(call.arguments)
     return call if arguments is call.arguments else replace(call, arguments=arguments)
 
 
 def _fit_thinking(part: Thinking | RedactedThinking) -> Part | None:
     """Keep thinking that Anthropic signed; turn other thinking into text, where it has any."""
     signature, text = (part.signature, part.text) if isinstance(part, Thinking) else (part.data, "")
-    if signature and not is_sealed_elsewhere(part):
+    if signature and not wire.is_sealed_elsewhere(part):
         return part
     return Text(text=text) if text.strip() else None
 
@@ -416,22 +409,28 @@ _THINKING_BLOCKS: Final = frozenset({"thinking", "redacted_thinking"})
 _BLOCKS_AFTER_THINKING: Final = frozenset({"text", "image", "tool_use", "tool_result"})
 
 
-def check(wire: Sequence[Wire]) -> list[Violation]:
+def check(sent: Sequence[Wire]) -> list[Violation]:
     """List the rules of the Messages API that a message list breaks."""
     found: list[Violation] = []
-    if wire[0].get("role") == "assistant":
-        found.append(Violation("first-user", "messages[0]", "the first message is not the user's"))
-    for index, message in enumerate(wire):
-        where = f"messages[{index}]"
-        found += _check_message(message, where)
-        if message.get("role") == "assistant":
-            found += _check_thinking(message, where)
-            found += _check_calls(message, wire[index + 1] if index + 1 < len(wire) else None, where)
-        elif message.get("role") == "user":
-            found += _check_results(message, wire[index - 1] if index else None, where)
-        else:
-            found += _check_system(wire, index, where)
-    return [*found, *_check_unique(wire), *_check_last(wire)]
+    turns: list[Turn] = []
+    for index, message in enumerate(sent):
+        where, role = f"messages[{index}]", message.get("role")
+        found += [*_check_place(sent, index, where), *_check_message(message, where)]
+        found += _check_thinking(message, where) if role == "assistant" else ()
+        calls, results = _ids(message, "tool_use", "id"), _ids(message, "tool_result", "tool_use_id")
+        turns.append(Turn(where, calls if role == "assistant" else (), results if role == "user" else ()))
+    return [*found, *check_pairs(turns, is_unique=True), *_check_last(sent)]
+
+
+def _check_place(sent: Sequence[Wire], index: int, where: str) -> Iterator[Violation]:
+    """The first message is the user's; a system message in the list comes after the user and before the assistant."""
+    before = sent[index - 1].get("role") if index else None
+    following = sent[index + 1].get("role") if index + 1 < len(sent) else "assistant"
+    if sent[index].get("role") == "assistant":
+        if index == 0:
+            yield Violation("first-user", where, "the first message is not the user's")
+    elif sent[index].get("role") != "user" and (before != "user" or following != "assistant"):
+        yield Violation("system-place", where, f"a system message between {before} and {following}")
 
 
 def _check_message(message: Wire, where: str) -> Iterator[Violation]:
@@ -447,6 +446,9 @@ def _check_message(message: Wire, where: str) -> Iterator[Violation]:
         yield Violation("empty-content", where, "no content, or something in it is not a block")
     else:
         yield from _check_blocks(blocks(content), str(message.get("role")), f"{where}.content")
+        are_results = [kind(block) == "tool_result" for block in blocks(content)]
+        if not all(are_results[: sum(are_results)]):
+            yield Violation("results-first", where, "something comes before a result")
 
 
 def _check_blocks(content: Sequence[Wire], role: str, where: str) -> Iterator[Violation]:
@@ -510,54 +512,18 @@ def _check_thinking(message: Wire, where: str) -> Iterator[Violation]:
             yield Violation("unsigned-thinking", where, "thinking without its signature")
 
 
-def _ids(message: Wire | None, block_kind: str, key: str) -> list[str]:
-    content = blocks(message.get("content")) if message else []
-    return [str(block.get(key)) for block in content if kind(block) == block_kind]
+def _ids(message: Wire, block_kind: str, key: str) -> list[str]:
+    return [str(block.get(key)) for block in blocks(message.get("content")) if kind(block) == block_kind]
 
 
-def _check_calls(message: Wire, following: Wire | None, where: str) -> Iterator[Violation]:
-    """Every call has its result in the next message."""
-    if missing := set(_ids(message, "tool_use", "id")) - set(_ids(following, "tool_result", "tool_use_id")):
-        yield Violation("unanswered-call", where, f"no result in the next message for {quote(sorted(missing))}")
-
-
-def _check_results(message: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
-    """Every result answers a call of the message before, once, and results come first."""
-    results = _ids(message, "tool_result", "tool_use_id")
-    calls = _ids(before, "tool_use", "id") if before and before.get("role") == "assistant" else []
-    if orphans := set(results) - set(calls):
-        yield Violation("orphan-result", where, f"no call in the message before for {quote(sorted(orphans))}")
-    if len(set(results)) != len(results):
-        yield Violation("repeated-result", where, "two results of one call")
-    if any(kind(block) != "tool_result" for block in blocks(message.get("content"))[: len(results)]):
-        yield Violation("results-first", where, "something comes before a result")
-
-
-def _check_system(wire: Sequence[Wire], index: int, where: str) -> Iterator[Violation]:
-    """A system message in the list comes after the user and before the assistant."""
-    before = wire[index - 1].get("role") if index else None
-    following = wire[index + 1].get("role") if index + 1 < len(wire) else "assistant"
-    if before != "user" or following != "assistant":
-        yield Violation("system-place", where, f"a system message between {before} and {following}")
-
-
-def _check_unique(wire: Sequence[Wire]) -> Iterator[Violation]:
-    seen: set[str] = set()
-    for index, message in enumerate(wire):
-        for call_id in _ids(message, "tool_use", "id"):
-            if call_id in seen:
-                yield Violation("repeated-id", f"messages[{index}]", f"a second call {quote(call_id)}")
-            seen.add(call_id)
-
-
-def _check_last(wire: Sequence[Wire]) -> Iterator[Violation]:
-    if wire[-1].get("role") != "assistant":
+def _check_last(sent: Sequence[Wire]) -> Iterator[Violation]:
+    if sent[-1].get("role") != "assistant":
         return
-    content = wire[-1].get("content")
+    content = sent[-1].get("content")
     last = blocks(content)[-1] if blocks(content) else {"type": "text", "text": content}
     text = last.get("text")
     if kind(last) == "text" and isinstance(text, str) and text != text.rstrip():
-        yield Violation("trailing-space", f"messages[{len(wire) - 1}]", "the last reply ends in white space")
+        yield Violation("trailing-space", f"messages[{len(sent) - 1}]", "the last reply ends in white space")
 
 
 ANTHROPIC: Final = Format(

@@ -23,23 +23,10 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
-from holdfast.providers import shaping
+from holdfast.providers import shaping, wire
 from holdfast.providers.rules import Violation, Wire, blocks, quote
 from holdfast.providers.shaping import Log
-from holdfast.providers.wire import (
-    Format,
-    Json,
-    expect,
-    expect_object,
-    expect_role,
-    leading_system,
-    limit_depth,
-    number,
-    object_arguments,
-    rebuild,
-    spelling,
-    wire_of,
-)
+from holdfast.providers.wire import Format, Json, expect, wire_of
 
 NAME: Final = "gemini"
 _ROLES: Final[dict[str, Role]] = {"user": "user", "model": "assistant", "function": "tool", "system": "system"}
@@ -65,7 +52,7 @@ _USAGE: Final = (
 
 def read(data: Json, where: str) -> Message:
     """Read one content."""
-    role = expect_role(data, _ROLES, where, format=NAME, default="user")
+    role = wire.expect_role(data, _ROLES, where, format=NAME, default="user")
     parts = _read_parts(data.get("parts"), f"{where}.parts")
     role = "tool" if any(isinstance(part, ToolResult) for part in parts) else role
     return Message(role=role, parts=parts).read_from(data, format=NAME)
@@ -81,11 +68,11 @@ def _read_parts(value: Any, where: str) -> tuple[Part, ...]:
 
 
 def _read_part(value: Any, where: str, seen: Counter[str]) -> Part:
-    data = expect_object(value, where)
+    data = wire.expect_object(value, where)
     part: Part
-    if isinstance(call := data.get(spelling(data, _CALL)), Mapping):
+    if isinstance(call := data.get(wire.spelling(data, _CALL)), Mapping):
         part = _read_call(call, f"{where}.functionCall", seen)
-    elif isinstance(response := data.get(spelling(data, _RESPONSE)), Mapping):
+    elif isinstance(response := data.get(wire.spelling(data, _RESPONSE)), Mapping):
         part = _read_result(response, f"{where}.functionResponse", seen)
     elif isinstance(data.get("text"), str):
         part = _read_text(data, where)
@@ -95,7 +82,7 @@ def _read_part(value: Any, where: str, seen: Counter[str]) -> Part:
 
 
 def _read_text(data: Json, where: str) -> Part:
-    signature = expect(data, spelling(data, _SIGNATURE), str, where, default="")
+    signature = expect(data, wire.spelling(data, _SIGNATURE), str, where, default="")
     if data.get("thought") is True:
         return Thinking(text=data["text"], signature=signature or None)
     # A stream ends in a part that holds nothing but the signature.
@@ -103,23 +90,23 @@ def _read_text(data: Json, where: str) -> Part:
 
 
 def _read_file(value: Any, where: str) -> Image | Opaque:
-    data = expect_object(value, where)
+    data = wire.expect_object(value, where)
     for names, keys in ((_INLINE, ("data",)), (_FILE, _URI)):
-        file = data.get(spelling(data, names))
+        file = data.get(wire.spelling(data, names))
         if not isinstance(file, Mapping):
             continue
-        media_type, content = file.get(spelling(file, _MEDIA_TYPE)), file.get(spelling(file, keys))
+        media_type, content = file.get(wire.spelling(file, _MEDIA_TYPE)), file.get(wire.spelling(file, keys))
         if isinstance(content, str) and isinstance(media_type, str) and media_type.startswith("image/"):
             is_url = keys is _URI
             image = Image(media_type=media_type, url=content) if is_url else Image(media_type=media_type, data=content)
             return image.read_from(data, format=NAME)
     kind = next((key for key, inside in data.items() if isinstance(inside, Mapping)), "part")
-    return Opaque(kind=kind, data=limit_depth(data, where)).read_from(data, format=NAME)
+    return Opaque(kind=kind, data=wire.limit_depth(data, where)).read_from(data, format=NAME)
 
 
 def _read_call(data: Json, where: str, seen: Counter[str]) -> ToolCall:
     name = expect(data, "name", str, where, default="")
-    arguments = limit_depth(expect(data, "args", dict, where, default={}), f"{where}.args")
+    arguments = wire.limit_depth(expect(data, "args", dict, where, default={}), f"{where}.args")
     return ToolCall(id=_read_id(data, name, where, seen), name=name, arguments=arguments)
 
 
@@ -131,7 +118,7 @@ def _read_id(data: Json, name: str, where: str, seen: Counter[str]) -> str:
 
 def _read_result(data: Json, where: str, seen: Counter[str]) -> ToolResult:
     name = expect(data, "name", str, where, default="")
-    response = limit_depth(data.get("response"), f"{where}.response")
+    response = wire.limit_depth(data.get("response"), f"{where}.response")
     text = _response_text(response)
     files = expect(data, "parts", list, where, default=[])
     return ToolResult(
@@ -171,7 +158,7 @@ def read_usage(data: Any) -> Usage | None:
     """Read the usage metadata of a response; cached tokens are part of its prompt tokens."""
     if not isinstance(data, Mapping):
         return None
-    sent, cached, replied, thought = (number(data.get(spelling(data, names))) or 0 for names in _USAGE)
+    sent, cached, replied, thought = (wire.number(data.get(wire.spelling(data, names))) or 0 for names in _USAGE)
     cached = min(cached, sent)
     return Usage(input=sent - cached, output=replied + thought, cache_read=cached) if sent else None
 
@@ -190,8 +177,8 @@ def render(messages: Sequence[Message]) -> list[Json]:
     contents: list[Json] = []
     for message in messages:
         names |= {call.id: call.name for call in message.calls if call.name}
-        wire = rebuild(message, partial(_make_message, names=names), format=NAME)
-        contents += [wire] if wire is not None else []
+        sent = wire.rebuild(message, partial(_make_message, names=names), format=NAME)
+        contents += [sent] if sent is not None else []
     return contents
 
 
@@ -206,8 +193,8 @@ def _render_parts(parts: Sequence[Part], names: Mapping[str, str]) -> list[Json]
     """Render parts; those that Gemini cannot express are left out."""
     rendered: list[Json] = []
     for part in parts:
-        wire = rebuild(part, partial(_make_part, names=names), format=NAME)
-        rendered += [wire] if wire is not None else []
+        sent = wire.rebuild(part, partial(_make_part, names=names), format=NAME)
+        rendered += [sent] if sent is not None else []
         if isinstance(part, ToolResult) and not wire_of(part, NAME):
             rendered += [_make_image(block) for block in part.content if isinstance(block, Image)]
     return rendered
@@ -220,8 +207,8 @@ def _make_part(part: Part, old: Json, *, names: Mapping[str, str]) -> Json | Non
         case Thinking() if old:
             return {"text": part.text, "thought": True}
         case ToolCall():
-            key = spelling(old, _CALL)
-            arguments = object_arguments(part.arguments)
+            key = wire.spelling(old, _CALL)
+            arguments = wire.object_arguments(part.arguments)
             return {key: {**_make_id(part.id, old.get(key)), "name": part.name, "args": arguments}}
         case ToolResult():
             return _make_result(part, old, names)
@@ -238,10 +225,10 @@ def _make_id(call_id: str, old: Json | None) -> Json:
 
 
 def _make_result(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
-    key = spelling(old, _RESPONSE)
+    key = wire.spelling(old, _RESPONSE)
     before = old.get(key, {})
     name = before.get("name") or names.get(result.call_id, result.name) or "unknown"  # as a call without a name
-    files = [wire for block in result.content if (wire := wire_of(block, NAME))]
+    files = [sent for block in result.content if (sent := wire_of(block, NAME))]
     response = before.get("response")
     if response is None or result.text != _response_text(response):
         response = {_text_key(response) or ("error" if result.is_error else "output"): result.text}
@@ -267,7 +254,7 @@ def render_system(messages: Sequence[Message]) -> Json:
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Gemini accepts them: turns that alternate strictly, the user first."""
     messages = shaping.move_system_prompt(messages, log)
-    lead = leading_system(messages, NAME)
+    lead = wire.leading_system(messages, NAME)
     shaped = shaping.change_messages(messages[lead:], _fit_message, log, "content")
     names: dict[str, str] = {}
     shaped = shaping.drop_empty(
@@ -316,14 +303,14 @@ def _join_side(messages: Sequence[Message], log: Log) -> Message:
 # --- rules -------------------------------------------------------------------
 
 
-def check(wire: Sequence[Wire]) -> list[Violation]:
+def check(sent: Sequence[Wire]) -> list[Violation]:
     """List the rules of generateContent that a list of contents breaks."""
     found: list[Violation] = []
-    for index, turn in enumerate(wire):
+    for index, turn in enumerate(sent):
         where = f"contents[{index}]"
-        before = wire[index - 1] if index else None
+        before = sent[index - 1] if index else None
         found += _check_message(turn, before, where)
-        found += _check_calls(turn, wire[index + 1] if index + 1 < len(wire) else None, where)
+        found += _check_calls(turn, sent[index + 1] if index + 1 < len(sent) else None, where)
         if _names(turn, "response") and not (before and _names(before, "call")):
             found.append(Violation("orphan-result", where, "a function response does not follow a function call"))
     return found

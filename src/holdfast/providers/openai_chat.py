@@ -19,29 +19,21 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
-from holdfast.providers import shaping
-from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
-from holdfast.providers.shaping import Log
-from holdfast.providers.wire import (
-    Format,
-    Json,
-    blocks_of,
-    decode_arguments,
-    encode_arguments,
-    expect,
-    expect_object,
-    expect_role,
-    image_from_url,
-    image_url,
-    kind_of,
-    limit_depth,
-    number,
-    read_content,
-    rebuild,
-    rebuild_always,
-    text_arguments,
-    wire_of,
+from holdfast.providers import shaping, wire
+from holdfast.providers.rules import (
+    MAX_ID_CHARS,
+    OPENAI_NAME,
+    Turn,
+    Violation,
+    Wire,
+    blocks,
+    check_pairs,
+    check_unique,
+    kind,
+    quote,
 )
+from holdfast.providers.shaping import Log
+from holdfast.providers.wire import Format, Json, expect, wire_of
 
 NAME: Final = "openai_chat"
 ROLES: Final[dict[str, Role]] = {
@@ -62,8 +54,8 @@ _IMAGE_BELOW: Final = "(see the image below)"
 
 def read(data: Json, where: str) -> Message:
     """Read one message of a Chat Completions request or response."""
-    role = expect_role(data, ROLES, where, format=NAME)
-    content = read_content(data.get("content"), _read_part, f"{where}.content", format=NAME)
+    role = wire.expect_role(data, ROLES, where, format=NAME)
+    content = wire.read_content(data.get("content"), _read_part, f"{where}.content", format=NAME)
     name = expect(data, "name", str, where, default="") or None
     parts: tuple[Part, ...]
     if role == "tool":
@@ -76,16 +68,16 @@ def read(data: Json, where: str) -> Message:
 
 
 def _read_part(block: Any, where: str) -> ResultContent:
-    data = expect_object(block, where)
+    data = wire.expect_object(block, where)
     part_kind = expect(data, "type", str, where)
     part: ResultContent
     if part_kind in {"text", "refusal"}:
         part = Text(text=expect(data, part_kind, str, where))
     elif part_kind == "image_url":
-        source = expect_object(data.get("image_url"), f"{where}.image_url")
-        part = image_from_url(expect(source, "url", str, f"{where}.image_url"))
+        source = wire.expect_object(data.get("image_url"), f"{where}.image_url")
+        part = wire.image_from_url(expect(source, "url", str, f"{where}.image_url"))
     else:
-        part = Opaque(kind=part_kind, data=limit_depth(data, where))
+        part = Opaque(kind=part_kind, data=wire.limit_depth(data, where))
     return part.read_from(data, format=NAME)
 
 
@@ -110,32 +102,32 @@ def _read_calls(data: Json, where: str) -> list[Text | ToolCall]:
 
 
 def _read_call(entry: Any, where: str) -> ToolCall:
-    data = expect_object(entry, where)
+    data = wire.expect_object(entry, where)
     call_id = expect(data, "id", str, where, default="")
     if data.get("type") == "custom":
-        custom = expect_object(data.get("custom"), f"{where}.custom")
+        custom = wire.expect_object(data.get("custom"), f"{where}.custom")
         name, text = (expect(custom, key, str, f"{where}.custom", default="") for key in ("name", "input"))
         return ToolCall(id=call_id, name=name, arguments=text).read_from(data, format=NAME)
-    function = expect_object(data.get("function"), f"{where}.function")
+    function = wire.expect_object(data.get("function"), f"{where}.function")
     return _read_function(function, f"{where}.function", call_id=call_id).read_from(data, format=NAME)
 
 
 def _read_function(data: Json, where: str, *, call_id: str) -> ToolCall:
     value = data.get("arguments")
     if not isinstance(value, Mapping):  # some servers send the object itself
-        value = decode_arguments(expect(data, "arguments", str, where, default=""))
-    arguments = limit_depth(value, f"{where}.arguments")
+        value = wire.decode_arguments(expect(data, "arguments", str, where, default=""))
+    arguments = wire.limit_depth(value, f"{where}.arguments")
     return ToolCall(id=call_id, name=expect(data, "name", str, where, default=""), arguments=arguments)
 
 
 def read_usage(data: Any) -> Usage | None:
     """Read a usage object of Chat Completions; cached tokens are part of its prompt tokens."""
-    if not isinstance(data, Mapping) or (sent := number(data.get("prompt_tokens"))) is None:
+    if not isinstance(data, Mapping) or (sent := wire.number(data.get("prompt_tokens"))) is None:
         return None
     details = data.get("prompt_tokens_details")
-    cached = number(details.get("cached_tokens")) if isinstance(details, Mapping) else None
+    cached = wire.number(details.get("cached_tokens")) if isinstance(details, Mapping) else None
     cached = min(cached or 0, sent)
-    return Usage(input=sent - cached, output=number(data.get("completion_tokens")) or 0, cache_read=cached)
+    return Usage(input=sent - cached, output=wire.number(data.get("completion_tokens")) or 0, cache_read=cached)
 
 
 # --- recognising -------------------------------------------------------------
@@ -149,7 +141,7 @@ def is_own(data: Json) -> bool:
         return True
     if data.get("role") in ("tool", "function") and "type" not in data:
         return True
-    return any(kind_of(part) in _OWN_PARTS for part in blocks_of(data) if "source" not in part)
+    return any(wire.kind_of(part) in _OWN_PARTS for part in wire.blocks_of(data) if "source" not in part)
 
 
 # --- rendering ---------------------------------------------------------------
@@ -163,12 +155,12 @@ def render(messages: Sequence[Message]) -> list[Json]:
         others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
         if message.calls or not message.results:
             words = replace(message, parts=others) if message.results else message
-            wire = rebuild(words, _make_message, format=NAME)
-            rendered += pending if wire is None else [*pending, wire]
+            sent = wire.rebuild(words, _make_message, format=NAME)
+            rendered += pending if sent is None else [*pending, sent]
             pending = _render_beside(message.results, ())
         else:
             pending += _render_beside(message.results, others)
-        rendered += [rebuild_always(result, _make_result, format=NAME) for result in message.results]
+        rendered += [wire.rebuild_always(result, _make_result, format=NAME) for result in message.results]
     return rendered + pending
 
 
@@ -186,8 +178,8 @@ def _make_message(message: Message, old: Json) -> Json | None:
 def _make_fields(message: Message) -> Json:
     """Render what is beside the content."""
     refusals = [part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part)]
-    listed = [rebuild(call, _make_call, format=NAME) for call in message.calls if not _is_legacy(call)]
-    legacy = [rebuild(call, _make_call, format=NAME) for call in message.calls if _is_legacy(call)]
+    listed = [wire.rebuild(call, _make_call, format=NAME) for call in message.calls if not _is_legacy(call)]
+    legacy = [wire.rebuild(call, _make_call, format=NAME) for call in message.calls if _is_legacy(call)]
     fields = {"refusal": "\n".join(refusals), "tool_calls": listed, "function_call": legacy[0] if legacy else None}
     return {key: value for key, value in fields.items() if value}
 
@@ -223,7 +215,7 @@ def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
     is_list = isinstance(old.get("content"), list) or any(wire_of(part, NAME) for part in inside)
     if len(texts) == len(inside) and not is_list:
         return "\n".join(texts)
-    return [wire for part in inside if (wire := rebuild(part, _make_part, format=NAME)) is not None]
+    return [sent for part in inside if (sent := wire.rebuild(part, _make_part, format=NAME)) is not None]
 
 
 def _make_part(part: ResultContent, old: Json) -> Json | None:
@@ -232,15 +224,19 @@ def _make_part(part: ResultContent, old: Json) -> Json | None:
             key = "refusal" if "refusal" in old else "text"
             return {"type": key, key: part.text} if part.text else None
         case Image():
-            return {"type": "image_url", "image_url": {"url": image_url(part)}}
+            return {"type": "image_url", "image_url": {"url": wire.image_url(part)}}
         case Opaque():
             return part.data if old else None
 
 
 def _make_call(call: ToolCall, old: Json) -> Json:
     if "custom" in old:
-        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": text_arguments(call.arguments)}}
-    function = {"name": call.name, "arguments": encode_arguments(call.arguments)}
+        return {
+            "id": call.id,
+            "type": "custom",
+            "custom": {"name": call.name, "input": wire.text_arguments(call.arguments)},
+        }
+    function = {"name": call.name, "arguments": wire.encode_arguments(call.arguments)}
     return function if _is_legacy(call) else {"id": call.id, "type": "function", "function": function}
 
 
@@ -268,7 +264,8 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Chat Completions accepts them."""
     shaped = shaping.change_messages(messages, _drop_empty_calls, log, "empty-calls")
     shaped = shaping.assign_ids(shaped, log, is_plain=False, is_unique=False)
-    shaped = _drop_unsendable(shaping.change_messages(shaped, _fit_message, log, "content"), log)
+    shaped = shaping.change_messages(shaped, _fit_message, log, "content")
+    shaped = shaping.drop_empty(shaped, log, lambda part: shaping.is_blank(part) or shaping.is_thinking(part))
     return [message for side in shaping.group_sides(_renew_legacy(shaped)) for message in _join_side(side, log)]
 
 
@@ -323,17 +320,6 @@ def _fit_result(result: ToolResult) -> ToolResult:
     return result if len(content) == len(result.content) else replace(result, content=content)
 
 
-def _drop_unsendable(messages: Sequence[Message], log: Log) -> list[Message]:
-    """Drop messages of nothing but thinking and blank text."""
-    left: list[Message] = []
-    for message in messages:
-        if any(not shaping.is_thinking(part) and not shaping.is_blank(part) for part in message.parts):
-            left.append(message)
-        elif wire_of(message, NAME):
-            log.note("empty-message", None, "dropped a message of which nothing can be sent")
-    return left
-
-
 def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
     """Render `function_call` fields and `function` results anew, unless one answers the other."""
     renewed = list(messages)
@@ -371,22 +357,20 @@ _LEGACY: Final = "function "
 _FIELDS_WITHOUT_CONTENT: Final = ("tool_calls", "function_call", "refusal", "audio")
 
 
-def check(wire: Sequence[Wire]) -> list[Violation]:
+def check(sent: Sequence[Wire]) -> list[Violation]:
     """List the rules of Chat Completions that a message list breaks."""
     found: list[Violation] = []
-    waiting: list[str] = []
-    calls_at = "the beginning"
-    for index, message in enumerate(wire):
-        where = f"messages[{index}]"
+    turns: list[Turn] = []
+    for index, message in enumerate(sent):
+        where, role = f"messages[{index}]", message.get("role")
         found += [*_check_message(message, where), *_check_parts(message, where)]
-        if message.get("role") in {"tool", "function"}:
-            found += _check_result(message, waiting, where)
-            continue
-        found += _check_answered(waiting, calls_at)
-        waiting = [call_id for _, call_id, _ in _calls(message)]
-        calls_at = where
-        found += _check_calls(message, where)
-    return [*found, *_check_answered(waiting, calls_at)]
+        if role in {"tool", "function"}:  # a result follows the call, with only other results between them
+            call_id = message.get("tool_call_id") if role == "tool" else f"{_LEGACY}{message.get('name')}"
+            turns.append(Turn(where, results=[str(call_id)], closes=False))
+        else:
+            found += _check_calls(message, where)
+            turns.append(Turn(where, [call_id for _, call_id, _ in _calls(message)]))
+    return [*found, *check_pairs(turns)]
 
 
 def _check_message(message: Wire, where: str) -> Iterator[Violation]:
@@ -434,24 +418,7 @@ def _check_calls(message: Wire, where: str) -> Iterator[Violation]:
             yield Violation("name", where, f"name {quote(function.get('name'))}")
         if not isinstance(function.get("input" if kind(call) == "custom" else "arguments"), str):
             yield Violation("arguments", where, "arguments are not text")
-    ids = [call_id for _, call_id, _ in calls]
-    if len(set(ids)) != len(ids):
-        yield Violation("repeated-id", where, "two calls with one id")
-
-
-def _check_result(message: Wire, waiting: list[str], where: str) -> Iterator[Violation]:
-    """A result follows the message with its call, with only other results between them."""
-    is_legacy = message.get("role") == "function"
-    call_id = _LEGACY + str(message.get("name")) if is_legacy else str(message.get("tool_call_id"))
-    if call_id in waiting:
-        waiting.remove(call_id)
-    else:
-        yield Violation("orphan-result", where, f"no open call {quote(call_id)} right before")
-
-
-def _check_answered(waiting: Sequence[str], where: str) -> Iterator[Violation]:
-    if waiting:
-        yield Violation("unanswered-call", where, f"no result right after for {quote(waiting)}")
+    yield from check_unique(((where, call_id) for _, call_id, _ in calls), "repeated-id")
 
 
 OPENAI_CHAT: Final = Format(name=NAME, read=read, render=render, is_own=is_own, shape=shape, check=check)

@@ -23,29 +23,21 @@ from holdfast.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.providers import shaping
-from holdfast.providers.rules import MAX_ID_CHARS, OPENAI_NAME, Violation, Wire, blocks, kind, quote
-from holdfast.providers.shaping import Log
-from holdfast.providers.wire import (
-    Format,
-    Json,
-    blocks_of,
-    decode_arguments,
-    encode_arguments,
-    expect,
-    expect_object,
-    expect_role,
-    image_from_url,
-    image_url,
-    kind_of,
-    limit_depth,
-    object_arguments,
-    read_content,
-    rebuild,
-    render_content,
-    text_arguments,
-    wire_of,
+from holdfast.providers import shaping, wire
+from holdfast.providers.rules import (
+    MAX_ID_CHARS,
+    OPENAI_NAME,
+    Turn,
+    Violation,
+    Wire,
+    blocks,
+    check_pairs,
+    check_unique,
+    kind,
+    quote,
 )
+from holdfast.providers.shaping import Log
+from holdfast.providers.wire import Format, Json, expect, wire_of
 
 NAME: Final = "openai_responses"
 ROLES: Final[dict[str, Role]] = {
@@ -71,7 +63,7 @@ def read(data: Json, where: str) -> Message:
     """Read one input or output item."""
     item_kind = expect(data, "type", str, where, default="message")
     if item_kind == "message":
-        role = expect_role(data, ROLES, where, format=NAME)
+        role = wire.expect_role(data, ROLES, where, format=NAME)
         message_id = expect(data, "id", str, where, default="") or None
         content = _read_content(data.get("content"), f"{where}.content")
         return Message(role=role, parts=content, id=message_id).read_from(data, format=NAME)
@@ -81,11 +73,11 @@ def read(data: Json, where: str) -> Message:
 
 
 def _read_content(content: Any, where: str) -> tuple[ResultContent, ...]:
-    return read_content(content, _read_part, where, format=NAME, is_required=True)
+    return wire.read_content(content, _read_part, where, format=NAME, is_required=True)
 
 
 def _read_part(block: Any, where: str) -> ResultContent:
-    data = expect_object(block, where)
+    data = wire.expect_object(block, where)
     part_kind = expect(data, "type", str, where)
     part: ResultContent
     if part_kind in _TEXTS:
@@ -93,42 +85,41 @@ def _read_part(block: Any, where: str) -> ResultContent:
     elif part_kind == "refusal":
         part = Text(text=expect(data, "refusal", str, where))
     elif part_kind in _IMAGES and isinstance(data.get("image_url"), str):
-        part = image_from_url(data["image_url"])
+        part = wire.image_from_url(data["image_url"])
     else:
-        part = Opaque(kind=part_kind, data=limit_depth(data, where))
+        part = Opaque(kind=part_kind, data=wire.limit_depth(data, where))
     return part.read_from(data, format=NAME)
 
 
 def _read_item(data: Json, item_kind: str, where: str) -> Part:
     has_call_id = isinstance(data.get("call_id"), str)
     if item_kind == "reasoning":
-        return _read_reasoning(data, where)
+        listed = [
+            *expect(data, "summary", list, where, default=[]),
+            *expect(data, "content", list, where, default=[]),
+        ]
+        text = "\n\n".join(str(block.get("text", "")) for block in listed if isinstance(block, Mapping))
+        signature = expect(data, "encrypted_content", str, where, default="")
+        return Thinking(text=text, signature=signature or None) if text else RedactedThinking(data=signature)
     if item_kind.endswith("_call_output") or (item_kind.endswith("_output") and has_call_id):
         return _read_result(data, item_kind, where)
     if item_kind.endswith("_call") and has_call_id:
         return _read_call(data, item_kind, where)
-    return Opaque(kind=item_kind, data=limit_depth(data, where))
-
-
-def _read_reasoning(data: Json, where: str) -> Part:
-    listed = [*expect(data, "summary", list, where, default=[]), *expect(data, "content", list, where, default=[])]
-    text = "\n\n".join(str(block.get("text", "")) for block in listed if isinstance(block, Mapping))
-    signature = expect(data, "encrypted_content", str, where, default="")
-    return Thinking(text=text, signature=signature or None) if text else RedactedThinking(data=signature)
+    return Opaque(kind=item_kind, data=wire.limit_depth(data, where))
 
 
 def _read_call(data: Json, item_kind: str, where: str) -> ToolCall:
     arguments: Mapping[str, Any] | str
     name = expect(data, "name", str, where, default="")
     if item_kind == "function_call":
-        arguments = decode_arguments(expect(data, "arguments", str, where, default=""))
+        arguments = wire.decode_arguments(expect(data, "arguments", str, where, default=""))
     elif item_kind == "custom_tool_call":
         arguments = expect(data, "input", str, where, default="")
     else:  # local shell, computer and similar: the type of the item is the name of the tool
         name, action = item_kind.removesuffix("_call"), data.get("action")
         fields = {key: value for key, value in data.items() if key not in _NOT_ARGUMENTS}
         arguments = action if isinstance(action, Mapping) else fields
-    return ToolCall(id=data["call_id"], name=name, arguments=limit_depth(arguments, where))
+    return ToolCall(id=data["call_id"], name=name, arguments=wire.limit_depth(arguments, where))
 
 
 def _read_result(data: Json, item_kind: str, where: str) -> ToolResult:
@@ -139,7 +130,7 @@ def _read_result(data: Json, item_kind: str, where: str) -> ToolResult:
     elif isinstance(output, Mapping) and isinstance(output.get("type"), str):
         content = (_read_part(output, f"{where}.output"),)
     elif output is not None or not item_kind.endswith("_call_output"):  # an output of unknown form, or in other fields
-        content = (Opaque(kind=item_kind, data=limit_depth(data, where)).read_from(data, format=NAME),)
+        content = (Opaque(kind=item_kind, data=wire.limit_depth(data, where)).read_from(data, format=NAME),)
     return ToolResult(call_id=expect(data, "call_id", str, where, default=str(data.get("id") or "")), content=content)
 
 
@@ -164,7 +155,7 @@ def link_reasoning(messages: Iterable[Message]) -> dict[str, str]:
             reasoning = ""
         elif not isinstance(item_id, str):
             continue
-        elif kind_of(old) == "reasoning":
+        elif wire.kind_of(old) == "reasoning":
             reasoning = item_id
         elif reasoning:
             links[item_id] = reasoning
@@ -179,10 +170,10 @@ _OWN_ITEMS: Final = frozenset({"reasoning", "item_reference", "compaction"})
 
 def is_own(data: Json) -> bool:
     """Whether an item has a type or content parts that only Responses has."""
-    item_kind = kind_of(data)
+    item_kind = wire.kind_of(data)
     if item_kind in _OWN_ITEMS or item_kind.endswith(("_call", "_call_output")):
         return True
-    return any(kind_of(part) in _OWN_PARTS for part in blocks_of(data))
+    return any(wire.kind_of(part) in _OWN_PARTS for part in wire.blocks_of(data))
 
 
 # --- rendering ---------------------------------------------------------------
@@ -194,26 +185,28 @@ def render(messages: Sequence[Message]) -> list[Json]:
 
 
 def _render_message(message: Message) -> list[Json]:
-    wire = message.wire(NAME)
-    if wire is not None:
-        return [wire]
+    sent = message.wire(NAME)
+    if sent is not None:
+        return [sent]
     old = wire_of(message, NAME)
-    is_message = bool(old) and kind_of(old) in {"", "message"}
+    is_message = bool(old) and wire.kind_of(old) in {"", "message"}
     in_content = (Text, Image, Opaque) if is_message else (Text, Image)
     origin = message.origin if is_message else None
     items: list[Json | None] = []
     for is_content, group in groupby(message.parts, key=lambda part: isinstance(part, in_content)):
         parts = tuple(group)
         if is_content:
-            items.append(rebuild(replace(message, parts=parts, origin=origin), _make_message, format=NAME))
+            items.append(wire.rebuild(replace(message, parts=parts, origin=origin), _make_message, format=NAME))
             origin = None  # one item is one message: what follows is new
         else:
-            items += [rebuild(part, _make_item, format=NAME) for part in parts]
+            items += [wire.rebuild(part, _make_item, format=NAME) for part in parts]
     return [item for item in items if item is not None]
 
 
 def _make_message(message: Message, old: Json) -> Json | None:
-    content = render_content(message.parts, old.get("content"), partial(_make_part, role=message.role), format=NAME)
+    content = wire.render_content(
+        message.parts, old.get("content"), partial(_make_part, role=message.role), format=NAME
+    )
     role = "user" if message.role == "tool" else message.role
     role = old["role"] if ROLES.get(old.get("role", "")) == role else role
     return {"role": role, "content": content} if content else None
@@ -227,7 +220,7 @@ def _make_part(part: ResultContent, old: Json, *, role: Role) -> Json | None:
             part_kind = "output_text" if role == "assistant" else "input_text"
             return {"type": part_kind, "text": part.text} if part.text else None
         case Image():
-            return {"type": "input_image", "image_url": image_url(part)}
+            return {"type": "input_image", "image_url": wire.image_url(part)}
         case Opaque():
             return part.data if old else None
 
@@ -247,11 +240,11 @@ def _make_item(part: Part, old: Json) -> Json | None:
 
 def _make_call(call: ToolCall, old: Json) -> Json:
     if old.get("type") == "custom_tool_call":
-        return {"call_id": call.id, "name": call.name, "input": text_arguments(call.arguments)}
+        return {"call_id": call.id, "name": call.name, "input": wire.text_arguments(call.arguments)}
     if old.get("type", "function_call") == "function_call":
-        fields = {"call_id": call.id, "name": call.name, "arguments": encode_arguments(call.arguments)}
+        fields = {"call_id": call.id, "name": call.name, "arguments": wire.encode_arguments(call.arguments)}
         return {"type": "function_call", **fields}
-    action = object_arguments(call.arguments)
+    action = wire.object_arguments(call.arguments)
     return {"call_id": call.id, **({"action": action} if isinstance(old.get("action"), Mapping) else action)}
 
 
@@ -259,7 +252,7 @@ def _make_output(content: Sequence[Part], old: object) -> object:
     if all(isinstance(block, Text) and not wire_of(block, NAME) for block in content) and not isinstance(old, list):
         return "\n".join(block.text for block in content if isinstance(block, Text))
     listed = old if isinstance(old, list) else []
-    rendered = render_content(content, listed, partial(_make_part, role="tool"), format=NAME)
+    rendered = wire.render_content(content, listed, partial(_make_part, role="tool"), format=NAME)
     return rendered[0] if isinstance(old, Mapping) and rendered else rendered or ""
 
 
@@ -289,9 +282,9 @@ def _fit_part(part: Part, *, texts: AbstractSet[str]) -> Part | None:
     old = wire_of(part, NAME)
     match part:
         case Text() if part.text:
-            return part if kind_of(old) in {"", *texts} else replace(part, origin=None)
+            return part if wire.kind_of(old) in {"", *texts} else replace(part, origin=None)
         case ToolCall():
-            key = TEXT_FIELDS.get(kind_of(old))
+            key = TEXT_FIELDS.get(wire.kind_of(old))
             is_text = key is None or isinstance(old.get(key), str)
             return shaping.fit_name(part if is_text else replace(part, origin=None), MAX_NAME_CHARS)
         case ToolResult():
@@ -305,7 +298,7 @@ def _fit_part(part: Part, *, texts: AbstractSet[str]) -> Part | None:
 
 def _fit_result(result: ToolResult) -> ToolResult:
     old = wire_of(result, NAME)
-    if not result.content and kind_of(old) in OUTPUT_REQUIRED and old.get("output") is None:
+    if not result.content and wire.kind_of(old) in OUTPUT_REQUIRED and old.get("output") is None:
         return replace(result, content=(Text(text=shaping.NO_OUTPUT),))
     content = tuple(block for block in result.content if not shaping.has_no_place(block, NAME))
     return result if len(content) == len(result.content) else replace(result, content=content)
@@ -321,7 +314,7 @@ def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
     for index, message in enumerate(messages):
         wires = [old for value in (message, *message.parts) if (old := wire_of(value, NAME)).get("id")]
         # The output of a local shell has the id of its call.
-        ids = {str(old["id"]) for old in wires if "call_id" in old or not kind_of(old).endswith("_output")}
+        ids = {str(old["id"]) for old in wires if "call_id" in old or not wire.kind_of(old).endswith("_output")}
         if not seen.isdisjoint(ids):
             log.note("repeated-item", index, "sent an item that was there before without its id")
         elif not seen.issuperset(log.reasoning[item] for item in ids if item in log.reasoning):
@@ -357,27 +350,28 @@ def _drop_last_reasoning(messages: Sequence[Message], log: Log) -> list[Message]
 # --- rules -------------------------------------------------------------------
 
 
-def check(wire: Sequence[Wire]) -> list[Violation]:
+def check(sent: Sequence[Wire]) -> list[Violation]:
     """List the rules of Responses that an item list breaks."""
     found: list[Violation] = []
-    for index, item in enumerate(wire):
+    for index, item in enumerate(sent):
         where = f"input[{index}]"
         if _is_message(item):
             found += _check_message(item, where)
         elif kind(item) == "reasoning":
-            found += _check_reasoning_item(item, wire[index + 1] if index + 1 < len(wire) else None, where)
+            found += _check_reasoning_item(item, sent[index + 1] if index + 1 < len(sent) else None, where)
         elif _is_call(item):
             found += _check_call(item, where)
         elif kind(item) in OUTPUT_REQUIRED and item.get("output") is None:
             found.append(Violation("empty-content", where, "a result without output"))
-    return [*found, *_check_pairs(wire), *_check_unique(wire)]
+    turns = [_make_turn(item, f"input[{index}]") for index, item in enumerate(sent)]
+    return [*found, *check_pairs(turns, is_unique=True), *check_unique(_list_items(sent), "repeated-item")]
 
 
-def check_reasoning(wire: Sequence[Wire], links: Mapping[str, str]) -> list[Violation]:
+def check_reasoning(sent: Sequence[Wire], links: Mapping[str, str]) -> list[Violation]:
     """List the items that are there without the reasoning that they came after, by the links of `link_reasoning`."""
     found: list[Violation] = []
     seen: set[str] = set()
-    for index, item in enumerate(wire):
+    for index, item in enumerate(sent):
         item_id = str(item.get("id") or "")
         if item_id in links and links[item_id] not in seen:
             what = f"{quote(item_id)} without its reasoning {quote(links[item_id])}"
@@ -432,37 +426,18 @@ def _check_call(item: Wire, where: str) -> Iterator[Violation]:
             yield Violation("arguments", where, "arguments are not text")
 
 
-def _check_pairs(wire: Sequence[Wire]) -> Iterator[Violation]:
-    """Every call has one result, later; every result has a call."""
-    calls: dict[str, int] = {}
-    answered: set[str] = set()
-    for index, item in enumerate(wire):
-        where = f"input[{index}]"
-        call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
-        if _is_call(item):
-            if call_id in calls:
-                yield Violation("repeated-id", where, f"a second call {quote(call_id)}")
-            calls[call_id] = index
-        elif _is_output(item):
-            if call_id not in calls:
-                yield Violation("orphan-result", where, f"no call {quote(call_id)} before")
-            elif call_id in answered:
-                yield Violation("repeated-result", where, f"a second result of {quote(call_id)}")
-            answered.add(call_id)
-    for call_id in calls.keys() - answered:
-        yield Violation("unanswered-call", f"input[{calls[call_id]}]", f"no result of {quote(call_id)}")
+def _make_turn(item: Wire, where: str) -> Turn:
+    call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
+    is_call, is_result = _is_call(item), _is_output(item)
+    return Turn(where, [call_id] if is_call else (), [call_id] if is_result else (), closes=False)
 
 
-def _check_unique(wire: Sequence[Wire]) -> Iterator[Violation]:
-    """The id of an item is there once; the output of a local shell has that of its call."""
-    seen: set[str] = set()
-    for index, item in enumerate(wire):
+def _list_items(sent: Sequence[Wire]) -> Iterator[tuple[str, str]]:
+    """Yield the place and id of each item that has one of its own; the output of a local shell has that of its call."""
+    for index, item in enumerate(sent):
         item_id = item.get("id")
-        if not isinstance(item_id, str) or not item_id or (_is_output(item) and "call_id" not in item):
-            continue
-        if item_id in seen:
-            yield Violation("repeated-item", f"input[{index}]", f"a second item {quote(item_id)}")
-        seen.add(item_id)
+        if isinstance(item_id, str) and item_id and not (_is_output(item) and "call_id" not in item):
+            yield f"input[{index}]", item_id
 
 
 OPENAI_RESPONSES: Final = Format(

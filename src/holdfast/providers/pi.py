@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -22,26 +22,10 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
-from holdfast.providers import shaping
-from holdfast.providers.rules import Violation, Wire, blocks, kind, quote
+from holdfast.providers import shaping, wire
+from holdfast.providers.rules import Turn, Violation, Wire, blocks, check_pairs, kind, quote
 from holdfast.providers.shaping import Log
-from holdfast.providers.wire import (
-    Format,
-    Json,
-    blocks_of,
-    decode_arguments,
-    expect,
-    expect_object,
-    is_sealed_elsewhere,
-    kind_of,
-    limit_depth,
-    number,
-    object_arguments,
-    read_content,
-    rebuild_always,
-    spelling,
-    wire_of,
-)
+from holdfast.providers.wire import Format, Json, expect, wire_of
 
 NAME: Final = "pi"
 CALL_TYPES: Final = ("toolCall", "toolUse", "tool_use", "functionCall")
@@ -87,7 +71,7 @@ def read(data: Json, where: str) -> Message:
     message = Message(
         role=role,
         parts=parts,
-        timestamp=number(data.get("timestamp")),
+        timestamp=wire.number(data.get("timestamp")),
         usage=_read_usage(data.get("usage")),
         model=expect(data, "model", str, where, default="") or None,
         stop=expect(data, "stopReason", str, where, default="") or None,
@@ -97,7 +81,7 @@ def read(data: Json, where: str) -> Message:
 
 def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ...]]:
     if name in _ROLES:
-        return _ROLES[name], read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
+        return _ROLES[name], wire.read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
     if name in RESULT_ROLES:
         return "tool", (_read_result(data, where).read_from(data, format=NAME),)
     if name == "tool_call":
@@ -118,7 +102,7 @@ def _without_signature(part: Part) -> Part:
 
 
 def _read_block(block: Any, where: str) -> Part:
-    data = expect_object(block, where)
+    data = wire.expect_object(block, where)
     block_kind = expect(data, "type", str, where)
     part: Part
     if block_kind == "text":
@@ -131,25 +115,25 @@ def _read_block(block: Any, where: str) -> Part:
         part = _read_call(data, where)
     elif block_kind == "opaque":  # how an opaque part of another format is carried
         inner = expect(data, "kind", str, where, default="opaque")
-        part = Opaque(kind=inner, data=limit_depth(data.get("data"), where))
+        part = Opaque(kind=inner, data=wire.limit_depth(data.get("data"), where))
     else:
-        part = Opaque(kind=block_kind, data=limit_depth(data, where))
+        part = Opaque(kind=block_kind, data=wire.limit_depth(data, where))
     return part.read_from(data, format=NAME)
 
 
 def _read_thinking(data: Json, where: str) -> Part:
-    signature = expect(data, spelling(data, _SIGNATURE), str, where, default="")
+    signature = expect(data, wire.spelling(data, _SIGNATURE), str, where, default="")
     if data.get("redacted"):
         return RedactedThinking(data=signature)
     return Thinking(text=expect(data, "thinking", str, where, default=""), signature=signature or None)
 
 
 def _read_call(data: Json, where: str) -> Part:
-    key = spelling(data, _ARGUMENTS)
+    key = wire.spelling(data, _ARGUMENTS)
     value = data.get(key)
-    arguments = decode_arguments(value) if isinstance(value, str) else expect(data, key, dict, where, default={})
-    call_id, name = (expect(data, key, str, where, default="") for key in (spelling(data, CALL_IDS), "name"))
-    return ToolCall(id=call_id, name=name, arguments=limit_depth(arguments, f"{where}.{key}"))
+    arguments = wire.decode_arguments(value) if isinstance(value, str) else expect(data, key, dict, where, default={})
+    call_id, name = (expect(data, key, str, where, default="") for key in (wire.spelling(data, CALL_IDS), "name"))
+    return ToolCall(id=call_id, name=name, arguments=wire.limit_depth(arguments, f"{where}.{key}"))
 
 
 def _read_image(data: Json, where: str) -> Part:
@@ -162,19 +146,19 @@ def _read_image(data: Json, where: str) -> Part:
 
 
 def _read_result(data: Json, where: str) -> ToolResult:
-    parts = read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
+    parts = wire.read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
     return ToolResult(
-        call_id=expect(data, spelling(data, RESULT_IDS), str, where, default=""),
+        call_id=expect(data, wire.spelling(data, RESULT_IDS), str, where, default=""),
         content=tuple(part if isinstance(part, ResultContent) else _carry(part) for part in parts),
-        is_error=expect(data, spelling(data, _IS_ERROR), bool, where, default=False),
-        name=expect(data, spelling(data, _RESULT_NAMES), str, where, default="") or None,
+        is_error=expect(data, wire.spelling(data, _IS_ERROR), bool, where, default=False),
+        name=expect(data, wire.spelling(data, _RESULT_NAMES), str, where, default="") or None,
     )
 
 
 def _carry(part: Part) -> Opaque:
     """Return a block that a result may not hold as it came."""
     data = wire_of(part, NAME)
-    return Opaque(kind=kind_of(data), data=data).read_from(data, format=NAME)
+    return Opaque(kind=wire.kind_of(data), data=data).read_from(data, format=NAME)
 
 
 def _describe_command(data: Json) -> str:
@@ -195,7 +179,7 @@ def _read_usage(data: Any) -> Usage | None:
     if not isinstance(data, Mapping):
         return None
     keys = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
-    counts = [number(data.get(key)) or 0 for key in keys]
+    counts = [wire.number(data.get(key)) or 0 for key in keys]
     return Usage(input=counts[0], output=counts[1], cache_read=counts[2], cache_write=counts[3], total=counts[4])
 
 
@@ -213,7 +197,7 @@ def is_own(data: Json) -> bool:
         return True
     if role in RESULT_ROLES and any(key in data for key in RESULT_IDS):
         return True
-    return any(kind_of(block) in _OWN_CALLS or not _OWN_KEYS.isdisjoint(block) for block in blocks_of(data))
+    return any(wire.kind_of(block) in _OWN_CALLS or not _OWN_KEYS.isdisjoint(block) for block in wire.blocks_of(data))
 
 
 # --- rendering ---------------------------------------------------------------
@@ -221,31 +205,31 @@ def is_own(data: Json) -> bool:
 
 def render(messages: Sequence[Message]) -> list[Json]:
     """Render messages; a message with several results becomes one toolResult for each."""
-    return [wire for message in messages for wire in _render_message(message)]
+    return [sent for message in messages for sent in _render_message(message)]
 
 
 def _render_message(message: Message) -> list[Json]:
-    wire = message.wire(NAME)
-    if wire is not None:
-        return [wire]
+    sent = message.wire(NAME)
+    if sent is not None:
+        return [sent]
     if not message.results:
         had_result = wire_of(message, NAME).get("role") in RESULT_ROLES  # an edit removed it
         return [_render_words(replace(message, origin=None) if had_result else message)]
     others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
     words = [_render_words(replace(message, parts=others, origin=None))] if others else []
     make = partial(_make_result, timestamp=message.timestamp)
-    results = [rebuild_always(result, make, format=NAME) for result in message.results]
+    results = [wire.rebuild_always(result, make, format=NAME) for result in message.results]
     return [*words, *results] if message.calls else [*results, *words]
 
 
 def _render_words(message: Message) -> Json:
     old = wire_of(message, NAME)
     if old.get("role") == "tool_call" and len(message.calls) == len(message.parts) == 1:
-        return rebuild_always(message.calls[0], _make_block, format=NAME)
+        return wire.rebuild_always(message.calls[0], _make_block, format=NAME)
     if old.get("role") in _COMPOSED_ROLES:  # the fields do not match an edited text: they go
         rest = {key: value for key, value in old.items() if key not in _COMPOSED_FIELDS}
         return {"role": "user", **rest, "content": _make_content(message.parts, {})}
-    return rebuild_always(message, _make_message, format=NAME)
+    return wire.rebuild_always(message, _make_message, format=NAME)
 
 
 def _make_message(message: Message, old: Json) -> Json:
@@ -259,17 +243,17 @@ def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
     texts = [part.text for part in parts if isinstance(part, Text)]
     if isinstance(old.get("content"), str) and len(texts) == len(parts):
         return "\n".join(texts)
-    return [rebuild_always(part, _make_block, format=NAME) for part in parts]
+    return [wire.rebuild_always(part, _make_block, format=NAME) for part in parts]
 
 
 def _make_result(result: ToolResult, old: Json, *, timestamp: int | None) -> Json:
-    name = {spelling(old, _RESULT_NAMES): result.name} if result.name is not None else {}
+    name = {wire.spelling(old, _RESULT_NAMES): result.name} if result.name is not None else {}
     return {
         "role": "toolResult",
-        spelling(old, RESULT_IDS): result.call_id,
+        wire.spelling(old, RESULT_IDS): result.call_id,
         **name,
         "content": _make_content(result.content, old),
-        spelling(old, _IS_ERROR): result.is_error,
+        wire.spelling(old, _IS_ERROR): result.is_error,
         **({} if old or timestamp is None else {"timestamp": timestamp}),
     }
 
@@ -281,24 +265,24 @@ def _make_block(part: Part, old: Json) -> Json:
         case Thinking() | RedactedThinking():
             return _make_thinking(part, old)
         case ToolCall():
-            call_id, arguments = spelling(old, CALL_IDS), spelling(old, _ARGUMENTS)
-            fields = {call_id: part.id, "name": part.name, arguments: object_arguments(part.arguments)}
+            call_id, arguments = wire.spelling(old, CALL_IDS), wire.spelling(old, _ARGUMENTS)
+            fields = {call_id: part.id, "name": part.name, arguments: wire.object_arguments(part.arguments)}
             return {"type": "toolCall", **fields}
         case Image():
             return _make_image(part, old)
         case Opaque():
             carried = {"type": "opaque", "kind": part.kind, "data": part.data}
-            return carried if kind_of(old) in {"", "opaque"} else part.data
+            return carried if wire.kind_of(old) in {"", "opaque"} else part.data
         case ToolResult():
             raise AssertionError("a result is a message, never a block")
 
 
 def _make_thinking(part: Thinking | RedactedThinking, old: Json) -> Json:
-    key = spelling(old, _SIGNATURE)
+    key = wire.spelling(old, _SIGNATURE)
     if isinstance(part, Thinking):
-        signed = {} if part.signature is None or is_sealed_elsewhere(part) else {key: part.signature}
+        signed = {} if part.signature is None or wire.is_sealed_elsewhere(part) else {key: part.signature}
         return {"type": "thinking", "thinking": part.text, **signed}
-    if is_sealed_elsewhere(part):  # it would be read as redacted thinking of Anthropic
+    if wire.is_sealed_elsewhere(part):  # it would be read as redacted thinking of Anthropic
         return {"type": "opaque", "kind": "reasoning", "data": part.data}
     return {"type": "thinking", "thinking": "", key: part.data, "redacted": True}
 
@@ -327,38 +311,26 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
 # --- rules -------------------------------------------------------------------
 
 
-def check(wire: Sequence[Wire]) -> list[Violation]:
+def check(sent: Sequence[Wire]) -> list[Violation]:
     """List the rules that a message list breaks: every call has one result before the next reply."""
     found: list[Violation] = []
-    waiting: set[str] = set()
+    turns: list[Turn] = []
     was_reply = False
-    for index, message in enumerate(wire):
-        where = f"messages[{index}]"
-        role = message.get("role")
+    for index, message in enumerate(sent):
+        where, role = f"messages[{index}]", message.get("role")
         if not isinstance(role, str):
             found.append(Violation("role", where, f"unknown role {quote(role)}"))
         is_reply = role in ("assistant", "tool_call")
-        if is_reply and not was_reply:
-            found += _check_answered(waiting, where)
-            waiting = set()
+        listed = [block for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
+        calls = [_first_of(call, CALL_IDS) for call in ([message] if role == "tool_call" else listed)]
+        results = [_first_of(message, RESULT_IDS)] if role in RESULT_ROLES else ()
+        turns.append(Turn(where, calls, results, closes=is_reply and not was_reply))
         was_reply = is_reply
-        calls = [block for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
-        waiting.update(_first_of(call, CALL_IDS) for call in ([message] if role == "tool_call" else calls))
-        if role in RESULT_ROLES:
-            call_id = _first_of(message, RESULT_IDS)
-            if call_id not in waiting:
-                found.append(Violation("orphan-result", where, f"no open call {quote(call_id)} before"))
-            waiting.discard(call_id)
-    return [*found, *_check_answered(waiting, "the end")]
+    return [*found, *check_pairs(turns)]
 
 
 def _first_of(data: Wire, names: Sequence[str]) -> str:
     return next((str(data[name]) for name in names if data.get(name) is not None), "")
-
-
-def _check_answered(waiting: set[str], where: str) -> Iterator[Violation]:
-    if waiting:
-        yield Violation("unanswered-call", where, f"no result for {quote(sorted(waiting))}")
 
 
 PI: Final = Format(name=NAME, read=read, render=render, is_own=is_own, shape=shape, check=check)

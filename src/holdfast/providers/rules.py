@@ -7,7 +7,8 @@ messages, so that they find its mistakes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
 Wire: TypeAlias = Mapping[str, Any]
@@ -50,3 +51,46 @@ def has_text(value: object) -> bool:
 def quote(value: object) -> str:
     """Return the beginning of a value, for a description."""
     return repr(value)[:40]
+
+
+class Turn(NamedTuple):
+    """The ids of the results and calls of a message.
+
+    With `closes`, every call of an earlier message must have its result by the end of this message.
+    """
+
+    where: str
+    calls: Sequence[str] = ()
+    results: Sequence[str] = ()
+    closes: bool = True
+
+
+def check_pairs(turns: Sequence[Turn], *, is_unique: bool = False) -> list[Violation]:
+    """List calls without their result, and results without their call; with `is_unique`, ids that are used twice."""
+    ids = ((turn.where, call_id) for turn in turns for call_id in turn.calls)
+    return [*_check_results(turns, is_unique=is_unique), *(check_unique(ids, "repeated-id") if is_unique else ())]
+
+
+def _check_results(turns: Sequence[Turn], *, is_unique: bool) -> Iterator[Violation]:
+    waiting: dict[str, str] = {}
+    answered: set[str] = set()
+    for turn in (*turns, Turn("the end")):
+        for call_id in turn.results:
+            if waiting.pop(call_id, None) is None:
+                rule = "repeated-result" if is_unique and call_id in answered else "orphan-result"
+                yield Violation(rule, turn.where, f"no open call {quote(call_id)}")
+            answered.add(call_id)
+        if turn.closes:
+            for where, calls in groupby(waiting, key=waiting.__getitem__):
+                yield Violation("unanswered-call", where, f"no result for {quote(list(calls))}")
+            waiting, answered = {}, set()
+        waiting |= dict.fromkeys(turn.calls, turn.where)
+
+
+def check_unique(ids: Iterable[tuple[str, str]], rule: str) -> Iterator[Violation]:
+    """List the ids, each given with its place, that are used a second time."""
+    seen: set[str] = set()
+    for where, id_ in ids:
+        if id_ in seen:
+            yield Violation(rule, where, f"a second {quote(id_)}")
+        seen.add(id_)

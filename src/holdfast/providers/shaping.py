@@ -154,11 +154,11 @@ def replace_pictures(message: Message) -> Message:
     return change_parts(message, change) if message.role == "assistant" else message
 
 
-def drop_empty(messages: Iterable[Message], log: Log) -> list[Message]:
-    """Drop messages that hold nothing but blank text."""
+def drop_empty(messages: Iterable[Message], log: Log, is_nothing: Callable[[Part], bool] = is_blank) -> list[Message]:
+    """Drop messages that hold nothing but blank text, or other parts that are nothing to send."""
     left: list[Message] = []
     for index, message in enumerate(messages):
-        if not is_empty(message):
+        if not all(map(is_nothing, message.parts)):
             left.append(message)
         elif wire_of(message, log.format):
             log.note("empty-message", index, "dropped a message of which nothing was left")

@@ -107,7 +107,9 @@ def limit_depth(value: T, where: str) -> T:
         if not level:
             return value
         containers = (item.values() if isinstance(item, Mapping) else item for item in level)
-        level = [item for items in containers for item in items if isinstance(item, Mapping | list)]
+        # Most leaves are texts, for which a check for Mapping takes long.
+        values = (item for items in containers for item in items if type(item) is not str)
+        level = [item for item in values if isinstance(item, Mapping | list)]
     raise FormatError(f"nested more than {MAX_DEPTH} levels deep", where=where)
 
 

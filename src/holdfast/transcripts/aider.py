@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from holdfast.messages import Message, Role, Text
 from holdfast.transcripts.entry import Entry, Item, Problem, timestamp
@@ -19,15 +20,6 @@ _MARKS: Final = {"user": "####", "output": ">"}
 _ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant"}
 
 
-class _Line(NamedTuple):
-    """One line of the history; `block` numbers the runs of lines of one kind."""
-
-    number: int
-    text: str
-    kind: str
-    block: int
-
-
 def _stream(path: Path) -> Iterator[Item]:
     """Yield one entry for each run of lines of one kind: chat start, user, assistant, tool output.
 
@@ -35,9 +27,9 @@ def _stream(path: Path) -> Iterator[Item]:
     """
     problems: list[Problem] = []
     time: int | None = None
-    for _, group in groupby(_read_lines(path, problems), key=lambda line: line.block):
+    for (_, kind), group in groupby(_read_lines(path, problems), key=itemgetter(0, 1)):
         lines = list(group)
-        kind, raw = lines[0].kind, "".join(line.text for line in lines)
+        raw = "".join(text for *_, text in lines)
         if opened := _START.match(raw):
             time = timestamp(opened[1])
         if mark := _MARKS.get(kind):
@@ -50,11 +42,11 @@ def _stream(path: Path) -> Iterator[Item]:
         messages = (Message(role=role, parts=(Text(text=content),), timestamp=time),) if role and content else ()
         yield from problems
         problems.clear()
-        yield Entry(type=kind, data={"text": raw}, line=lines[0].number, timestamp=time, messages=messages)
+        yield Entry(type=kind, data={"text": raw}, line=lines[0][2], timestamp=time, messages=messages)
 
 
-def _read_lines(path: Path, problems: list[Problem]) -> Iterator[_Line]:
-    """Yield every line with its kind; a blank line has the kind of the line before it."""
+def _read_lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str, int, str]]:
+    """Yield the block (a run of lines of one kind), kind, number and text of every line."""
     kind, block = "output", 0
     with open_binary(path) as file:
         for number, raw in enumerate(bounded_lines(file), start=1):
@@ -68,10 +60,10 @@ def _read_lines(path: Path, problems: list[Problem]) -> Iterator[_Line]:
             is_start, before = _START.match(text) is not None, kind
             if is_start:
                 kind = "chat"
-            elif text.strip():
+            elif text.strip():  # a blank line has the kind of the line before it
                 kind = next((name for name, mark in _MARKS.items() if text.startswith(mark)), "assistant")
             block += kind != before or is_start
-            yield _Line(number, text, kind, block)
+            yield block, kind, number, text
 
 
 def _claims(path: Path, head: Head) -> bool:

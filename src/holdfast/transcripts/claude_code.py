@@ -11,7 +11,7 @@ from holdfast.errors import FormatError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item, Json, make_entry, text
-from holdfast.transcripts.reader import Reader, SessionInfo, claims_if, delay_items, read_entries
+from holdfast.transcripts.reader import Facts, Reader, claims_if, delay_items, facts, read_entries
 
 _OWN_TYPES: Final = frozenset(
     {
@@ -84,14 +84,15 @@ def _drop_repeated_usage(held: deque[Item], entry: Entry) -> None:
             held[index] = replace(item, messages=tuple(replace(message, usage=None) for message in item.messages))
 
 
-def _describe(data: Json) -> SessionInfo:
-    return SessionInfo(
-        session=(text(data, "agentId") if data.get("isSidechain") else None) or text(data, "sessionId"),
-        cwd=text(data, "cwd"),
-        title=text(data, "customTitle"),
-        topic=text(data, "summary" if data.get("type") == "summary" else "aiTitle"),
-        model=text(data, "message.model"),
-    )
+_FACTS: Final = facts(session="sessionId", cwd="cwd", title="customTitle", topic="aiTitle", model="message.model")
+_SUMMARY_FACTS: Final = _FACTS | facts(topic="summary")
+_SIDECHAIN_FACTS: Final = _FACTS | facts(session="agentId sessionId")
+
+
+def _describe(data: Json) -> Facts:
+    if data.get("isSidechain"):
+        return _SIDECHAIN_FACTS
+    return _SUMMARY_FACTS if data.get("type") == "summary" else _FACTS
 
 
 CLAUDE_CODE: Final = Reader(

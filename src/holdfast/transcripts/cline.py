@@ -8,10 +8,11 @@ from typing import Final
 
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
-from holdfast.transcripts.entry import Entry, Item, Problem, make_entry, text
-from holdfast.transcripts.reader import Reader, SessionInfo, attach_messages, folder_with, read_object
+from holdfast.transcripts.entry import Entry, Item, Problem, make_entry
+from holdfast.transcripts.reader import Reader, attach_messages, facts, folder_with, read_object
 
 _HISTORY: Final = "api_conversation_history.json"
+_FACTS: Final = facts(session="task", model="modelInfo.modelId")
 
 
 def _stream(path: Path) -> Iterator[Item]:
@@ -32,6 +33,6 @@ def _read_message(entry: Entry) -> Sequence[Message]:
 CLINE: Final = Reader(
     name="cline",
     stream=_stream,
-    describe=lambda data: SessionInfo(session=text(data, "task"), model=text(data, "modelInfo.modelId")),
+    describe=lambda _data: _FACTS,
     folder=folder_with(_HISTORY, beside=("ui_messages.json", "task_metadata.json", "context_history.json")),
 )

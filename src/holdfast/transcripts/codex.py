@@ -10,9 +10,9 @@ from typing import Final
 
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
-from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, text
+from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping
 from holdfast.transcripts.lines import Head
-from holdfast.transcripts.reader import Reader, SessionInfo, amend_last, delay_items, read_entries, read_usage
+from holdfast.transcripts.reader import Reader, amend_last, delay_items, facts, read_entries, read_usage
 
 _RECORDS: Final = frozenset(
     {
@@ -80,13 +80,15 @@ def _set_usage(delayed: deque[Item], entry: Entry) -> None:
         )
 
 
-def _describe(data: Json) -> SessionInfo:
-    payload = mapping(data.get("payload")) or data
-    if data.get("type") == "turn_context":
-        return SessionInfo(cwd=text(payload, "cwd"), model=text(payload, "model"))
-    if data.get("type") == "session_meta" or "instructions" in data:
-        return SessionInfo(session=text(payload, "id"), cwd=text(payload, "cwd"))
-    return SessionInfo()
+_FACTS: Final = {
+    "session_meta": facts(session="payload.id id", cwd="payload.cwd cwd"),
+    "turn_context": facts(cwd="payload.cwd cwd", model="payload.model model"),
+}
+_EARLY_FACTS: Final = facts(session="id", cwd="cwd")
 
-
-CODEX: Final = Reader(name="codex", claims=_claims, stream=_stream, describe=_describe)
+CODEX: Final = Reader(
+    name="codex",
+    claims=_claims,
+    stream=_stream,
+    describe=lambda data: _FACTS.get(str(data.get("type")), _EARLY_FACTS if "instructions" in data else {}),
+)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.messages import Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, objects, text
+from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import open_binary
-from holdfast.transcripts.reader import Reader, SessionInfo, claims_if, folder_with, read_entries, string
+from holdfast.transcripts.reader import Reader, claims_if, facts, folder_with, read_entries
 
 NAME: Final = "copilot"
 _EVENTS: Final = "events.jsonl"
@@ -93,20 +93,13 @@ def _read_result(data: Json, tools: Mapping[str, str]) -> ToolResult:
     )
 
 
-def _describe(data: Json) -> SessionInfo:
-    if "type" not in data:  # the workspace file
-        return SessionInfo(session=text(data, "id"), cwd=text(data, "cwd"), title=text(data, "name"))
-    return SessionInfo(
-        session=text(data, "data.sessionId"),
-        cwd=text(data, "data.context.cwd"),
-        model=text(data, "data.newModel", "data.model"),
-    )
-
+_WORKSPACE_FACTS: Final = facts(session="id", cwd="cwd", title="name")
+_EVENT_FACTS: Final = facts(session="data.sessionId", cwd="data.context.cwd", model="data.newModel data.model")
 
 COPILOT: Final = Reader(
     name=NAME,
     claims=claims_if(_is_event),
     stream=_stream,
-    describe=_describe,
+    describe=lambda data: _EVENT_FACTS if "type" in data else _WORKSPACE_FACTS,
     folder=folder_with(_EVENTS, _WORKSPACE, claims=claims_if(_is_event)),
 )

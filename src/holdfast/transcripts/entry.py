@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -89,9 +89,12 @@ _MAX_SECONDS: Final = 100_000_000_000
 
 
 def find(data: object, path: str) -> Any:
-    """Return the value at a path of keys, as in `message.usage`; None where there is none."""
+    """Return the value at a path of keys, as in `message.usage` or `folders.0`; None where there is none."""
     for key in path.split(".") if "." in path else (path,):
-        data = data.get(key) if isinstance(data, dict) else None  # decoded JSON: a check for Mapping takes longer
+        if isinstance(data, dict):  # decoded JSON: a check for Mapping takes longer
+            data = data.get(key)
+        else:
+            data = data[0] if key == "0" and isinstance(data, list) and data else None
     return data
 
 
@@ -102,6 +105,11 @@ def text(data: object, *paths: str) -> str | None:
         if isinstance(value, str) and value:
             return value
     return None
+
+
+def string(data: Json, path: str) -> str:
+    """Return the value at a path as a string; empty where there is none."""
+    return str(find(data, path) or "")
 
 
 def objects(data: object, path: str) -> list[Json]:
@@ -131,6 +139,9 @@ def timestamp(value: object) -> int | None:
     return int(value * 1000) if abs(value) < _MAX_SECONDS else int(value)
 
 
+# --- entries ---------------------------------------------------------------------
+
+
 def make_entry(
     data: Json,
     line: int,
@@ -151,3 +162,10 @@ def make_entry(
         timestamp=timestamp(find(data, time)),
         sidechain=sidechain,
     )
+
+
+def stamp(message: Message, entry: Entry) -> Message:
+    """Give a message the id of its entry, and the entry's time where it has none."""
+    id_ = entry.id or message.id
+    time = entry.timestamp if message.timestamp is None else message.timestamp
+    return message if id_ == message.id and time == message.timestamp else replace(message, id=id_, timestamp=time)

@@ -13,17 +13,16 @@ from typing import Any, Final
 from holdfast.messages import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import FORMATS
 from holdfast.transcripts.claude_code import frame
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, text
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
 from holdfast.transcripts.reader import (
     Reader,
-    SessionInfo,
     attach_messages,
     claims_if,
     count,
+    facts,
     read_entries,
     read_usage,
     read_values,
-    string,
 )
 
 # --- parts of the Gemini API ---------------------------------------------------
@@ -127,22 +126,13 @@ def _read_result(item: Json, entry: Entry) -> ToolResult:
     )
 
 
-def _describe(data: Json) -> SessionInfo:
-    directories = data.get("directories")
-    folder = directories[0] if isinstance(directories, list) and directories else None
-    return SessionInfo(
-        session=text(data, "sessionId"),
-        cwd=folder if isinstance(folder, str) else None,
-        topic=text(data, "summary"),
-        model=text(data, "model"),
-    )
-
+_FACTS: Final = facts(session="sessionId", cwd="directories.0", topic="summary", model="model")
 
 GEMINI: Final = Reader(
     name="gemini",
     claims=lambda _path, head: {"sessionId", "projectHash"} <= mapping(next(iter(head.values), None)).keys(),
     stream=_stream,
-    describe=_describe,
+    describe=lambda _data: _FACTS,
 )
 
 
@@ -167,11 +157,11 @@ def _read_qwen(entry: Entry) -> Sequence[Message]:
     return _make_message("user", parts)
 
 
+_QWEN_FACTS: Final = facts(session="sessionId", cwd="cwd", model="model")
+
 QWEN: Final = Reader(
     name="qwen",
     claims=claims_if(_is_own),
     stream=lambda path: read_entries(path, _read_qwen, frame),
-    describe=lambda data: SessionInfo(
-        session=text(data, "sessionId"), cwd=text(data, "cwd"), model=text(data, "model")
-    ),
+    describe=lambda _data: _QWEN_FACTS,
 )

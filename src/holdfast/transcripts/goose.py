@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, text
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
 from holdfast.transcripts.reader import (
     Database,
     Reader,
-    SessionInfo,
     attach_messages,
+    facts,
     open_session,
     read_block,
     read_blocks,
     result_content,
-    string,
 )
 
 NAME: Final = "goose"
@@ -68,21 +67,12 @@ def _read_result(block: Json) -> ToolResult:
     return ToolResult(call_id=string(block, "id"), content=content, is_error=failed).read_from(block, format=NAME)
 
 
-def _describe(data: Json) -> SessionInfo:
-    if "working_dir" not in data:  # a message
-        return SessionInfo()
-    return SessionInfo(
-        session=text(data, "id"),
-        cwd=text(data, "working_dir"),
-        topic=text(data, "name", "description"),
-        model=text(data, "model_config_json.model_name"),
-    )
-
+_FACTS: Final = facts(session="id", cwd="working_dir", topic="name description", model="model_config_json.model_name")
 
 GOOSE: Final = Reader(
     name=NAME,
     stream=_stream,
-    describe=_describe,
+    describe=lambda data: _FACTS if "working_dir" in data else {},  # the row of a session
     database=Database(
         columns=("messages.session_id", "messages.content_json", "sessions.working_dir"),
         sessions="SELECT session_id AS id, max(created_timestamp) * 1000 AS modified, sum(length(content_json)) AS size"

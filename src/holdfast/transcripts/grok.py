@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
-from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, objects, text, timestamp
+from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, objects, string, text, timestamp
 from holdfast.transcripts.reader import (
     Reader,
-    SessionInfo,
     claims_if,
+    facts,
     folder_with,
     read_block,
     read_entries,
     read_object,
     result_content,
-    string,
 )
 
 NAME: Final = "grok"
@@ -101,21 +100,18 @@ def _read_messages(entry: Entry, tools: dict[str, str]) -> Sequence[Message]:
     return ()
 
 
-def _describe(data: Json) -> SessionInfo:
-    return SessionInfo(
-        session=text(data, "info.id", "params.sessionId"),
-        cwd=text(data, "info.cwd"),
-        title=text(data, "generated_title", "session_summary"),
-        model=text(data, "current_model_id") or text(_get_update(data), "_meta.modelId"),
-    )
-
-
+_FACTS: Final = facts(
+    session="info.id params.sessionId",
+    cwd="info.cwd",
+    title="generated_title session_summary",
+    model="current_model_id params.update._meta.modelId",
+)
 _CLAIMS: Final = claims_if(lambda record: bool(_get_update(record).get("sessionUpdate")))
 
 GROK: Final = Reader(
     name=NAME,
     claims=_CLAIMS,
     stream=_stream,
-    describe=_describe,
+    describe=lambda _data: _FACTS,
     folder=folder_with(_UPDATES, _SUMMARY, claims=_CLAIMS),
 )

@@ -13,8 +13,8 @@ from holdfast.errors import FormatError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.providers.wire import expect_object
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, text, timestamp
-from holdfast.transcripts.reader import Database, Reader, SessionInfo, attach_messages, open_session, read_values
+from holdfast.transcripts.entry import Entry, Item, Problem, timestamp
+from holdfast.transcripts.reader import Database, Reader, attach_messages, facts, open_session, read_values
 from holdfast.transcripts.request_log import Conversation
 
 
@@ -72,20 +72,13 @@ def _read_snapshot(entry: Entry, conversation: Conversation) -> Sequence[Message
     )
 
 
-def _describe(data: Json) -> SessionInfo:
-    """The row of a session names it; snapshots state nothing about theirs."""
-    if "cwd" not in data:
-        return SessionInfo()
-    return SessionInfo(
-        session=text(data, "id"), cwd=text(data, "cwd"), title=text(data, "title"), model=text(data, "model")
-    )
-
+_FACTS: Final = facts(session="id", cwd="cwd", title="title", model="model")
 
 HERMES: Final = Reader(
     name="hermes",
     claims=lambda _path, head: any(map(_is_snapshot, head.values[:3])),
     stream=_stream,
-    describe=_describe,
+    describe=lambda data: _FACTS if "cwd" in data else {},  # the row of a session
     database=Database(
         columns=("messages.tool_call_id", "messages.tool_calls", "sessions.cwd"),
         sessions="SELECT session_id AS id, max(timestamp) * 1000 AS modified, sum(length(content)) AS size"

@@ -50,24 +50,16 @@ def storage(path: Path) -> Iterator[None]:
 def locked(path: Path) -> Iterator[int]:
     """Lock a file and yield a descriptor for reading and appending."""
     with storage(path):
-        descriptor = _open_current(path)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-
-def _open_current(path: Path) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS)
-        try:
-            _lock(descriptor)
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # noqa: PTH116 - beside its twin
-                return descriptor
-        except OSError:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)  # the file was replaced while we waited for the lock
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS)
+            try:
+                _lock(descriptor)
+                # Otherwise the file was replaced while we waited for the lock.
+                if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # noqa: PTH116 - beside its twin
+                    yield descriptor
+                    return
+            finally:
+                os.close(descriptor)
 
 
 def _lock(descriptor: int) -> None:
@@ -98,7 +90,11 @@ def append(descriptor: int, data: bytes, *, durable: bool) -> None:
             os.fsync(descriptor)
     except OSError:
         with suppress(OSError):
-            _undo_append(descriptor, data, before)
+            left = os.fstat(descriptor).st_size - before
+            os.lseek(descriptor, before, os.SEEK_SET)
+            # Another process may have appended after it.
+            if 0 < left <= len(data) and os.read(descriptor, left) == data[:left]:
+                os.ftruncate(descriptor, before)
         raise
 
 
@@ -106,14 +102,6 @@ def _write(descriptor: int, data: bytes) -> None:
     done = os.write(descriptor, data)
     while done < len(data):  # a disk that fills up takes a part first, and reports the reason on the next write
         done += os.write(descriptor, data[done:])
-
-
-def _undo_append(descriptor: int, data: bytes, before: int) -> None:
-    """Truncate what was written of `data`, unless another process has appended after it."""
-    left = os.fstat(descriptor).st_size - before
-    os.lseek(descriptor, before, os.SEEK_SET)
-    if 0 < left <= len(data) and os.read(descriptor, left) == data[:left]:
-        os.ftruncate(descriptor, before)
 
 
 # --- whole files -------------------------------------------------------------

@@ -11,21 +11,21 @@ from typing import Any, Final
 from holdfast.errors import TranscriptError
 from holdfast.messages import Message, Part, Role, ToolCall, ToolResult
 from holdfast.providers.wire import decode_arguments
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, text
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import read_document
 from holdfast.transcripts.reader import (
+    Facts,
     Reader,
-    SessionInfo,
     amend_last,
     claims_if,
     delay_items,
+    facts,
     folder_with,
     read_block,
     read_blocks,
     read_entries,
     read_usage,
     result_content,
-    string,
 )
 
 NAME: Final = "kimi"
@@ -130,11 +130,15 @@ def _set_usage(delayed: deque[Item], entry: Entry) -> None:
     )
 
 
-def _describe(data: Json) -> SessionInfo:
-    if "agents" in data and "type" not in data:  # the state file
-        return SessionInfo(session=text(data, "id"), cwd=text(data, "cwd"), title=text(data, "title"))
-    model = text(data, "model") if data.get("type") == "llm.request" else None
-    return SessionInfo(cwd=text(data, "environmentDisclosure.cwd"), model=model)
+_STATE_FACTS: Final = facts(session="id", cwd="cwd", title="title")
+_RECORD_FACTS: Final = facts(cwd="environmentDisclosure.cwd")
+_REQUEST_FACTS: Final = _RECORD_FACTS | facts(model="model")
+
+
+def _describe(data: Json) -> Facts:
+    if "agents" in data and "type" not in data:
+        return _STATE_FACTS
+    return _REQUEST_FACTS if data.get("type") == "llm.request" else _RECORD_FACTS
 
 
 KIMI: Final = Reader(

@@ -10,10 +10,10 @@ from typing import Any, Final
 from holdfast import providers
 from holdfast.errors import FormatError
 from holdfast.messages import Message
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, text
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping
 from holdfast.transcripts.lines import Head, read_head
 from holdfast.transcripts.pi import CLAWDBOT, TOOL_CALL
-from holdfast.transcripts.reader import Reader, SessionInfo, attach_messages, read_rows
+from holdfast.transcripts.reader import Reader, attach_messages, facts, read_rows
 
 _LISTS: Final = ("messages", "traj", "conversation", "input", "contents")
 
@@ -100,9 +100,11 @@ def _read_messages(entry: Entry, format_: str | None) -> Sequence[Message]:
     return (providers.FORMATS[format_ or providers.detect([data])].read(data, f"line {entry.line}"),)
 
 
+_FACTS: Final = facts(session="session_id sessionId", model="model")
+
 MESSAGE_LIST: Final = Reader(
     name="message_list",
     claims=_claims,
     stream=_stream,
-    describe=lambda data: SessionInfo(session=text(data, "session_id", "sessionId"), model=text(data, "model")),
+    describe=lambda _data: _FACTS,
 )

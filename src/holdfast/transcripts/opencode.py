@@ -10,17 +10,9 @@ from typing import Any, Final
 from holdfast.errors import TranscriptError
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.wire import image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, text
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import Head, read_document
-from holdfast.transcripts.reader import (
-    Database,
-    Reader,
-    SessionInfo,
-    attach_messages,
-    open_session,
-    read_usage,
-    string,
-)
+from holdfast.transcripts.reader import Database, Reader, attach_messages, facts, open_session, read_usage
 
 NAME: Final = "opencode"
 _USAGE: Final = {
@@ -167,20 +159,16 @@ def _read_result(data: Json) -> ToolResult:
     return result.read_from(data, format=NAME)
 
 
-def _describe(data: Json) -> SessionInfo:
-    info = mapping(data.get("info")) or data
-    if "role" in info:
-        return SessionInfo(model=text(info, "modelID"))
-    return SessionInfo(
-        session=text(info, "id"), cwd=text(info, "directory"), title=text(info, "title"), model=text(info, "model.id")
-    )
-
+_MESSAGE_FACTS: Final = facts(model="info.modelID modelID")
+_SESSION_FACTS: Final = facts(
+    session="info.id id", cwd="info.directory directory", title="info.title title", model="info.model.id model.id"
+)
 
 OPENCODE: Final = Reader(
     name=NAME,
     claims=_claims,
     stream=_stream,
-    describe=_describe,
+    describe=lambda data: _MESSAGE_FACTS if "role" in (mapping(data.get("info")) or data) else _SESSION_FACTS,
     database=Database(
         columns=("session.directory", "message.data", "part.message_id"),
         sessions="SELECT id, time_updated AS modified,"

@@ -9,17 +9,9 @@ from typing import Final
 from holdfast.errors import TranscriptError
 from holdfast.messages import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.wire import decode_arguments, image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, text
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import read_document
-from holdfast.transcripts.reader import (
-    Reader,
-    SessionInfo,
-    attach_messages,
-    claims_if,
-    read_block,
-    result_content,
-    string,
-)
+from holdfast.transcripts.reader import Reader, attach_messages, claims_if, facts, read_block, result_content
 
 NAME: Final = "openhands"
 _EVENTS: Final = "event-*.json"
@@ -108,10 +100,12 @@ def _read_parts(blocks: Iterable[Json]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+_FACTS: Final = facts(model="model")
+
 OPENHANDS: Final = Reader(
     name=NAME,
     claims=claims_if(lambda record: string(record, "kind").endswith("Event") and "source" in record),
     stream=_stream,
-    describe=lambda data: SessionInfo(model=text(data, "model")),
+    describe=lambda _data: _FACTS,
     folder=_find_folder,
 )

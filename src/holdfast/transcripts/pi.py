@@ -20,16 +20,16 @@ from typing import Any, Final
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.providers import FORMATS
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, text
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, string, text
 from holdfast.transcripts.reader import (
     Database,
+    Facts,
     Reader,
-    SessionInfo,
     attach_messages,
     claims_if,
+    facts,
     open_session,
     read_entries,
-    string,
 )
 from holdfast.transcripts.records import is_forgotten, is_header, messages_of, read_entry
 
@@ -58,12 +58,15 @@ def _read_messages(entry: Entry) -> Sequence[Message]:
     return () if is_forgotten(entry) else messages_of(entry)
 
 
-def _describe(data: Json) -> SessionInfo:
+_HEADER_FACTS: Final = facts(session="id", cwd="cwd", model="modelId")
+_TITLE_FACTS: Final = facts(title="name")
+_ENTRY_FACTS: Final = facts(model="modelId message.model")
+
+
+def _describe(data: Json) -> Facts:
     if is_header(data):
-        return SessionInfo(session=text(data, "id"), cwd=text(data, "cwd"), model=text(data, "modelId"))
-    if data.get("type") == "session_info":
-        return SessionInfo(title=text(data, "name"))
-    return SessionInfo(model=text(data, "modelId", "message.model"))
+        return _HEADER_FACTS
+    return _TITLE_FACTS if data.get("type") == "session_info" else _ENTRY_FACTS
 
 
 PI_SESSION: Final = Reader(
@@ -155,13 +158,15 @@ def _read_result(data: Json, call_id: str | None, pending: list[ToolCall]) -> To
     )
 
 
-def _frame_clawdbot(data: Json, line: int) -> Entry:
-    return make_entry(data, line, type=string(data, "role") or string(data, "type"), id="", parent="")
-
+_CLAWDBOT_FACTS: Final = facts(model="model")
 
 CLAWDBOT: Final = Reader(
     name="clawdbot",
     claims=claims_if(lambda record: record.get("role") == TOOL_CALL),
-    stream=lambda path: read_entries(path, partial(_read_clawdbot, pending=[], numbers=count(1)), _frame_clawdbot),
-    describe=lambda data: SessionInfo(model=text(data, "model")),
+    stream=lambda path: read_entries(
+        path,
+        partial(_read_clawdbot, pending=[], numbers=count(1)),
+        lambda data, line: make_entry(data, line, type=string(data, "role") or string(data, "type"), id="", parent=""),
+    ),
+    describe=lambda _data: _CLAWDBOT_FACTS,
 )

@@ -15,19 +15,11 @@ from urllib.parse import quote
 from holdfast.errors import FormatError, TranscriptError
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, Usage
 from holdfast.providers.wire import image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, objects, text
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, objects, stamp, string, text
 from holdfast.transcripts.lines import Head, Line, read_document, read_head, read_lines
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionInfo:
-    """Facts about a session that a record, or a whole file, states. `topic` is a title that the agent made up."""
-
-    session: str | None = None
-    cwd: str | None = None
-    title: str | None = None
-    topic: str | None = None
-    model: str | None = None
+Facts: TypeAlias = dict[str, tuple[str, ...]]
+"""The paths in a record of `session`, `cwd`, `title`, `topic` (a title that the agent made up) and `model`."""
 
 
 class Database(NamedTuple):
@@ -53,7 +45,7 @@ class Reader:
     Attributes:
         name: The name that callers use.
         stream: Yields every record of a session in order, lazily where the format allows it.
-        describe: Returns what one record states about the session.
+        describe: Returns where a record states something about the session.
         claims: Whether a file is of this agent, judged by its name and its first lines alone.
         folder: The folder that is the whole session, for that folder and for a file inside; None elsewhere.
         database: How the agent stores sessions in an SQLite file, where it does.
@@ -61,7 +53,7 @@ class Reader:
 
     name: str
     stream: Callable[[Path], Iterator[Item]]
-    describe: Callable[[Json], SessionInfo] = lambda _record: SessionInfo()
+    describe: Callable[[Json], Facts] = lambda _record: {}
     claims: Claims = lambda _path, _head: False
     folder: Callable[[Path], Path | None] = lambda _path: None
     database: Database | None = None
@@ -92,19 +84,21 @@ def folder_with(*files: str, beside: Iterable[str] = (), claims: Claims | None =
     return find_folder
 
 
-def merge_info(records: Iterable[Json], describe: Callable[[Json], SessionInfo]) -> SessionInfo:
-    """Merge what the records state: the first session and folder, the last title and model."""
-    merged = SessionInfo()
+def facts(**paths: str) -> Facts:
+    """Name the paths of each fact; the first path with a text counts."""
+    return {name: tuple(value.split()) for name, value in paths.items()}
+
+
+def merge_facts(records: Iterable[Json], describe: Callable[[Json], Facts]) -> dict[str, str]:
+    """Merge what the records state: the first session and folder, the last title, else topic, and model."""
+    merged: dict[str, str] = {}
     for record in records:
-        info = describe(record)
-        merged = SessionInfo(
-            session=merged.session or info.session,
-            cwd=merged.cwd or info.cwd,
-            title=info.title or merged.title,
-            topic=info.topic or merged.topic,
-            model=info.model or merged.model,
-        )
-    return merged
+        for name, paths in describe(record).items():
+            is_final = name in merged and name in ("session", "cwd")
+            if not is_final and (value := text(record, *paths)):
+                merged[name] = value
+    topic = merged.pop("topic", None)
+    return {"title": topic, **merged} if topic else merged
 
 
 # --- from records to entries ---------------------------------------------------
@@ -169,14 +163,7 @@ def read_entries(path: Path, messages: Messages, frame: Callable[[Json, int], En
 def attach_messages(entry: Entry, messages: Messages) -> Iterator[Item]:
     """Yield the entry with its messages, which get its id, and its time where they have none."""
     try:
-        stamped = tuple(
-            replace(
-                message,
-                id=entry.id or message.id,
-                timestamp=entry.timestamp if message.timestamp is None else message.timestamp,
-            )
-            for message in messages(entry)
-        )
+        stamped = tuple([stamp(message, entry) for message in messages(entry)])
     except FormatError as error:
         yield entry
         yield Problem(entry.line, f"kept without its message: {error}")
@@ -228,11 +215,6 @@ def amend_last(delayed: deque[Item], is_meant: Callable[[Entry], bool], change: 
 
 
 # --- content ---------------------------------------------------------------------
-
-
-def string(data: Json, path: str) -> str:
-    """Return the value at a path as a string; empty where there is none."""
-    return str(find(data, path) or "")
 
 
 def count(data: object, *paths: str) -> int:

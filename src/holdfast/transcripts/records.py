@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.errors import FormatError
 from holdfast.messages import Message, Usage
 from holdfast.moments import utc
 from holdfast.providers.pi import PI
-from holdfast.transcripts.entry import Entry, Json, make_entry, objects
+from holdfast.transcripts.entry import Entry, Json, make_entry, objects, stamp
 from holdfast.transcripts.lines import Line
 
 HEADER: Final = "session"
@@ -90,8 +89,7 @@ def summary_message(compaction: Entry) -> Message:
 
 
 def _read_message(wire: Json, entry: Entry) -> Message:
-    message = PI.read(wire, f"line {entry.line}: message")
-    return replace(message, id=entry.id, timestamp=entry.timestamp if message.timestamp is None else message.timestamp)
+    return stamp(PI.read(wire, f"line {entry.line}: message"), entry)
 
 
 # --- messages, to be written -------------------------------------------------

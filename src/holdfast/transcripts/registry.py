@@ -27,13 +27,13 @@ from holdfast.transcripts.opencode import OPENCODE
 from holdfast.transcripts.openhands import OPENHANDS
 from holdfast.transcripts.pi import ARCHIVED, CLAWDBOT, OPENCLAW, PI_SESSION, is_copy
 from holdfast.transcripts.reader import (
+    Database,
     Reader,
-    SessionInfo,
     StoredSession,
     database_file,
     has_columns,
     list_sessions,
-    merge_info,
+    merge_facts,
     select_session,
 )
 from holdfast.transcripts.request_log import REQUEST_LOG
@@ -70,16 +70,15 @@ _CURSOR_COLUMNS: Final = ("blobs.data", "meta.value")
 
 
 def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
-    """Return the reader of a session, and the folder or file that holds all of it.
-
-    Raises:
-        TranscriptError: It cannot be read, or its format is unknown; the message lists the known ones.
-    """
+    """Return the reader of a session, and the folder or file that holds all of it."""
     if format is not None and format not in READERS:
         raise TranscriptError(f"format {format!r} is not one of {', '.join(READERS)}", path=path)
     readers = list(READERS.values()) if format is None else [READERS[format]]
     if (file := database_file(path)) is not None:
-        return _recognise_database(path, file, readers)
+        known = _find_database(file, readers)
+        if known is None:
+            raise TranscriptError("an SQLite file of no agent that we know", path=file)
+        return known[0], select_session(path, file, known[1])
     if found := _find_folder(path, readers):
         return found
     head = read_head(path)
@@ -89,13 +88,6 @@ def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
     raise TranscriptError(f"in no format that we know; pass one of format={'|'.join(READERS)}", path=path)
 
 
-def _recognise_database(path: Path, file: Path, readers: Iterable[Reader]) -> tuple[Reader, Path]:
-    reader = _find_database_reader(file, readers)
-    if reader is None or reader.database is None:
-        raise TranscriptError("an SQLite file of no agent that we know", path=file)
-    return reader, select_session(path, file, reader.database)
-
-
 def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] | None:
     try:
         return next(((reader, home) for reader in readers if (home := reader.folder(path))), None)
@@ -103,15 +95,11 @@ def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] |
         raise TranscriptError(f"cannot be read: {error.strerror or error}", path=path) from None
 
 
-def _find_database_reader(file: Path, readers: Iterable[Reader]) -> Reader | None:
-    """Return the reader of an SQLite file; None where no agent that we know writes such files.
-
-    Raises:
-        TranscriptError: The file cannot be read, or is of an agent whose format is not published.
-    """
+def _find_database(file: Path, readers: Iterable[Reader]) -> tuple[Reader, Database] | None:
+    """Return the reader and layout of an SQLite file; None where no agent that we know writes such files."""
     for reader in readers:
         if reader.database is not None and has_columns(file, reader.database.columns):
-            return reader
+            return reader, reader.database
     if file.name == "store.db" and has_columns(file, _CURSOR_COLUMNS):
         raise TranscriptError("Cursor keeps chats in a binary format that is not published: not read", path=file)
     return None
@@ -138,17 +126,10 @@ def read(path: Path, *, format: str | None = None) -> Transcript:
     reader, home = _recognise(path, format=format)
     items = list(reader.stream(home))
     entries = tuple(item for item in items if isinstance(item, Entry))
-    info = merge_info((entry.data for entry in entries), reader.describe)
-    return Transcript(
-        path=home,
-        format=reader.name,
-        session=info.session or _name_session(home),
-        entries=entries,
-        problems=tuple(item for item in items if isinstance(item, Problem)),
-        cwd=info.cwd,
-        title=info.title or info.topic,
-        model=info.model,
-    )
+    info = merge_facts((entry.data for entry in entries), reader.describe)
+    problems = tuple(item for item in items if isinstance(item, Problem))
+    named = {"session": _name_session(home), **info}
+    return Transcript(path=home, format=reader.name, entries=entries, problems=problems, **named)
 
 
 def _name_session(path: Path) -> str:
@@ -231,7 +212,7 @@ def _walk(folder: Path) -> Iterator[_Item]:
         children = _list_folder(folder)
         for reader in READERS.values():
             if reader.folder(folder) == folder:
-                yield _make_ref(folder, reader, _read_info(reader, folder))
+                yield _make_ref(folder, reader, _read_facts(reader, folder))
                 return
     except (OSError, TranscriptError) as error:
         yield Problem(0, f"cannot be looked into: {error}")
@@ -264,28 +245,29 @@ def _read_refs(path: Path) -> Iterator[SessionRef | Problem]:
         head = read_head(path, limit=_MAX_DOCUMENT_BYTES)
         for reader in READERS.values():
             if reader.claims(path, head):
-                yield _make_ref(path, reader, merge_info(head.records, reader.describe))
+                yield _make_ref(path, reader, merge_facts(head.records, reader.describe))
                 return
 
 
 def _read_database_refs(path: Path, file: Path) -> Iterator[SessionRef | Problem]:
-    reader = _find_database_reader(file, READERS.values())
-    if reader is None or reader.database is None:
+    known = _find_database(file, READERS.values())
+    if known is None:
         return
-    for stored in list_sessions(file, reader.database):
+    reader, database = known
+    for stored in list_sessions(file, database):
         if path in {file, stored.path}:
             try:
-                yield _make_ref(stored.path, reader, _read_info(reader, stored.path), stored)
+                yield _make_ref(stored.path, reader, _read_facts(reader, stored.path), stored)
             except (TranscriptError, MissingExtraError) as error:
                 yield Problem(0, f"{stored.path}: {error}")
 
 
-def _read_info(reader: Reader, path: Path) -> SessionInfo:
+def _read_facts(reader: Reader, path: Path) -> dict[str, str]:
     entries = (item for item in islice(reader.stream(path), _HEAD_ENTRIES) if isinstance(item, Entry))
-    return merge_info((entry.data for entry in entries), reader.describe)
+    return merge_facts((entry.data for entry in entries), reader.describe)
 
 
-def _make_ref(path: Path, reader: Reader, info: SessionInfo, stored: StoredSession | None = None) -> SessionRef:
+def _make_ref(path: Path, reader: Reader, info: dict[str, str], stored: StoredSession | None = None) -> SessionRef:
     if stored is not None:
         size, modified = stored.size, stored.modified
     else:
@@ -293,15 +275,9 @@ def _make_ref(path: Path, reader: Reader, info: SessionInfo, stored: StoredSessi
         stats = [file.stat() for file in files]
         size = sum(stat.st_size for stat in stats)
         modified = max((stat.st_mtime_ns // 1_000_000 for stat in stats), default=0)
-    return SessionRef(
-        path=path,
-        format=reader.name,
-        session=info.session or _name_session(path),
-        size=size,
-        modified=modified,
-        title=info.title or info.topic,
-        cwd=info.cwd,
-    )
+    named = {"session": _name_session(path), **info}
+    named.pop("model", None)
+    return SessionRef(path=path, format=reader.name, size=size, modified=modified, **named)
 
 
 class Place(NamedTuple):

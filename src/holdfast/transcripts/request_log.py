@@ -14,7 +14,7 @@ from holdfast.messages import Message, Text, ToolResult, Usage
 from holdfast.providers.anthropic import read_usage as read_anthropic_usage
 from holdfast.providers.openai_chat import read_usage as read_openai_usage
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, mapping, text, timestamp
-from holdfast.transcripts.reader import Reader, SessionInfo, read_values
+from holdfast.transcripts.reader import Reader, facts, read_values
 
 _LISTS: Final = ("messages", "input", "contents")
 _BODIES: Final = ("request", "body")
@@ -113,10 +113,14 @@ class Conversation:
     Attributes:
         seen: How often each message was in one snapshot, by digest and time.
         restated: How many messages were repeated with a small change; the first version is kept.
+        last: The messages of the last request.
+        usage: The usage of the last request, which belongs to the reply in the next one.
     """
 
     seen: Counter[tuple[str, int | None]] = field(default_factory=Counter)
     restated: int = 0
+    last: tuple[Message, ...] = ()
+    usage: Usage | None = None
 
     def take_new(self, snapshot: Sequence[Message], *, after: Sequence[Message] = ()) -> list[Message]:
         """Return the messages of a snapshot that no earlier one held; a message that occurs twice counts twice.
@@ -138,6 +142,17 @@ class Conversation:
                 fresh.append(message)
         self.seen |= here
         return fresh
+
+    def take_new_of(self, request: Request) -> Iterator[Message]:
+        """Yield the messages that a request adds; the first reply among them gets the usage of the last request."""
+        for message in self.take_new((*request.messages, *request.reply), after=self.last):
+            if message.role == "assistant" and message.usage is None and self.usage is not None:
+                yield replace(message, usage=self.usage, timestamp=request.timestamp)
+                self.usage = None
+            else:
+                yield replace(message, timestamp=request.timestamp)
+        self.last = request.messages
+        self.usage = None if request.reply else request.usage
 
 
 def _find_end(before: Sequence[Message], snapshot: Sequence[Message]) -> int:
@@ -193,26 +208,6 @@ def _count_prefix(left: str, right: str) -> int:
 # --- as one session ----------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Thread:
-    """A conversation in the log, and the usage of its last request, which belongs to the reply in the next one."""
-
-    conversation: Conversation = field(default_factory=Conversation)
-    last: tuple[Message, ...] = ()
-    usage: Usage | None = None
-
-    def take_new_of(self, request: Request) -> Iterator[Message]:
-        """Yield the messages that a request adds; the first reply among them gets the usage of the last request."""
-        for message in self.conversation.take_new((*request.messages, *request.reply), after=self.last):
-            if message.role == "assistant" and message.usage is None and self.usage is not None:
-                yield replace(message, usage=self.usage, timestamp=request.timestamp)
-                self.usage = None
-            else:
-                yield replace(message, timestamp=request.timestamp)
-        self.last = request.messages
-        self.usage = None if request.reply else request.usage
-
-
 def _stream(path: Path) -> Iterator[Item]:
     """Yield each request as an entry with the messages that are new in it; together they are the conversation.
 
@@ -223,7 +218,7 @@ def _stream(path: Path) -> Iterator[Item]:
     for request in requests(path):
         if isinstance(request, Request) and len(request.messages) > length:
             length, longest = len(request.messages), _get_opening(request)
-    threads: dict[str, _Thread] = {}
+    threads: dict[str, Conversation] = {}
     for request in requests(path):
         if isinstance(request, Problem):
             yield request
@@ -234,10 +229,10 @@ def _stream(path: Path) -> Iterator[Item]:
             data=request.data,
             line=request.line,
             timestamp=request.timestamp,
-            messages=tuple(threads.setdefault(opening, _Thread()).take_new_of(request)),
+            messages=tuple(threads.setdefault(opening, Conversation()).take_new_of(request)),
             sidechain=opening != longest,
         )
-    restated = sum(thread.conversation.restated for thread in threads.values())
+    restated = sum(thread.restated for thread in threads.values())
     if restated:
         yield Problem(1, f"{restated} messages came again with a small change; the first wording was kept")
 
@@ -247,15 +242,11 @@ def _get_opening(request: Request) -> str:
     return next((message.digest for message in request.messages if message.role != "system"), "")
 
 
-def _describe(data: Json) -> SessionInfo:
-    return SessionInfo(
-        session=text(data, "session_id", "conversation_id", "experiment_id"), model=text(_find_body(data), "model")
-    )
-
+_FACTS: Final = facts(session="session_id conversation_id experiment_id", model="request.model body.model model")
 
 REQUEST_LOG: Final = Reader(
     name="request_log",
     claims=lambda _path, head: any(_find_body(value) is not None for value in head.values),
     stream=_stream,
-    describe=_describe,
+    describe=lambda _data: _FACTS,
 )

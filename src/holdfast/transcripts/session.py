@@ -443,13 +443,7 @@ def _make_header(session: str, now: int, cwd: str) -> dict[str, Any]:
 
 
 def _repair(path: Path, descriptor: int, *, now: int, new_header: Callable[[], Json]) -> list[Problem]:
-    """Upgrade a file to version 3 and restore its header. The caller holds its lock and reopens it afterwards.
-
-    `new_header` makes a header for a file that has lost its own.
-
-    Raises:
-        TranscriptError: The file is not a session, or its version is newer than this release knows.
-    """
+    """Upgrade a file to version 3 and restore its header. The caller holds its lock and reopens it afterwards."""
     first = next((line for line in read_lines(path) if line.data is not None), None)
     if first is None or first.data is None:
         return _write_header(path, descriptor, new_header())
