@@ -12,7 +12,9 @@ import json
 import logging
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, count, takewhile
 from typing import Any, Final, TypeVar
 
 import httpx2 as httpx
@@ -27,6 +29,7 @@ from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow, numbers
 from holdfast.server.conversations import Conversations, host_session
 from holdfast.server.replies import ReplyCollector
+from holdfast.store.base import Scope, Select
 from holdfast.window import Window
 
 log = logging.getLogger("holdfast.server")
@@ -43,6 +46,8 @@ CLIENT_LEFT: Final = 499
 """The status for a client that has left. Nobody reads it."""
 OVERFLOW_STATUSES: Final = frozenset({400, 413, 422, 500})
 REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+COMPARED_MESSAGES: Final = 50
+"""Messages of a stored conversation by which it is recognised."""
 MAX_ERROR_BYTES: Final = 2**20
 """Bytes of a provider's error that are read to recognise an overflow."""
 LARGE_WINDOW: Final = ("context-1m", 1_000_000)
@@ -176,8 +181,7 @@ class Proxy:
             exchange.body = body
             exchange.session = await self._find_session(request, exchange)
             if exchange.session is not None:
-                exchange.limit = self._engine.settings.agent.context_tokens or _limit(request.headers, body)
-                await self._assemble(exchange)
+                await self._apply_memory(exchange, request.headers)
         except (HoldfastError, OSError, ValueError) as error:
             exchange.warnings.append(f"the request passed unchanged: {error}")
         except Exception as error:  # a fault of ours must not stop the agent
@@ -189,15 +193,36 @@ class Proxy:
         """Return the session of a request; None for a request that a host makes beside its conversation."""
         name = host_session(request.headers, exchange.body)
         has_one_message = sum(message.role != "system" for message in exchange.messages) == 1
-        if name and has_one_message and not exchange.body.get("tools"):
+        if name and has_one_message and not exchange.body.get("tools") and not _is_continued(exchange.body):
             return None  # a title, a topic, a probe
-        project = request.headers.get("x-holdfast-project", "")
-        agent = request.headers.get("x-holdfast-agent", "main")
+        owner = Scope(
+            project=request.headers.get("x-holdfast-project", ""), agent=request.headers.get("x-holdfast-agent", "main")
+        )
         if not name:
-            stored = await self._engine.sessions() if has_one_message else {}
-            names = {scope.session for scope in stored}
-            name = self._conversations.find(exchange.messages, stored=lambda: names)
-        return self._engine.session(name, project=project, agent=agent) if name else None
+            name = await asyncio.to_thread(
+                self._conversations.find,
+                exchange.messages,
+                owner=json.dumps([owner.project, owner.agent]),
+                load=partial(self._load_conversations, owner),
+            )
+        return self._engine.session(name, project=owner.project, agent=owner.agent) if name else None
+
+    def _load_conversations(self, owner: Scope, name: str) -> list[list[Message]]:
+        """Read the first messages of the stored sessions NAME, NAME-2, NAME-3 and so on."""
+        engine = self._engine.sync
+        stored = {scope.session for scope in engine.sessions() if replace(scope, session=owner.session) == owner}
+        names = takewhile(stored.__contains__, chain([name], (f"{name}-{number}" for number in count(2))))
+        selects = [Select(scope=replace(owner, session=one), limit=COMPARED_MESSAGES) for one in names]
+        return [[row.message for row in engine.memory.store.read_messages(select)] for select in selects]
+
+    async def _apply_memory(self, exchange: _Exchange, headers: Mapping[str, str]) -> None:
+        """Assemble the window. A request with only the newest messages is archived, and sent as it came."""
+        assert exchange.session is not None
+        if _is_continued(exchange.body):
+            await exchange.session.append(exchange.messages, format=exchange.format)
+            return
+        exchange.limit = self._engine.settings.agent.context_tokens or _limit(headers, exchange.body)
+        await self._assemble(exchange)
 
     async def _assemble(self, exchange: _Exchange) -> None:
         """Assemble the window; the content changes only where the window does."""
@@ -221,7 +246,7 @@ class Proxy:
     async def _answer(self, request: Request, exchange: _Exchange) -> Response:
         """Send a model request, once more after a compaction where it does not fit, and archive the reply."""
         sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-        if sent.status_code in OVERFLOW_STATUSES and exchange.session is not None and not self._shadow:
+        if sent.status_code in OVERFLOW_STATUSES and exchange.window is not None and not self._shadow:
             error = b"".join([chunk async for chunk in sent.aiter_raw()])
             text = _decoder(sent)(error)[:MAX_ERROR_BYTES].decode(errors="replace")
             if not is_overflow(text, status=sent.status_code) or not await self._compact(exchange, text):
@@ -338,6 +363,11 @@ async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[by
     received.set()
 
 
+def _is_continued(body: Mapping[str, Any]) -> bool:
+    """Whether the provider has the earlier messages, so that the body contains only what is new."""
+    return bool(body.get("previous_response_id") or body.get("conversation"))
+
+
 def _reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
     """Return the tokens that a request keeps for the reply, where that leaves room for a prompt."""
     given = next((body[key] for key in REPLY_FIELDS if isinstance(body.get(key), int)), 0)
@@ -346,6 +376,8 @@ def _reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
 
 def _changed_fields(exchange: _Exchange, window: Window) -> dict[str, Any]:
     """Return the fields of the body that the window changes. A system prompt without edits stays as it came."""
+    if [message.parts for message in exchange.messages] == [message.parts for message in window.messages]:
+        return {}  # also where a system message in the middle would be rendered as the user's
     fields = window.request(exchange.format)
     before, after = (
         [message for message in messages if message.role == "system"]
