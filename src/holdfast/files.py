@@ -32,3 +32,8 @@ def write_private(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
     part.replace(path)
+
+
+def open_private(path: Path) -> IO[bytes]:
+    """Open a file to append to it; a new one is readable by its owner alone."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")

@@ -182,7 +182,7 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "usage": lambda home: ("show", home.file, EVIL),
     "vacuum": lambda _: ("vacuum",),
 }
-OWN_WORDS = {"demo", "mcp", "models", "rpc", "serve", "version"}
+OWN_WORDS = {"demo", "hook", "mcp", "models", "rpc", "serve", "version"}
 """Commands that print nothing of anybody else's, or JSON for programs alone."""
 
 

@@ -136,12 +136,14 @@ class TestReplyCollector:
     def test_responses_are_collected_from_their_items_where_the_last_event_has_none(self) -> None:
         """The service behind Codex sends only id and usage at the end."""
         item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]}
+        patch = {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "*** Begin Patch"}
         events = [
             {"type": "response.created", "response": {"id": "r", "error": None}},
             {"type": "response.output_item.done", "output_index": 0, "item": item},
+            {"type": "response.output_item.done", "output_index": 1, "item": patch},
             {"type": "response.completed", "response": {"id": "r", "output": []}},
         ]
-        assert collect("openai_responses", stream(events)) == [item]
+        assert collect("openai_responses", stream(events)) == [item, patch]
 
     @pytest.mark.parametrize("format", ["anthropic", "openai_chat", "openai_responses"])
     def test_events_of_the_wrong_shape_are_skipped(self, format: str) -> None:

@@ -38,6 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "facts": ("memory", "List the current facts, or those that match QUERY."),
     "forget": ("memory", "Forget messages (by number) and facts (by id) for good, or a whole --session."),
     "get": ("memory", "Print archived messages whole, by the numbers that search shows."),
+    "hook": ("hook", "Answer a hook event of Claude Code, Codex, Qwen Code or Gemini CLI, from standard input."),
     "import": (
         "importing",
         "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",

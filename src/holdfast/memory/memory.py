@@ -6,12 +6,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 
-from holdfast.errors import InputError, StorageError
+from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import facts
 from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
@@ -312,11 +313,17 @@ class Memory:
         return replace(result, notes=(*notes, *result.notes, *gaps))
 
     def _load_index(self, scope: Scope) -> None:
-        """Load the index before the first query with a deadline, which is not for that."""
+        """Load index and model before the first query with a deadline, which is not for that."""
         if self._is_warm:
             return
         import numpy as np  # noqa: PLC0415 - see above
 
+        from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - see above
+        from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - see above
+
+        if self.embedder is not None and not isinstance(behind_cache(self.embedder), RemoteEmbedder):
+            with suppress(EmbeddingError):  # the query reports it
+                self.embedder.embed(["-"], kind="query")
         space = None if self.embedder is None else self.embedder.space
         vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
         self.store.search(SearchQuery(scope=scope, terms={}, vector=vector, space=space))

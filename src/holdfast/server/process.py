@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError, InputError
-from holdfast.files import write_private
+from holdfast.files import open_private, write_private
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -102,7 +102,7 @@ def find_or_start(home: Path) -> Server:
         str(IDLE_SECONDS),
     ]
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with os.fdopen(os.open(home / "server.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+    with open_private(home / "server.log") as output:
         _started[home] = subprocess.Popen(  # noqa: S603 - our own command
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )

@@ -246,7 +246,7 @@ class Proxy:
     async def _answer(self, request: Request, exchange: _Exchange) -> Response:
         """Send a model request, once more after a compaction where it does not fit, and archive the reply."""
         sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-        if sent.status_code in OVERFLOW_STATUSES and exchange.window is not None and not self._shadow:
+        if self._may_overflow(sent, exchange):
             error = b"".join([chunk async for chunk in sent.aiter_raw()])
             text = _decoder(sent)(error)[:MAX_ERROR_BYTES].decode(errors="replace")
             if not is_overflow(text, status=sent.status_code) or not await self._compact(exchange, text):
@@ -257,6 +257,10 @@ class Proxy:
         is_stream = sent.headers.get("content-type", "").startswith("text/event-stream")
         chunks = self._archive_on_the_way(sent, exchange, exchange.session, is_stream=is_stream)
         return _reply(sent, chunks if is_stream else b"".join([chunk async for chunk in chunks]), exchange)
+
+    def _may_overflow(self, sent: httpx.Response, exchange: _Exchange) -> bool:
+        """Whether a reply may say that the window does not fit, and a smaller one may be sent."""
+        return sent.status_code in OVERFLOW_STATUSES and exchange.window is not None and not self._shadow
 
     async def _archive_on_the_way(
         self, sent: httpx.Response, exchange: _Exchange, session: AsyncSession, *, is_stream: bool

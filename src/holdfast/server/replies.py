@@ -19,6 +19,9 @@ _DELTAS: Final = {
 }
 """For each delta of Anthropic: the field that holds the text, and the field of the block that it continues."""
 
+_BLOCK_LISTS: Final = {"anthropic": "content", "openai_chat": "tool_calls", "openai_responses": "output"}
+"""For each format: the field of a reply that holds what is streamed in blocks."""
+
 
 class ReplyCollector:
     """Collects one reply of a provider, streamed as server-sent events or as one JSON body.
@@ -55,21 +58,18 @@ class ReplyCollector:
 
     def messages(self) -> list[Json]:
         """Return the messages of a reply that is over, as the next request would contain them; none if it was cut."""
-        if self._is_stream:
-            self._read_line(bytes(self._bytes))  # a stream may end without an empty line
-            self._read_line(b"")
-            self._bytes.clear()
-        if self._size > MAX_REPLY_BYTES or self.error:
+        if self._size > MAX_REPLY_BYTES:
             return []
         if not self._is_stream:
             return read_reply(_load(bytes(self._bytes)), self._format)
-        if not self.is_complete and not self._has_finish_reason:
+        self._read_line(bytes(self._bytes))  # a stream may end without an empty line
+        self._read_line(b"")
+        self._bytes.clear()
+        if self.error or not (self.is_complete or self._has_finish_reason):
             return []
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        if self._format == "anthropic":
-            self._reply["content"] = [_finish_block(block) for block in blocks]
-        elif blocks:
-            self._reply["tool_calls" if self._format == "openai_chat" else "output"] = blocks
+        blocks = [_finish_block(self._blocks[index]) for index in sorted(self._blocks)]
+        if blocks or self._format == "anthropic":
+            self._reply[_BLOCK_LISTS[self._format]] = blocks
         return read_reply(self._reply, self._format)
 
     def _read_line(self, line: bytes) -> None:
@@ -102,14 +102,14 @@ class ReplyCollector:
     def _read_anthropic(self, event: Json) -> None:
         kind, index = event.get("type"), int(event.get("index") or 0)
         if kind == "message_start":
-            self._reply = dict(event.get("message") or {})
+            self._reply = _object(event, "message")
         elif kind == "content_block_start":
-            self._blocks[index] = dict(event.get("content_block") or {})
+            self._blocks[index] = _object(event, "content_block")
         elif kind == "content_block_delta":
-            _continue_block(self._blocks.setdefault(index, {}), event.get("delta") or {})
+            _continue_block(self._blocks.setdefault(index, {}), _object(event, "delta"))
         elif kind == "message_delta":
-            usage = {**(self._reply.get("usage") or {}), **(event.get("usage") or {})}
-            self._reply |= {**(event.get("delta") or {}), "usage": usage}
+            usage = _object(self._reply, "usage") | _object(event, "usage")
+            self._reply |= {**_object(event, "delta"), "usage": usage}
         self.is_complete |= kind == "message_stop"
 
     def _read_chat(self, event: Json) -> None:
@@ -136,9 +136,9 @@ class ReplyCollector:
     def _read_responses(self, event: Json) -> None:
         kind = event.get("type")
         if kind == "response.output_item.done":
-            self._blocks[int(event.get("output_index") or 0)] = dict(event.get("item") or {})
+            self._blocks[int(event.get("output_index") or 0)] = _object(event, "item")
         elif kind in {"response.completed", "response.incomplete"}:
-            self._reply = dict(event.get("response") or {})
+            self._reply = _object(event, "response")
             self.is_complete = True
             if self._reply.get("output"):
                 self._blocks.clear()  # the last event has them all; some services leave them out
@@ -166,8 +166,14 @@ def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
 
 
 def _finish_block(block: Json) -> Json:
-    """Parse the input of a tool call, which is streamed as JSON text."""
-    return {**block, "input": _load(block["input"].encode())} if isinstance(block.get("input"), str) else block
+    """Parse the input of a tool call of Anthropic, which is streamed as JSON text."""
+    is_call = str(block.get("type")).endswith("tool_use") and isinstance(block.get("input"), str)
+    return {**block, "input": _load(block["input"].encode())} if is_call else block
+
+
+def _object(event: Json, key: str) -> Json:
+    """Return a copy of an object inside an event; empty where there is none."""
+    return dict(event.get(key) or {})
 
 
 def _load(data: bytes) -> Json:

@@ -24,6 +24,7 @@ import msgspec
 from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
+from holdfast.hooks import HostHooks
 from holdfast.session import Session
 from holdfast.store.base import FactType, MessageRow
 
@@ -186,6 +187,7 @@ class Rpc:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._hooks = HostHooks(engine)
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Call a method by its name.
@@ -193,8 +195,10 @@ class Rpc:
         Raises:
             InputError: There is no such method, or its parameters are wrong.
         """
+        if method == "hook":
+            return self._hooks.handle(params)
         if method not in METHODS:
-            raise InputError(f"method {method!r} is not one of {', '.join(METHODS)}")
+            raise InputError(f"method {method!r} is not one of {', '.join([*METHODS, 'hook'])}")
         try:
             read = msgspec.convert(params, _PARAMS[method])
         except msgspec.ValidationError as error:

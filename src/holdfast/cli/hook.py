@@ -1,0 +1,66 @@
+"""`holdfast hook`: answers a hook event of a host. It never fails, and never prints to the user.
+
+The command only passes the event on to the server, which is started where none runs. What takes time is imported inside
+of functions: a host waits for the answer before every prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.files import open_private
+from holdfast.server.process import Server, find, find_or_start
+
+
+@click.command()
+@click.option("--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, which is what hosts read in any case.")
+def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every command has it
+    """Answer a hook event of Claude Code, Codex, Qwen Code or Gemini CLI, from standard input."""
+    folder = home or _default_home()
+    try:
+        payload = json.loads(sys.stdin.buffer.read() or b"{}")
+        output = _answer(folder, payload if isinstance(payload, dict) else {})
+    except Exception as error:  # the host goes on, and `holdfast doctor` reads the log  # noqa: BLE001
+        _log(folder, error)
+        output = {}
+    if output:
+        click.echo(json.dumps(output, ensure_ascii=False))
+
+
+def _answer(folder: Path, payload: dict[str, Any]) -> Any:
+    """Ask the server. Where none runs, one is started for the next event; a prompt does not wait for it."""
+    if server := find(folder):
+        return server.call("hook", **payload)
+    if payload.get("hook_event_name") not in {"UserPromptSubmit", "BeforeAgent"}:
+        return _start(folder).call("hook", **payload)
+    from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time
+    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
+    from holdfast.hooks import HostHooks  # noqa: PLC0415 - takes time
+
+    with Engine.open(folder, settings=load_settings(), background=False) as engine:
+        return HostHooks(engine).handle(payload)
+
+
+def _start(folder: Path) -> Server:
+    folder.mkdir(parents=True, exist_ok=True)
+    return find_or_start(folder)
+
+
+def _default_home() -> Path:
+    from holdfast.cli.opening import store_of  # noqa: PLC0415 - takes time
+
+    return store_of(None).parent
+
+
+def _log(folder: Path, error: Exception) -> None:
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {type(error).__name__}: {error}\n"
+    with suppress(OSError), open_private(folder / "hooks.log") as file:
+        file.write(line.encode("utf-8", "replace"))

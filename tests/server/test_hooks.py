@@ -1,0 +1,103 @@
+"""Hook events, as Claude Code sends them, through the command that it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine
+from holdfast.hooks import HostHooks
+from holdfast.server.process import find
+from holdfast.settings import Settings
+
+
+class Host:
+    """A host that writes its transcript and runs the command for every event."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "memory"
+        self.file = folder / "session.jsonl"
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, role: str, text: str, **fields: Any) -> None:
+        number = len(self.lines)
+        parent = self.lines[-1]["uuid"] if self.lines else None
+        line = {
+            "type": role,
+            "uuid": f"00000000-0000-4000-8000-{number:012d}",
+            "parentUuid": parent,
+            "sessionId": "s1",
+            "cwd": "/srv/shop",
+            "timestamp": f"2026-03-02T10:{number:02d}:00.000Z",
+            "message": {"role": role, "content": text},
+            **fields,
+        }
+        self.lines.append(line)
+        self.file.write_text("".join(json.dumps(one) + "\n" for one in self.lines), "utf-8")
+
+    def payload(self, event: str, **fields: Any) -> dict[str, Any]:
+        known = {"session_id": "s1", "transcript_path": str(self.file), "cwd": "/srv/shop", "hook_event_name": event}
+        return {**known, **fields}
+
+    def run(self, event: str, **fields: Any) -> str:
+        """Run the command for an event, and return the context that it adds."""
+        command = [sys.executable, "-m", "holdfast", "hook", "--home", str(self.home)]
+        data = json.dumps(self.payload(event, **fields))
+        done = subprocess.run(command, input=data, capture_output=True, text=True, check=True)
+        assert not done.stderr
+        output = json.loads(done.stdout or "{}")
+        return str(output.get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    """A host whose server is stopped at the end."""
+    one = Host(tmp_path)
+    yield one
+    if server := find(one.home):
+        os.kill(server.pid, signal.SIGTERM)
+
+
+def test_a_conversation_through_a_compaction(host: Host) -> None:
+    """What the window shows is not recalled; what a compaction removed is, and its details are put back."""
+    host.run("SessionStart", source="startup")
+    assert host.run("UserPromptSubmit", prompt="Where does the billing replica listen?") == ""
+    host.write("user", "The billing replica listens on port 5433, say the operators.")
+    host.write("assistant", "I will use port 5433 for the billing replica.")
+    host.run("Stop")
+    assert host.run("UserPromptSubmit", prompt="Where does the billing replica listen?") == ""
+    host.write("user", "Deploy commit 4f9c2ab7e1 to /srv/billing/app.toml now.")
+    host.write("assistant", "Deployed 4f9c2ab7e1.")
+    host.run("PreCompact", trigger="auto")
+    host.write("user", "We worked on several things.", isCompactSummary=True)
+    back = host.run("SessionStart", source="compact")
+    assert "4f9c2ab7e1" in back
+    assert "5433" in host.run("UserPromptSubmit", prompt="Where does the billing replica listen?")
+
+
+def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:
+    """With an empty answer, exit code 0 and nothing on the screen."""
+    host.home.mkdir()
+    (host.home / "holdfast.db").write_text("this is no database" * 1000)
+    assert host.run("UserPromptSubmit", prompt="Where does it listen?") == ""
+    log = host.home / "hooks.log"
+    assert log.read_text("utf-8").count("\n") == 1
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:
+    """Also those without a session."""
+    with Engine.open(tmp_path, settings=Settings(), background=False) as engine:
+        hooks = HostHooks(engine)
+        assert hooks.handle({"hook_event_name": "PreToolUse", "session_id": "s1"}) == {}
+        assert hooks.handle({"hook_event_name": "Stop"}) == {}
+        assert hooks.handle({"hook_event_name": "Stop", "session_id": "s1", "transcript_path": "/nowhere"}) == {}
+        assert not engine.sessions()
