@@ -39,6 +39,7 @@ def serve(app: Any) -> Iterator[str]:
     """Run an ASGI application on a free port."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
+    bound.listen()
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError
+from holdfast.models.scripted import Hang
 from holdfast.server.process import Server, find, find_or_start
 from holdfast.settings import Settings
 from scripted_provider import ScriptedProvider
@@ -75,9 +79,11 @@ def test_its_file_is_private_and_goes_with_it(tmp_path: Path) -> None:
 
 def test_it_is_started_on_demand_once(tmp_path: Path) -> None:
     """The second caller finds the first one's server."""
-    first = find_or_start(tmp_path)
+    home = tmp_path / "new" / "home"
+    first = find_or_start(home)
     try:
-        assert find_or_start(tmp_path) == first
+        assert find_or_start(home) == first
+        assert (home / "server.log").stat().st_mode & 0o777 == 0o600
         first.call("remember", session="s1", content="The port is 5433.")
         assert [fact["content"] for fact in first.call("facts", session="s2")] == ["The port is 5433."]
     finally:
@@ -88,6 +94,44 @@ def test_an_idle_server_stops(tmp_path: Path) -> None:
     """After the time that --idle names."""
     with running(tmp_path, "--idle", "1") as (process, _):
         assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"{}", b"5", b'"result"'])
+def test_a_stale_file_whose_port_belongs_to_another_program_is_no_server(tmp_path: Path, answer: bytes) -> None:
+    """Whatever that program answers."""
+    (tmp_path / "server.json").write_text(json.dumps({"port": 99999999, "pid": 1, "token": "x"}))
+    assert find(tmp_path) is None
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        (tmp_path / "server.json").write_text(json.dumps({"port": port, "pid": 1, "token": "x"}))
+
+        def reply() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + answer)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        assert find(tmp_path) is None
+        thread.join()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_with_an_open_stream_stops(tmp_path: Path, stop: signal.Signals) -> None:
+    """It waits for the reply only for a moment, and removes its file."""
+    with (
+        ScriptedProvider([Hang()]) as provider,
+        running(tmp_path, "--upstream", provider.url, "--idle", "1") as (process, url),
+        httpx.stream("POST", f"{url}/v1/messages", json={"model": "m", "messages": [], "stream": True}) as reply,
+    ):
+        chunks = reply.iter_raw()
+        assert next(chunks)
+        time.sleep(2.5)
+        assert process.poll() is None  # not idle
+        process.send_signal(stop)
+        assert process.wait(timeout=20) == (0 if stop == signal.SIGTERM else 130)
+        assert not (tmp_path / "server.json").exists()
 
 
 def test_a_taken_port_is_an_error_with_advice(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from holdfast.settings import Agent, Settings
 from holdfast.store.base import Select
 from scripted_provider import Cut, Raw, overflow
 
-from .conftest import Start
+from .conftest import TOKEN, Start
 
 MODEL = "claude-x"
 SMALL = Settings(agent=Agent(context_tokens=20_000))
@@ -59,6 +59,32 @@ class TestAnthropic:
             assert reply.json()["content"][0]["text"] == "Hello."
             assert server.provider.bodies == [json.loads(body)]
             assert server.provider.requests[0].headers["x-api-key"] == "key"
+
+    def test_what_is_not_edited_stays_as_it_came(self, start: Start) -> None:
+        """System prompts with cache marks, system messages in the middle, unknown blocks and fields."""
+        mark = {"type": "ephemeral"}
+        body = {
+            "model": MODEL,
+            "max_tokens": 50,
+            "system": [{"type": "text", "text": "Be brief.", "cache_control": mark}, {"type": "text", "text": "Now."}],
+            "tools": [LS],
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": mark}]},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "hm", "signature": "s"},
+                        {"type": "text", "text": "Hello."},
+                    ],
+                },
+                {"role": "system", "content": "The mode is now: plan."},
+                {"role": "user", "content": [{"type": "novel", "x": 1}, {"type": "text", "text": "go"}], "y": 2},
+            ],
+        }
+        with start(["Fine."]) as server:
+            reply = httpx.post(f"{server.url}/v1/messages", json=body, headers={"session-id": "s1"})
+            assert reply.headers["x-holdfast-edits"] == ""
+            assert server.provider.bodies == [body]
 
     def test_a_long_tool_loop_keeps_its_window_and_loses_nothing(self, start: Start) -> None:
         """Every request is valid and under the limit, and the archive has everything."""
@@ -164,6 +190,20 @@ class TestOpenAI:
                 assert kinds[-1] == "response.completed"
             assert texts(server.engine)[-2:] == ["Weather?", "It is sunny."]
 
+    def test_a_request_that_goes_on_from_a_stored_response_is_not_edited(self, start: Start) -> None:
+        """The provider has the call to which the result belongs."""
+        body = {
+            "model": "gpt-5",
+            "previous_response_id": "resp_1",
+            "input": [{"type": "function_call_output", "call_id": "c1", "output": "port 5433"}],
+        }
+        with start(["It is 5433."]) as server:
+            reply = httpx.post(f"{server.url}/v1/responses", json=body, headers={"session-id": "s1"})
+            assert reply.headers["x-holdfast-session"] == "s1"
+            assert server.provider.bodies == [body]
+            rows = server.engine.session("s1").get([1, 2])
+            assert [row.message.role for row in rows][-1] == "assistant"
+
 
 class TestSessions:
     def test_a_client_without_a_session_goes_on_by_its_history(self, start: Start) -> None:
@@ -176,6 +216,54 @@ class TestSessions:
             other = client.chat.completions.with_raw_response.create(model="m", messages=history[:1])
             names = [reply.headers["x-holdfast-session"] for reply in (first, second, other)]
             assert names[0] == names[1] != names[2]
+
+    def test_conversations_that_begin_alike_stay_apart_after_a_restart(self, start: Start) -> None:
+        """Each goes on in its own session, and a new one gets a session of its own."""
+
+        def ask(url: str, history: list[dict[str, str]]) -> str:
+            reply = httpx.post(f"{url}/v1/chat/completions", json={"model": "m", "messages": history})
+            return str(reply.headers["x-holdfast-session"])
+
+        def history(*texts: str) -> list[dict[str, str]]:
+            roles = itertools.cycle(["user", "assistant"])
+            return [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+
+        first, second = history("hello", "Hi.", "the first"), history("hello", "Hi!", "the second")
+        with start(lambda _: "Fine.") as server:
+            names = [ask(server.url, first), ask(server.url, second)]
+            assert len(set(names)) == 2
+        with start(lambda _: "Fine.") as server:
+            more = history("Fine.", "go on")
+            assert ask(server.url, [*second, {"role": "assistant", "content": "Fine."}, more[0]]) == names[1]
+            assert ask(server.url, [*first, {"role": "assistant", "content": "Fine."}, more[0]]) == names[0]
+        with start(lambda _: "Fine.") as server:
+            new = ask(server.url, history("hello"))
+            assert new not in names
+            assert ask(server.url, history("hello")) == new  # a retry
+
+    def test_a_subagent_has_a_session_of_its_own(self, start: Start) -> None:
+        with start(lambda _: "Fine.") as server:
+            for headers in ({}, {"x-claude-code-agent-id": "a1"}):
+                anthropic(server.url).messages.create(
+                    model=MODEL,
+                    max_tokens=10,
+                    messages=[{"role": "user", "content": f"hi {headers}"}],
+                    tools=[LS],
+                    extra_headers=headers,
+                )
+            assert {scope.session for scope in server.engine.sessions()} == {"s1", "s1/a1"}
+
+    def test_a_session_name_cannot_break_the_headers_of_the_reply(self, start: Start) -> None:
+        body = {
+            "model": "m",
+            "messages": [{"role": "user", "content": "hi"}],
+            "tools": [{"type": "function", "function": {"name": "ls"}}],
+            "prompt_cache_key": "a\x00b\r\nset-cookie: x=1\x7fü",
+        }
+        with start(["Fine."]) as server:
+            reply = httpx.post(f"{server.url}/v1/chat/completions", json=body)
+            assert reply.status_code == 200
+            assert "set-cookie" not in reply.headers
 
     def test_a_title_request_of_a_host_passes_unmanaged(self, start: Start) -> None:
         with start(["A title"]) as server:
@@ -199,6 +287,27 @@ class TestSafety:
             reply = httpx.post(f"{server.url}/v1/messages", json={}, headers={"origin": "https://example.com"})
             assert reply.status_code == 403
             assert httpx.get(f"{server.url}/v1/models", headers={"host": "evil.example"}).status_code == 403
+
+    @pytest.mark.parametrize(
+        ("host", "status"),
+        [
+            ("localhost", 200),
+            ("LOCALHOST:1234", 200),
+            ("127.0.0.1", 200),
+            ("[::1]", 200),
+            ("[::1]:80", 200),
+            ("", 403),
+            ("localhost.evil.example", 403),
+            ("evil.example:127.0.0.1", 403),
+            ("127.0.0.1.evil.example:80", 403),
+            ("\u00fc", 403),
+        ],
+    )
+    def test_only_names_of_this_machine_are_answered(self, start: Start, host: str, status: int) -> None:
+        with start([]) as server:
+            headers = {b"host": host.encode("latin-1"), b"authorization": f"Bearer {TOKEN}".encode()}
+            reply = httpx.post(f"{server.url}/holdfast/rpc", json={"id": 1, "method": "ping"}, headers=headers)
+            assert reply.status_code == status
 
     def test_calls_need_the_token(self, start: Start) -> None:
         with start([]) as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from holdfast.server.rpc import Rpc
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names under which the server answers. Others are web pages that resolve a name of theirs to this machine."""
+_PORT: Final = re.compile(r":\d+\Z")
 METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 Scope = MutableMapping[str, Any]
@@ -65,7 +67,7 @@ class _Guard:
         self._activity.begin()
         try:
             headers: Mapping[bytes, bytes] = dict(scope["headers"])
-            host = headers.get(b"host", b"").decode("latin-1").rpartition(":")[0] or headers.get(b"host", b"").decode()
+            host = _PORT.sub("", headers.get(b"host", b"").decode("latin-1").lower())
             app = self._app
             if b"origin" in headers or host not in LOOPBACK:
                 app = JSONResponse({"error": "only programs of this machine may ask"}, status_code=403)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from threading import Lock
 from typing import Any, Final
@@ -19,6 +19,8 @@ SESSION_HEADERS: Final = (
     "agent-session-id",
 )
 """Headers in which hosts name their session, the most specific first."""
+SUBAGENT_HEADER: Final = "x-claude-code-agent-id"
+"""The header in which Claude Code names a subagent. It has a conversation of its own inside the session."""
 MAX_CONVERSATIONS: Final = 1_000
 """Conversations without a name that are kept in memory."""
 
@@ -27,7 +29,8 @@ def host_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
     """Return the session that the host names in its headers or in the body; empty where it names none."""
     for name in SESSION_HEADERS:
         if value := headers.get(name, "").strip():
-            return value
+            subagent = headers.get(SUBAGENT_HEADER, "").strip()
+            return f"{value}/{subagent}" if subagent else value
     key = body.get("prompt_cache_key")
     if isinstance(key, str) and key:
         return key
@@ -50,31 +53,54 @@ class Conversations:
     """The sessions of clients that name none: a conversation is known by its first user message.
 
     Where two conversations begin with the same words, the second one gets a number: its history does not go on from
-    that of the first. After a restart a history of several messages goes on in the stored session of its name.
+    that of the first. After a restart a history goes on in the stored session whose messages it repeats.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, list[list[str]]] = {}
+        self._known: dict[tuple[str, str], list[list[str]]] = {}
         self._lock = Lock()
 
-    def find(self, messages: Sequence[Message], *, stored: Callable[[], Container[str]]) -> str:
-        """Return the session of a conversation; `stored` returns the names of all stored sessions."""
-        digests = [message.digest for message in messages if message.role != "system"]
-        if not digests:
+    def find(
+        self, messages: Sequence[Message], *, owner: str, load: Callable[[str], Sequence[Sequence[Message]]]
+    ) -> str:
+        """Return the session of a conversation.
+
+        Args:
+            messages: Its history.
+            owner: Whose conversations are compared.
+            load: Returns the first messages of the stored sessions of a name: of NAME, NAME-2, NAME-3 and so on.
+        """
+        history = [message for message in messages if message.role != "system"]
+        if not history:
             return ""
+        digests = [message.digest for message in history]
         name = "chat-" + hashlib.sha256(digests[0].encode()).hexdigest()[:12]
         with self._lock:
-            if name not in self._known and name in stored():
-                self._known[name] = [digests[: max(1, len(digests) - 1)] if len(digests) > 1 else [""]]
-            branches = self._known.setdefault(name, [])
-            number = next((index for index, known in enumerate(branches) if _goes_on(digests, known)), len(branches))
+            branches = self._known.pop((owner, name), None)
+            if branches is None:
+                branches = [_stored_digests(stored) for stored in load(name)]
+            number = _best_branch(digests, branches)
             branches[number : number + 1] = [digests]
+            self._known[owner, name] = branches  # the conversation that was used last is the last to go
             while len(self._known) > MAX_CONVERSATIONS:
                 del self._known[next(iter(self._known))]
         return name + (f"-{number + 1}" if number else "")
 
 
-def _goes_on(digests: Sequence[str], known: Sequence[str]) -> bool:
-    """Whether a history goes on from a known one, repeats it, or goes back in it but not to its beginning."""
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(digests, known, strict=False)))
-    return shared == len(known) or shared > 1
+def _stored_digests(stored: Sequence[Message]) -> list[str]:
+    """Return the digests of stored messages; empty for replies, which clients do not send back as they came."""
+    return ["" if message.role == "assistant" else message.digest for message in stored if message.role != "system"]
+
+
+def _best_branch(digests: Sequence[str], branches: Sequence[Sequence[str]]) -> int:
+    """Return the number of the known history that shares most with this one; a new number where none does.
+
+    A history goes on from a known one where it repeats it, or goes back in it but not to its beginning.
+    """
+    shared = [sum(takewhile(bool, map(_is_same, digests, known))) for known in branches]
+    going_on = [number for number, known in enumerate(branches) if shared[number] > 1 or shared[number] == len(known)]
+    return max(going_on, key=shared.__getitem__, default=len(branches))
+
+
+def _is_same(digest: str, known: str) -> bool:
+    return known in {"", digest}

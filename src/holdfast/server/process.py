@@ -28,6 +28,8 @@ START_SECONDS: Final = 10.0
 """How long a server may take to start."""
 IDLE_SECONDS: Final = 1_800.0
 """How long a server that was started on demand waits for another request before it stops."""
+STOP_SECONDS: Final = 3
+"""How long a server that is stopped waits for open replies."""
 _FILE: Final = "server.json"
 _started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 """Servers that this process has started. They outlive it."""
@@ -62,10 +64,10 @@ class Server:
                 connection.sendall(head.encode() + data)
                 received = b"".join(iter(lambda: connection.recv(65_536), b""))
             answer = json.loads(received.partition(b"\r\n\r\n")[2])
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, OverflowError) as error:
             raise HoldfastError(f"the server at {self.url} does not answer: {error}") from error
-        if "error" in answer:
-            raise HoldfastError(f"{method}: {answer['error']}")
+        if not isinstance(answer, dict) or "result" not in answer:
+            raise HoldfastError(f"{method}: {answer.get('error') if isinstance(answer, dict) else answer}")
         return answer["result"]
 
 
@@ -99,6 +101,7 @@ def find_or_start(home: Path) -> Server:
         "--idle",
         str(IDLE_SECONDS),
     ]
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(home / "server.log") as output:
         _started[home] = subprocess.Popen(  # noqa: S603 - our own command
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -142,7 +145,16 @@ def run(
         raise InputError(
             f"port {port} of 127.0.0.1: {error.strerror}; name another with --port, or 0 for any"
         ) from error
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", server_header=False))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            lifespan="on",
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )
+    )
     described = Server(port=bound.getsockname()[1], pid=os.getpid(), token=token)
     file = home / _FILE
 

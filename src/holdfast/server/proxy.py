@@ -6,15 +6,19 @@ blocks a request: it passes unchanged, and a header of the reply says why.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, count, takewhile
+from typing import Any, Final, TypeVar
 
 import httpx2 as httpx
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from holdfast.aio import AsyncEngine, AsyncSession
@@ -25,9 +29,12 @@ from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow, numbers
 from holdfast.server.conversations import Conversations, host_session
 from holdfast.server.replies import ReplyCollector
+from holdfast.store.base import Scope, Select
 from holdfast.window import Window
 
 log = logging.getLogger("holdfast.server")
+
+R = TypeVar("R")
 
 ROUTES: Final[Mapping[str, str]] = {
     "/v1/messages": "anthropic",
@@ -35,16 +42,21 @@ ROUTES: Final[Mapping[str, str]] = {
     "/v1/responses": "openai_responses",
 }
 """The format of each path whose requests are assembled. Everything else passes."""
+CLIENT_LEFT: Final = 499
+"""The status for a client that has left. Nobody reads it."""
 OVERFLOW_STATUSES: Final = frozenset({400, 413, 422, 500})
 REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+COMPARED_MESSAGES: Final = 50
+"""Messages of a stored conversation by which it is recognised."""
 MAX_ERROR_BYTES: Final = 2**20
 """Bytes of a provider's error that are read to recognise an overflow."""
 LARGE_WINDOW: Final = ("context-1m", 1_000_000)
 """The mark in `anthropic-beta` that asks for a larger window, and its tokens."""
 _HOP_HEADERS: Final = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade host "
-    b"content-length accept-encoding".split()
+    b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
+OWN_HEADERS: Final = b"x-holdfast-"
+"""How headers begin that are for this server and not for the provider."""
 _TIMEOUT: Final = httpx.Timeout(600.0, connect=30.0)
 
 
@@ -76,10 +88,10 @@ class Upstreams:
         """Return the address for a request: that of the vendor by its path and headers."""
         is_anthropic = request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
         base = (self.anthropic if is_anthropic else self.openai).rstrip("/")
-        path = request.url.path
+        path, query = (request.scope[key].decode("latin-1") for key in ("raw_path", "query_string"))
         if base.endswith("/v1") and path.startswith("/v1/"):
             path = path.removeprefix("/v1")
-        return f"{base}{path}" + (f"?{request.url.query}" if request.url.query else "")
+        return f"{base}{path}" + (f"?{query}" if query else "")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,9 +155,15 @@ class Proxy:
         format = ROUTES.get(request.url.path)
         try:
             if request.method == "POST" and format:
-                return await self._answer(request, await self._prepare(request, format))
-            sent = await self._send(request, request.stream() if _has_body(request) else None)
-            return _relay(sent)
+                exchange = await self._prepare(request, format)
+                return await _while_connected(request, self._answer(request, exchange))
+            if not _has_body(request):
+                return _relay(await _while_connected(request, self._send(request, None)))
+            received = asyncio.Event()
+            sending = self._send(request, _upload(request, received))
+            return _relay(await _while_connected(request, sending, received=received))
+        except ClientDisconnect:
+            return Response(status_code=CLIENT_LEFT)
         except httpx.HTTPError as error:
             log.warning("upstream: %s", error)
             message = f"holdfast: {self._upstreams.url(request)} did not answer: {str(error) or type(error).__name__}"
@@ -163,8 +181,7 @@ class Proxy:
             exchange.body = body
             exchange.session = await self._find_session(request, exchange)
             if exchange.session is not None:
-                exchange.limit = self._engine.settings.agent.context_tokens or _limit(request.headers, body)
-                await self._assemble(exchange)
+                await self._apply_memory(exchange, request.headers)
         except (HoldfastError, OSError, ValueError) as error:
             exchange.warnings.append(f"the request passed unchanged: {error}")
         except Exception as error:  # a fault of ours must not stop the agent
@@ -176,15 +193,36 @@ class Proxy:
         """Return the session of a request; None for a request that a host makes beside its conversation."""
         name = host_session(request.headers, exchange.body)
         has_one_message = sum(message.role != "system" for message in exchange.messages) == 1
-        if name and has_one_message and not exchange.body.get("tools"):
+        if name and has_one_message and not exchange.body.get("tools") and not _is_continued(exchange.body):
             return None  # a title, a topic, a probe
-        project = request.headers.get("x-holdfast-project", "")
-        agent = request.headers.get("x-holdfast-agent", "main")
+        owner = Scope(
+            project=request.headers.get("x-holdfast-project", ""), agent=request.headers.get("x-holdfast-agent", "main")
+        )
         if not name:
-            stored = await self._engine.sessions() if has_one_message else {}
-            names = {scope.session for scope in stored}
-            name = self._conversations.find(exchange.messages, stored=lambda: names)
-        return self._engine.session(name, project=project, agent=agent) if name else None
+            name = await asyncio.to_thread(
+                self._conversations.find,
+                exchange.messages,
+                owner=json.dumps([owner.project, owner.agent]),
+                load=partial(self._load_conversations, owner),
+            )
+        return self._engine.session(name, project=owner.project, agent=owner.agent) if name else None
+
+    def _load_conversations(self, owner: Scope, name: str) -> list[list[Message]]:
+        """Read the first messages of the stored sessions NAME, NAME-2, NAME-3 and so on."""
+        engine = self._engine.sync
+        stored = {scope.session for scope in engine.sessions() if replace(scope, session=owner.session) == owner}
+        names = takewhile(stored.__contains__, chain([name], (f"{name}-{number}" for number in count(2))))
+        selects = [Select(scope=replace(owner, session=one), limit=COMPARED_MESSAGES) for one in names]
+        return [[row.message for row in engine.memory.store.read_messages(select)] for select in selects]
+
+    async def _apply_memory(self, exchange: _Exchange, headers: Mapping[str, str]) -> None:
+        """Assemble the window. A request with only the newest messages is archived, and sent as it came."""
+        assert exchange.session is not None
+        if _is_continued(exchange.body):
+            await exchange.session.append(exchange.messages, format=exchange.format)
+            return
+        exchange.limit = self._engine.settings.agent.context_tokens or _limit(headers, exchange.body)
+        await self._assemble(exchange)
 
     async def _assemble(self, exchange: _Exchange) -> None:
         """Assemble the window; the content changes only where the window does."""
@@ -200,38 +238,39 @@ class Proxy:
         )
         changed = _changed_fields(exchange, exchange.window)
         if changed and not self._shadow:
+            exchange.content = json.dumps({**body, **changed}, separators=(",", ":")).encode()  # also lone surrogates
             exchange.is_changed = True
-            exchange.content = json.dumps({**body, **changed}, ensure_ascii=False, separators=(",", ":")).encode()
 
     # --- replies ---------------------------------------------------------------------
 
     async def _answer(self, request: Request, exchange: _Exchange) -> Response:
         """Send a model request, once more after a compaction where it does not fit, and archive the reply."""
         sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-        if sent.status_code in OVERFLOW_STATUSES and exchange.session is not None and not self._shadow:
-            error = await sent.aread()
-            text = error[:MAX_ERROR_BYTES].decode(errors="replace")
+        if self._may_overflow(sent, exchange):
+            error = b"".join([chunk async for chunk in sent.aiter_raw()])
+            text = _decoder(sent)(error)[:MAX_ERROR_BYTES].decode(errors="replace")
             if not is_overflow(text, status=sent.status_code) or not await self._compact(exchange, text):
-                return Response(error, status_code=sent.status_code, headers=_reply_headers(sent, exchange))
+                return _reply(sent, error, exchange)
             sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
         if exchange.session is None or not sent.is_success:
             return _relay(sent, exchange)
         is_stream = sent.headers.get("content-type", "").startswith("text/event-stream")
         chunks = self._archive_on_the_way(sent, exchange, exchange.session, is_stream=is_stream)
-        if is_stream:
-            return StreamingResponse(chunks, status_code=sent.status_code, headers=_reply_headers(sent, exchange))
-        content = b"".join([chunk async for chunk in chunks])
-        return Response(content, status_code=sent.status_code, headers=_reply_headers(sent, exchange))
+        return _reply(sent, chunks if is_stream else b"".join([chunk async for chunk in chunks]), exchange)
+
+    def _may_overflow(self, sent: httpx.Response, exchange: _Exchange) -> bool:
+        """Whether a reply may say that the window does not fit, and a smaller one may be sent."""
+        return sent.status_code in OVERFLOW_STATUSES and exchange.window is not None and not self._shadow
 
     async def _archive_on_the_way(
         self, sent: httpx.Response, exchange: _Exchange, session: AsyncSession, *, is_stream: bool
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
-        collector = ReplyCollector(exchange.format, is_stream=is_stream)
+        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream), _decoder(sent)
         is_archived = False
         try:
             async for chunk in sent.aiter_raw():
-                collector.feed(chunk)
+                collector.feed(decode(chunk))
                 if collector.is_complete and not is_archived:
                     is_archived = True
                     await self._archive(session, collector, exchange)
@@ -246,38 +285,91 @@ class Proxy:
         assert exchange.session is not None
         exchange.limit = numbers(error).limit or int(exchange.limit * 0.8)
         try:
-            await exchange.session.compact(exchange.messages, limit=exchange.limit)
-        except CompactionError as failure:
-            exchange.warnings.append(f"compaction: {failure}")
+            try:
+                await exchange.session.compact(exchange.messages, limit=exchange.limit)
+            except CompactionError as failure:
+                exchange.warnings.append(f"compaction: {failure}")
+            await self._assemble(exchange)
         except HoldfastError as failure:
             exchange.warnings.append(f"compaction: {failure}")
             return False
-        try:
-            await self._assemble(exchange)
-        except HoldfastError as failure:
-            exchange.warnings.append(str(failure))
+        except Exception:  # the client gets the provider's own error
+            log.exception("a request that does not fit was not made smaller")
             return False
         return True
 
     async def _archive(self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange) -> None:
-        messages = collector.messages()
-        if not messages:
-            return
         try:
-            await session.append(messages, format=exchange.format)
+            if messages := collector.messages():
+                await session.append(messages, format=exchange.format)
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
 
     async def _send(
         self, request: Request, content: bytes | AsyncIterator[bytes] | None, *, is_changed: bool = False
     ) -> httpx.Response:
-        dropped = _HOP_HEADERS | ({b"content-encoding"} if is_changed else frozenset())
-        headers = [(name, value) for name, value in request.headers.raw if name.lower() not in dropped]
-        headers += [(b"accept-encoding", b"identity")]
-        built = self._client.build_request(
-            request.method, self._upstreams.url(request), headers=headers, content=content
+        dropped = _HOP_HEADERS | {b"host"}
+        if isinstance(content, bytes):  # its length is known here, and the reply is read on its way
+            dropped |= {b"content-length", b"accept-encoding"} | ({b"content-encoding"} if is_changed else set())
+        headers = [
+            (name, value)
+            for name, value in request.headers.raw
+            if name.lower() not in dropped and not name.lower().startswith(OWN_HEADERS)
+        ]
+        if isinstance(content, bytes):
+            headers.append((b"accept-encoding", b"identity"))
+        built = httpx.Request(  # without the cookies and the headers of the client object
+            request.method,
+            self._upstreams.url(request),
+            headers=headers,
+            content=content,
+            extensions={"timeout": _TIMEOUT.as_dict()},
         )
         return await self._client.send(built, stream=True)
+
+
+async def _while_connected(
+    request: Request, work: Coroutine[Any, Any, R], *, received: asyncio.Event | None = None
+) -> R:
+    """Await something for a client, and cancel it when the client leaves.
+
+    Args:
+        request: The request of the client.
+        work: What to await.
+        received: Set when the body of the request has been read; None where it has been.
+
+    Raises:
+        ClientDisconnect: The client left.
+    """
+
+    async def wait_until_left() -> None:
+        if received is not None:
+            await received.wait()
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, left = asyncio.ensure_future(work), asyncio.ensure_future(wait_until_left())
+    try:
+        await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return await task
+    finally:
+        for one in (task, left):
+            one.cancel()
+        await asyncio.wait({task, left})
+
+
+async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[bytes]:
+    """Pass the body of a request on as it comes."""
+    async for chunk in request.stream():
+        yield chunk
+    received.set()
+
+
+def _is_continued(body: Mapping[str, Any]) -> bool:
+    """Whether the provider has the earlier messages, so that the body contains only what is new."""
+    return bool(body.get("previous_response_id") or body.get("conversation"))
 
 
 def _reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
@@ -288,6 +380,8 @@ def _reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
 
 def _changed_fields(exchange: _Exchange, window: Window) -> dict[str, Any]:
     """Return the fields of the body that the window changes. A system prompt without edits stays as it came."""
+    if [message.parts for message in exchange.messages] == [message.parts for message in window.messages]:
+        return {}  # also where a system message in the middle would be rendered as the user's
     fields = window.request(exchange.format)
     before, after = (
         [message for message in messages if message.role == "system"]
@@ -307,13 +401,33 @@ def _relay(sent: httpx.Response, exchange: _Exchange | None = None) -> Response:
         finally:
             await sent.aclose()
 
-    return StreamingResponse(chunks(), status_code=sent.status_code, headers=_reply_headers(sent, exchange))
+    return _reply(sent, chunks(), exchange)
 
 
-def _reply_headers(sent: httpx.Response, exchange: _Exchange | None = None) -> dict[str, str]:
-    own = {} if exchange is None else exchange.headers()
-    passed = {name: value for name, value in sent.headers.items() if name.lower().encode() not in _HOP_HEADERS}
-    return {**passed, **own}
+def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange: _Exchange | None) -> Response:
+    """Make the reply to the client, with the provider's status and headers, and those of ours."""
+    made = Response(content) if isinstance(content, bytes) else StreamingResponse(content)
+    made.status_code = sent.status_code
+    made.raw_headers = [(name.lower(), value) for name, value in sent.headers.raw if name.lower() not in _HOP_HEADERS]
+    for name, value in ({} if exchange is None else exchange.headers()).items():
+        made.headers[name] = value
+    return made
+
+
+def _decoder(sent: httpx.Response) -> Callable[[bytes], bytes]:
+    """Return what decompresses a reply for us; the client gets it as it came."""
+    encoding = sent.headers.get("content-encoding", "identity")
+    if encoding == "identity":
+        return bytes
+    stream = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in {"gzip", "deflate"} else None
+
+    def decode(chunk: bytes) -> bytes:
+        try:
+            return b"" if stream is None else stream.decompress(chunk)
+        except zlib.error:
+            return b""
+
+    return decode
 
 
 def _decode(content: bytes, encoding: str) -> bytes:
@@ -342,4 +456,4 @@ def _limit(headers: Mapping[str, str], body: Mapping[str, Any]) -> int:
 
 def _header(text: str) -> str:
     """Make text safe for a header."""
-    return " ".join(text.encode("ascii", "replace").decode().split())[:500]
+    return "".join(char if " " <= char <= "~" else " " if char.isspace() else "?" for char in text)[:500].strip()

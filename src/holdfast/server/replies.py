@@ -15,8 +15,12 @@ _DELTAS: Final = {
     "thinking_delta": ("thinking", "thinking"),
     "signature_delta": ("signature", "signature"),
     "input_json_delta": ("partial_json", "input"),
+    "compaction_delta": ("content", "content"),
 }
 """For each delta of Anthropic: the field that holds the text, and the field of the block that it continues."""
+
+_BLOCK_LISTS: Final = {"anthropic": "content", "openai_chat": "tool_calls", "openai_responses": "output"}
+"""For each format: the field of a reply that holds what is streamed in blocks."""
 
 
 class ReplyCollector:
@@ -34,8 +38,10 @@ class ReplyCollector:
         self._is_stream = is_stream
         self._bytes = bytearray()
         self._size = 0
+        self._data: list[bytes] = []
         self._reply: Json = {}
         self._blocks: dict[int, Json] = {}
+        self._has_finish_reason = False
 
     def feed(self, chunk: bytes) -> None:
         """Add bytes of the reply."""
@@ -44,59 +50,73 @@ class ReplyCollector:
             self._bytes.clear()
             return
         self._bytes += chunk
-        if self._is_stream:
-            *events, rest = self._bytes.replace(b"\r\n", b"\n").split(b"\n\n")
-            for event in events:
-                self._read_event(bytes(event))
-            self._bytes = bytearray(rest)
+        if self._is_stream and (b"\n" in chunk or b"\r" in chunk):
+            lines = self._bytes.splitlines(keepends=True)
+            self._bytes = bytearray() if lines[-1].endswith(b"\n") else lines.pop()  # \r may be half of \r\n
+            for line in lines:
+                self._read_line(bytes(line))
 
     def messages(self) -> list[Json]:
-        """Return the messages of the reply, as the next request would contain them; none where it did not complete."""
-        if self._size > MAX_REPLY_BYTES or self.error:
+        """Return the messages of a reply that is over, as the next request would contain them; none if it was cut."""
+        if self._size > MAX_REPLY_BYTES:
             return []
         if not self._is_stream:
             return read_reply(_load(bytes(self._bytes)), self._format)
-        if not self.is_complete:
+        self._read_line(bytes(self._bytes))  # a stream may end without an empty line
+        self._read_line(b"")
+        self._bytes.clear()
+        if self.error or not (self.is_complete or self._has_finish_reason):
             return []
-        if self._format == "anthropic":
-            self._reply["content"] = [_finish_block(self._blocks[index]) for index in sorted(self._blocks)]
-        elif self._format == "openai_chat" and self._blocks:
-            self._reply["tool_calls"] = [self._blocks[index] for index in sorted(self._blocks)]
+        blocks = [_finish_block(self._blocks[index]) for index in sorted(self._blocks)]
+        if blocks or self._format == "anthropic":
+            self._reply[_BLOCK_LISTS[self._format]] = blocks
         return read_reply(self._reply, self._format)
 
-    def _read_event(self, event: bytes) -> None:
-        data = b"\n".join(line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:"))
+    def _read_line(self, line: bytes) -> None:
+        """Read a line of a stream. An empty one ends an event."""
+        line = line.rstrip(b"\r\n")
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].strip())
+        elif not line and self._data:
+            data = b"\n".join(self._data)
+            self._data.clear()
+            try:
+                self._read_event(data)
+            except (AttributeError, TypeError, ValueError):  # not what the provider's format says
+                self.error = self.error or data.decode(errors="replace")
+
+    def _read_event(self, data: bytes) -> None:
         if data == b"[DONE]":
             self.is_complete = True
             return
         value = _load(data)
-        if "error" in value or value.get("type") in {"error", "response.failed"}:
+        if value.get("error") or value.get("type") in {"error", "response.failed"}:
             self.error = self.error or data.decode(errors="replace")
         elif self._format == "anthropic":
             self._read_anthropic(value)
         elif self._format == "openai_chat":
             self._read_chat(value)
-        elif value.get("type") in {"response.completed", "response.incomplete"}:
-            self._reply = value.get("response") or {}
-            self.is_complete = True
+        else:
+            self._read_responses(value)
 
     def _read_anthropic(self, event: Json) -> None:
-        kind, index = event.get("type"), event.get("index", 0)
+        kind, index = event.get("type"), int(event.get("index") or 0)
         if kind == "message_start":
-            self._reply = dict(event.get("message") or {})
+            self._reply = _object(event, "message")
         elif kind == "content_block_start":
-            self._blocks[index] = dict(event.get("content_block") or {})
+            self._blocks[index] = _object(event, "content_block")
         elif kind == "content_block_delta":
-            _continue_block(self._blocks.setdefault(index, {}), event.get("delta") or {})
+            _continue_block(self._blocks.setdefault(index, {}), _object(event, "delta"))
         elif kind == "message_delta":
-            usage = {**(self._reply.get("usage") or {}), **(event.get("usage") or {})}
-            self._reply |= {**event.get("delta", {}), "usage": usage}
+            usage = _object(self._reply, "usage") | _object(event, "usage")
+            self._reply |= {**_object(event, "delta"), "usage": usage}
         self.is_complete |= kind == "message_stop"
 
     def _read_chat(self, event: Json) -> None:
         if isinstance(event.get("usage"), dict):
             self._reply["usage"] = event["usage"]
         first: Json = next((one for one in event.get("choices") or () if not one.get("index")), {})  # one goes on
+        self._has_finish_reason |= bool(first.get("finish_reason"))  # not every server sends [DONE]
         for key, value in (first.get("delta") or {}).items():
             if key == "tool_calls":
                 self._read_calls(value or ())
@@ -105,11 +125,23 @@ class ReplyCollector:
 
     def _read_calls(self, calls: Any) -> None:
         for call in calls:
-            block = self._blocks.setdefault(call.get("index", len(self._blocks)), {"type": "function", "function": {}})
+            index = call.get("index")
+            index = len(self._blocks) if index is None else int(index)
+            block = self._blocks.setdefault(index, {"type": "function", "function": {}})
             function = call.get("function") or {}
             for key in ("name", "arguments"):
                 block["function"][key] = block["function"].get(key, "") + (function.get(key) or "")
             block |= {key: value for key, value in call.items() if key not in {"index", "function"} and value}
+
+    def _read_responses(self, event: Json) -> None:
+        kind = event.get("type")
+        if kind == "response.output_item.done":
+            self._blocks[int(event.get("output_index") or 0)] = _object(event, "item")
+        elif kind in {"response.completed", "response.incomplete"}:
+            self._reply = _object(event, "response")
+            self.is_complete = True
+            if self._reply.get("output"):
+                self._blocks.clear()  # the last event has them all; some services leave them out
 
 
 def _continue_block(block: Json, delta: Json) -> None:
@@ -134,8 +166,14 @@ def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
 
 
 def _finish_block(block: Json) -> Json:
-    """Parse the input of a tool call, which is streamed as JSON text."""
-    return {**block, "input": _load(block["input"].encode())} if isinstance(block.get("input"), str) else block
+    """Parse the input of a tool call of Anthropic, which is streamed as JSON text."""
+    is_call = str(block.get("type")).endswith("tool_use") and isinstance(block.get("input"), str)
+    return {**block, "input": _load(block["input"].encode())} if is_call else block
+
+
+def _object(event: Json, key: str) -> Json:
+    """Return a copy of an object inside an event; empty where there is none."""
+    return dict(event.get(key) or {})
 
 
 def _load(data: bytes) -> Json:

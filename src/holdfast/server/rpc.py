@@ -11,8 +11,10 @@ import inspect
 import json
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from threading import Lock
 from typing import IO, Any, Final
@@ -140,10 +142,14 @@ def facts(session: Session, *, across: bool = True) -> list[dict[str, Any]]:
 
 
 @_method
-def forget(session: Session, *, ids: list[int] | None = None, facts: list[str] | None = None) -> dict[str, int]:
-    """Forget messages and facts for good; a whole session only where neither is named."""
+def forget(
+    session: Session, *, ids: list[int] | None = None, facts: list[str] | None = None, whole_session: bool = False
+) -> dict[str, int]:
+    """Forget messages and facts for good; with `whole_session` all messages of the session."""
+    if (ids is not None or facts is not None) == whole_session:
+        raise InputError("forget: name ids or facts, or set whole_session")
     count = session.forget_facts(facts) if facts else 0
-    if ids is not None or facts is None:
+    if ids or whole_session:
         count += session.forget(ids)
     return {"forgotten": count}
 
@@ -220,35 +226,44 @@ class Rpc:
     def serve(self, lines: IO[bytes], output: IO[bytes]) -> None:
         """Answer the calls on a stream until it ends.
 
-        Answers come as they are ready, each with the id of its call. Calls about one session are made in their order.
+        Answers come as they are ready, each with the id of its call. Calls about one session are made in their order,
+        by one thread; they do not hold up the calls about others.
         """
         lock = Lock()
-        last: dict[str, Future[None]] = {}
+        waiting: dict[object, deque[bytes]] = {}
 
-        def run(line: bytes, before: Future[None] | None) -> None:
-            if before is not None:
-                before.result()
-            answer = self.answer(line)
-            with lock:
-                output.write(answer)
-                output.flush()
+        def run(key: object) -> None:
+            while True:
+                with lock:
+                    if not waiting[key]:
+                        del waiting[key]
+                        return
+                    line = waiting[key].popleft()
+                answer = self.answer(line)
+                with lock, suppress(OSError):  # calls are made also where nobody reads the answers
+                    output.write(answer)
+                    output.flush()
 
         with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
             for line in filter(bytes.strip, lines):
-                session = _session_of(line)
-                last[session] = pool.submit(run, line, last.get(session))
+                key = _session_of(line) or object()
+                with lock:
+                    is_running = key in waiting
+                    waiting.setdefault(key, deque()).append(line)
+                if not is_running:
+                    pool.submit(run, key)
 
 
 def _session_of(line: bytes) -> str:
     """Return the session that a call is about."""
     try:
         return str(json.loads(line)["params"]["session"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ""
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass") + b"\n"
+    return json.dumps(value, default=_plain).encode() + b"\n"  # escaped: text may contain half a surrogate pair
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,216 @@
+"""What passes through the proxy as it came, and clients and upstreams that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from holdfast import Engine
+from holdfast.server.app import METHODS, create_app
+from holdfast.server.proxy import Upstreams
+from holdfast.settings import Settings
+
+from .conftest import TOKEN, serve
+
+BODY = {"model": "claude-x", "max_tokens": 50, "messages": [{"role": "user", "content": "Which port?"}]}
+REPLY = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Port 5433."}]}
+
+
+@dataclass
+class Seen:
+    """A request as the upstream saw it."""
+
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+@dataclass
+class Upstream:
+    """A provider that answers with a function."""
+
+    answer: Callable[[Seen], Response] = lambda _: Response(b"{}")
+    seen: list[Seen] = field(default_factory=list)
+    left: threading.Event = field(default_factory=threading.Event)
+
+    def app(self) -> Starlette:
+        """Make the provider as an ASGI application."""
+
+        async def handle(request: Request) -> Response:
+            target = request.scope["raw_path"].decode() + "?" + request.scope["query_string"].decode()
+            seen = Seen(request.method, target, request.headers.items(), await request.body())
+            self.seen.append(seen)
+            if "/mute" not in target and "mute" not in request.headers:
+                return self.answer(seen)
+            await asyncio.wait_for(request.receive(), timeout=10)  # until it is left
+            self.left.set()
+            return Response()
+
+        return Starlette(routes=[Route("/{path:path}", handle, methods=METHODS)])
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A server in front of an upstream."""
+
+    url: str
+    upstream: Upstream
+    engine: Engine
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """Start a server and its upstream."""
+    upstream = Upstream()
+    with (
+        serve(upstream.app()) as address,
+        Engine.open(tmp_path / "memory", settings=Settings()) as engine,
+        serve(create_app(engine, token=TOKEN, upstreams=Upstreams(anthropic=address, openai=address))) as url,
+    ):
+        yield Pair(url, upstream, engine)
+
+
+@contextmanager
+def leaving(url: str, path: str, body: Any = None, **headers: str) -> Iterator[socket.socket]:
+    """Send a request over a bare connection, and leave at the end of the block."""
+    data = b"" if body is None else json.dumps(body).encode()
+    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+    fields = {"host": f"127.0.0.1:{address[1]}", "content-length": str(len(data)), **headers}
+    head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\n"
+    with socket.create_connection(address, timeout=10) as connection:
+        connection.sendall((head + "".join(f"{key}: {value}\r\n" for key, value in fields.items())).encode())
+        connection.sendall(b"\r\n" + data)
+        yield connection
+
+
+def wait_for(done: Callable[[], object]) -> bool:
+    """Wait at most five seconds."""
+    end = time.monotonic() + 5
+    while not done() and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(done())
+
+
+class TestPassing:
+    def test_path_and_query_reach_the_upstream_as_they_came(self, pair: Pair) -> None:
+        httpx.get(f"{pair.url}/v1/files/a%2Fb%3Fc?beta=true&x=%20")
+        httpx.post(f"{pair.url}/v1/messages?beta=true", json=BODY)
+        assert [seen.target for seen in pair.upstream.seen] == [
+            "/v1/files/a%2Fb%3Fc?beta=true&x=%20",
+            "/v1/messages?beta=true",
+        ]
+
+    def test_an_upload_keeps_its_length(self, pair: Pair) -> None:
+        httpx.post(f"{pair.url}/v1/files", files={"file": ("a.txt", b"x" * 300_000)})
+        (seen,) = pair.upstream.seen
+        assert dict(seen.headers)["content-length"] == str(len(seen.body))
+        assert b"x" * 300_000 in seen.body
+
+    @pytest.mark.parametrize("status", [204, 304])
+    def test_replies_without_a_body(self, pair: Pair, status: int) -> None:
+        pair.upstream.answer = lambda _: Response(status_code=status, headers={"etag": "abc"})
+        reply = httpx.delete(f"{pair.url}/v1/files/a")
+        assert (reply.status_code, reply.content, reply.headers["etag"]) == (status, b"", "abc")
+
+    def test_head_keeps_the_length(self, pair: Pair) -> None:
+        pair.upstream.answer = lambda _: Response(b"12345")
+        assert httpx.head(f"{pair.url}/v1/models").headers["content-length"] == "5"
+
+    def test_repeated_headers_stay_apart(self, pair: Pair) -> None:
+        def answer(_: Seen) -> Response:
+            reply = Response(b"{}")
+            reply.set_cookie("a", "1")
+            reply.set_cookie("b", "2")
+            return reply
+
+        pair.upstream.answer = answer
+        reply = httpx.get(f"{pair.url}/v1/models", headers=[("x-many", "1"), ("x-many", "2")])
+        assert len(reply.headers.get_list("set-cookie")) == 2
+        assert [value for name, value in pair.upstream.seen[0].headers if name == "x-many"] == ["1", "2"]
+
+    def test_cookies_of_one_client_are_not_sent_with_the_request_of_another(self, pair: Pair) -> None:
+        pair.upstream.answer = lambda _: Response(b"{}", headers={"set-cookie": "id=first; Path=/"})
+        for _ in range(2):
+            httpx.get(f"{pair.url}/v1/models")
+        assert "cookie" not in dict(pair.upstream.seen[1].headers)
+
+    def test_headers_for_the_server_do_not_reach_the_provider(self, pair: Pair) -> None:
+        headers = {"x-holdfast-session": "s1", "x-holdfast-project": "/home/me/secret"}
+        httpx.post(f"{pair.url}/v1/messages", json=BODY, headers=headers)
+        assert not [name for name, _ in pair.upstream.seen[0].headers if name.startswith("x-holdfast")]
+
+    def test_compressed_replies_pass_and_are_archived(self, pair: Pair) -> None:
+        """Also from an upstream that was asked not to compress."""
+        content = gzip.compress(json.dumps(REPLY).encode())
+        headers = {"content-encoding": "gzip", "content-type": "application/json"}
+        pair.upstream.answer = lambda _: Response(content, headers=headers)
+        assert httpx.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
+        assert "Port 5433." in [hit.text for hit in pair.engine.search("5433")]
+
+    def test_a_compressed_error_passes(self, pair: Pair) -> None:
+        content = gzip.compress(b'{"error": {"message": "bad request"}}')
+        pair.upstream.answer = lambda _: Response(content, status_code=400, headers={"content-encoding": "gzip"})
+        reply = httpx.post(f"{pair.url}/v1/messages", json=BODY)
+        assert reply.status_code == 400
+        assert reply.json() == {"error": {"message": "bad request"}}
+
+    def test_a_stream_of_an_unknown_shape_passes(self, pair: Pair) -> None:
+        data = b'data: {"type": "message_delta", "delta": 5}\n\ndata: {"type": "content_block_start", "index": []}\n\n'
+        pair.upstream.answer = lambda _: Response(data, media_type="text/event-stream")
+        assert httpx.post(f"{pair.url}/v1/messages", json=BODY).content == data
+
+
+class TestLeaving:
+    def test_a_client_that_leaves_before_the_reply_cancels_the_request(self, pair: Pair) -> None:
+        with leaving(pair.url, "/v1/messages", BODY, mute="1"):
+            assert wait_for(lambda: pair.upstream.seen)
+        assert wait_for(pair.upstream.left.is_set)
+
+    def test_a_client_that_leaves_a_request_that_passes_cancels_it(self, pair: Pair) -> None:
+        with leaving(pair.url, "/v1/files/mute", {"a": 1}):
+            assert wait_for(lambda: pair.upstream.seen)
+        assert wait_for(pair.upstream.left.is_set)
+
+    def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels_it(self, pair: Pair) -> None:
+        ended = threading.Event()
+
+        async def events() -> AsyncIterator[bytes]:
+            try:
+                yield b'data: {"type": "message_start", "message": {}}\n\n'
+                await asyncio.sleep(10)
+            finally:
+                ended.set()
+
+        pair.upstream.answer = lambda _: StreamingResponse(events(), media_type="text/event-stream")
+        with leaving(pair.url, "/v1/messages", BODY) as connection:
+            received = b""
+            while b"message_start" not in received:
+                received += connection.recv(4096)
+        assert wait_for(ended.is_set)
+        pair.upstream.answer = lambda _: Response(json.dumps(REPLY))
+        assert httpx.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
+
+    def test_an_upstream_that_is_not_there_is_a_502(self, tmp_path: Path) -> None:
+        with (
+            Engine.open(tmp_path / "memory", settings=Settings()) as engine,
+            serve(create_app(engine, token=TOKEN, upstreams=Upstreams.parse(["http://127.0.0.1:9"]))) as url,
+        ):
+            for path in ("messages", "models"):
+                assert httpx.post(f"{url}/v1/{path}", json=BODY).status_code == 502

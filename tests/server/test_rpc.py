@@ -1,0 +1,96 @@
+"""Calls for plugins."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine
+from holdfast.server.rpc import MAX_THREADS, Rpc
+from holdfast.settings import Settings
+
+
+def call(engine: Engine, method: str, **params: Any) -> dict[str, Any]:
+    """Make one call."""
+    answer: dict[str, Any] = json.loads(Rpc(engine).answer(json.dumps({"id": 1, "method": method, "params": params})))
+    return answer
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Any:
+    """Open a memory with one message."""
+    with Engine.open(tmp_path / "memory", settings=Settings(), background=False) as opened:
+        opened.session("s1").append([{"role": "user", "content": "The port is 5433."}])
+        yield opened
+
+
+class TestForget:
+    def test_a_session_is_forgotten_whole_only_where_that_is_asked_for(self, engine: Engine) -> None:
+        assert call(engine, "forget", session="s1")["error"]["type"] == "InputError"
+        assert call(engine, "forget", session="s1", ids=[])["result"] == {"forgotten": 0}
+        assert engine.session("s1").get([1])
+        assert call(engine, "forget", session="s1", ids=[1], whole_session=True)["error"]
+        assert call(engine, "forget", session="s1", whole_session=True)["result"]["forgotten"]
+        assert not engine.session("s1").get([1])
+
+
+class TestLines:
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"[" * 200_000,
+            b'{"id": 1, "params": ' + b'{"a":' * 100_000,
+            b"\xff\xfe",
+            b"5",
+            b"null",
+            b'{"id": {"a": []}, "method": ["x"], "params": [1]}',
+            b'{"method": "ping", "params": "x"}',
+            b'{"method": "search", "params": {"session": 5, "query": null}}',
+        ],
+    )
+    def test_a_hostile_line_gets_an_error_and_the_next_one_its_answer(self, engine: Engine, line: bytes) -> None:
+        output = io.BytesIO()
+        Rpc(engine).serve(io.BytesIO(line + b'\n{"id": 2, "method": "ping"}\n'), output)
+        answers = [json.loads(one) for one in output.getvalue().splitlines()]
+        assert sorted("error" in answer for answer in answers) == [False, True]
+
+    def test_half_a_surrogate_pair_comes_back_as_valid_json(self, engine: Engine) -> None:
+        text = "\ud83d half"
+        call(engine, "append", session="s2", messages=[{"role": "user", "content": text}])
+        line = Rpc(engine).answer('{"method": "get", "params": {"session": "s2", "ids": [2]}}')
+        assert json.loads(line)["result"]
+        line.decode()
+
+    def test_calls_about_one_session_do_not_hold_up_another(self, engine: Engine) -> None:
+        """Also where more of them wait than there are threads."""
+        session = engine.session("s1")
+        output, answered = io.BytesIO(), threading.Event()
+
+        class Lines:
+            def __iter__(self) -> Any:
+                for number in range(MAX_THREADS + 2):
+                    params = {"session": "s1", "messages": [{"role": "user", "content": f"Call {number}."}]}
+                    yield json.dumps({"id": number, "method": "append", "params": params}).encode()
+                yield b'{"id": "other", "method": "ping"}'
+                answered.wait(5)
+
+        class Output(io.BytesIO):
+            def write(self, data: Any, /) -> int:
+                if json.loads(data)["id"] == "other":
+                    answered.set()
+                return output.write(data)
+
+        with session.lock:
+            thread = threading.Thread(target=Rpc(engine).serve, args=(Lines(), Output()))
+            thread.start()
+            in_time = answered.wait(4)
+        thread.join()
+        assert in_time
+        ids = [json.loads(one)["id"] for one in output.getvalue().splitlines()]
+        assert ids[0] == "other"
+        assert ids[1:] == list(range(MAX_THREADS + 2))
