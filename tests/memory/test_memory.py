@@ -99,6 +99,21 @@ def test_a_missing_embedder_is_in_every_answer(opened: Callable[[Embedder | None
     assert (memory.waiting(), memory.embed()) == (0, 0)
 
 
+def test_loading_the_model_does_not_count(opened: Callable[[Embedder | None], Memory]) -> None:
+    """The first question of a process is answered though its model takes longer to load than the deadline."""
+    moment = 0.0
+
+    class Slow(Counting):
+        def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
+            nonlocal moment
+            moment += 10.0 if kind == "query" and not moment else 0.0
+            return super().embed(texts, kind=kind)
+
+    memory = opened(Slow("one"))
+    memory.timer = lambda: moment
+    assert "topic5" in memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True)).block
+
+
 def test_what_takes_too_long_is_left_out(opened: Callable[[Embedder | None], Memory]) -> None:
     """After `recall.deadline_ms` there is no block, and the reason says so; who asks by name waits."""
     memory = opened(Counting("one"))

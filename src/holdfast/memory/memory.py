@@ -6,12 +6,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 
-from holdfast.errors import InputError, StorageError
+from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import facts
 from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
@@ -299,13 +300,8 @@ class Memory:
         """Make the block for a question. Its notes say what the search had to do without."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
-        if query.seconds is not None and not self._is_warm:  # the first deadline is not for loading the index
-            import numpy as np  # noqa: PLC0415 - see above
-
-            space = None if self.embedder is None else self.embedder.space
-            vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
-            self.store.search(SearchQuery(scope=query.scope, terms={}, vector=vector, space=space))
-            self._is_warm = True
+        if query.seconds is not None and not self._is_warm:
+            self._load_index(query.scope)
         notes = () if self.embedder is not None else self.choice.reasons
         try:
             marks = self.marks
@@ -314,6 +310,21 @@ class Memory:
         result = recall(self.store, query, marks=marks, embedder=self.embedder, timer=self.timer)
         gaps = map(str, self.gaps(query.scope, across=query.across or True))
         return replace(result, notes=(*notes, *result.notes, *gaps))
+
+    def _load_index(self, scope: Scope) -> None:
+        """Load index and model before the first query with a deadline, which is not for that."""
+        import numpy as np  # noqa: PLC0415 - see above
+
+        from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - see above
+        from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - see above
+
+        if self.embedder is not None and not isinstance(behind_cache(self.embedder), RemoteEmbedder):
+            with suppress(EmbeddingError):  # the query reports it
+                self.embedder.embed(["-"], kind="query")
+        space = None if self.embedder is None else self.embedder.space
+        vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
+        self.store.search(SearchQuery(scope=scope, terms={}, vector=vector, space=space))
+        self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
         """Score the messages of a session by the words that they share with a question; 0 is left out."""
