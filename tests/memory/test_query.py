@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.memory.memory import Memory
-from holdfast.memory.query import Bounds, RecallQuery, build_query, select_texts
+from holdfast.memory.query import RecallQuery, build_query, select_texts
 from holdfast.memory.recall import Recall
 from holdfast.messages import Message, Text
 from holdfast.search.embed import Choice
@@ -74,7 +74,7 @@ def test_a_request_is_made_by_the_settings() -> None:
     request = build_query(given, ["x"], scope=SCOPE, now=NOW, automatic=True)
     assert (request.cap, request.across, request.knowledge_share, request.max_facts) == (500, True, 0.5, 3)
     assert (request.min_chars, request.neighbours, request.seconds) == (7, 1, 0.1)
-    assert request.bounds == Bounds(passages=9, days=30)
+    assert (request.newest, request.days) == (9, 30)
     assert request.order.fusion == "rrf"
     asked = build_query(given, ["x"], scope=SCOPE, cap=40, across=False)
     assert (asked.cap, asked.across, asked.seconds, asked.min_chars) == (40, False, None, 7)

@@ -127,6 +127,24 @@ class TestAnthropic:
             first, second = server.provider.bodies
             assert len(json.dumps(second)) < 0.8 * len(json.dumps(first))
 
+    def test_a_window_that_was_refused_is_followed_by_smaller_ones(self, start: Start) -> None:
+        """Where the provider states a limit that is far too large, and in the next requests too."""
+        history: list[Any] = []
+
+        def answer(body: dict[str, Any]) -> str | Raw:
+            error = {"type": "invalid_request_error", "message": "prompt is too long: 250000 tokens > 200000 maximum"}
+            is_long = len(json.dumps(body["messages"])) > 9_000
+            return Raw(400, {"type": "error", "error": error}) if is_long else "Fine."
+
+        with start(answer) as server:
+            client = anthropic(server.url)
+            for turn in range(40):
+                history.append({"role": "user", "content": f"Turn {turn}: " + f"word{turn} " * 35})
+                reply = client.messages.create(model=MODEL, max_tokens=100, messages=history, tools=[LS])
+                history.append({"role": "assistant", "content": reply.content})
+            refused = len(server.provider.bodies) - 40
+            assert 1 <= refused <= 10
+
     def test_errors_of_the_provider_pass(self, start: Start) -> None:
         with start(
             [Raw(429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}})]

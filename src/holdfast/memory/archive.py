@@ -77,20 +77,10 @@ def append(
     before: Sequence[Key] = (),
     marks: Marks = NO_MARKS,
 ) -> tuple[list[int], list[Key]]:
-    """Archive messages that come after the messages with the keys `before`.
+    """Archive messages without recalled text, secrets masked; return their numbers and keys.
 
-    A message that is archived already keeps its number. One without a timestamp gets `time`.
-
-    Args:
-        store: The store to write to.
-        messages: Messages without recalled text, secrets masked.
-        scope: Who owns the messages.
-        time: When they arrived, in Unix milliseconds.
-        before: The keys of the messages before them, oldest first; at least the last one.
-        marks: The keys that recalled text is recognised by.
-
-    Returns:
-        The numbers and the keys of the messages.
+    A message that is archived already keeps its number. One without a timestamp gets `time`, in Unix milliseconds.
+    `before` are the keys of the messages before them, oldest first; at least the last one.
     """
     known = store.find(scope, [message.digest for message in messages] + [key.digest for key in before[-1:]])
     keys = _identify(messages, known=known, before=before)

@@ -300,7 +300,7 @@ class Memory:
         """Make the block for a question. Its notes say what the search had to do without."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
-        if query.seconds is not None:
+        if query.seconds is not None and not self._is_warm:
             self._load_index(query.scope)
         notes = () if self.embedder is not None else self.choice.reasons
         try:
@@ -313,8 +313,6 @@ class Memory:
 
     def _load_index(self, scope: Scope) -> None:
         """Load index and model before the first query with a deadline, which is not for that."""
-        if self._is_warm:
-            return
         import numpy as np  # noqa: PLC0415 - see above
 
         from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - see above

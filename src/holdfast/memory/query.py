@@ -19,19 +19,6 @@ _MIN_TERMS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How much of the archive is searched. The archive itself keeps everything.
-
-    Attributes:
-        passages: Search only this many of the newest passages; None for all.
-        days: Search only the last so many days, and passages without a time; None for all.
-    """
-
-    passages: int | None = None
-    days: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecallQuery:
     """What is asked of memory. `build_query` makes one from the settings.
 
@@ -49,7 +36,8 @@ class RecallQuery:
         min_chars: A shorter question recalls nothing.
         neighbours: How far around a passage others may be recalled with it.
         order: How passages are ranked.
-        bounds: How much of the archive is searched.
+        newest: Search only this many of the newest passages; None for all.
+        days: Search only the last so many days, and passages without a time; None for all.
         seconds: The deadline after which nothing is recalled; None for none.
         facts: Facts that the caller has chosen; they come before those that are found.
     """
@@ -67,7 +55,8 @@ class RecallQuery:
     min_chars: int = 0
     neighbours: int = 2
     order: Order = field(default_factory=Order)
-    bounds: Bounds = field(default_factory=Bounds)
+    newest: int | None = None
+    days: int | None = None
     seconds: float | None = None
     facts: Sequence[FactRow] = ()
 
@@ -101,7 +90,8 @@ def build_query(
         min_chars=recall.min_query_chars,
         neighbours=recall.neighbours,
         order=order_of(settings),
-        bounds=Bounds(passages=settings.archive.max_segments, days=settings.archive.eviction_days or None),
+        newest=settings.archive.max_segments,
+        days=settings.archive.eviction_days or None,
         seconds=recall.deadline_ms / 1000 if automatic else None,
         facts=facts,
     )

@@ -161,7 +161,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
     weights, last = weigh_terms(query.texts), query.texts[-1] if query.texts else ""
     embedded = embed_query(embedder if query.texts else None, last, deadline=deadline)
     deadline.check()
-    days = query.bounds.days
+    days = query.days
     question = SearchQuery(
         scope=query.scope,
         across=query.across,
@@ -171,7 +171,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
         without_messages=query.in_window,
         without_passages=query.quoted,
         since=query.now - days * _DAY if days is not None and query.now is not None else None,
-        newest=query.bounds.passages,
+        newest=query.newest,
         neighbours=max(query.neighbours, _ANSWER_REACH),
     )
     candidates, missing = _drop_sparse_vectors(store.search(question))

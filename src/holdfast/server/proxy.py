@@ -48,6 +48,10 @@ OVERFLOW_STATUSES: Final = frozenset({400, 413, 422, 500})
 REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 COMPARED_MESSAGES: Final = 50
 """Messages of a stored conversation by which it is recognised."""
+SHRINK: Final = 0.8
+"""The share of a window that was refused which the next one may take."""
+MAX_LIMITS: Final = 1_000
+"""Sessions whose limit is remembered after the provider has refused a window."""
 MAX_ERROR_BYTES: Final = 2**20
 """Bytes of a provider's error that are read to recognise an overflow."""
 LARGE_WINDOW: Final = ("context-1m", 1_000_000)
@@ -145,6 +149,7 @@ class Proxy:
         self._shadow = shadow
         self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=httpx.Limits())
         self._conversations = Conversations()
+        self._limits: dict[Scope, int] = {}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -221,7 +226,8 @@ class Proxy:
         if _is_continued(exchange.body):
             await exchange.session.append(exchange.messages, format=exchange.format)
             return
-        exchange.limit = self._engine.settings.agent.context_tokens or _limit(headers, exchange.body)
+        known = self._engine.settings.agent.context_tokens or _limit(headers, exchange.body)
+        exchange.limit = min(known, self._limits.get(exchange.session.sync.scope, known))
         await self._assemble(exchange)
 
     async def _assemble(self, exchange: _Exchange) -> None:
@@ -283,7 +289,10 @@ class Proxy:
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
         """Compact the session and assemble a smaller window; whether there is one."""
         assert exchange.session is not None
-        exchange.limit = numbers(error).limit or int(exchange.limit * 0.8)
+        exchange.limit = _smaller_limit(exchange, error)
+        self._limits[exchange.session.sync.scope] = exchange.limit
+        while len(self._limits) > MAX_LIMITS:
+            del self._limits[next(iter(self._limits))]
         try:
             try:
                 await exchange.session.compact(exchange.messages, limit=exchange.limit)
@@ -370,6 +379,15 @@ async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[by
 def _is_continued(body: Mapping[str, Any]) -> bool:
     """Whether the provider has the earlier messages, so that the body contains only what is new."""
     return bool(body.get("previous_response_id") or body.get("conversation"))
+
+
+def _smaller_limit(exchange: _Exchange, error: str) -> int:
+    """Return a limit below the window that was refused, and at most the one that the provider states."""
+    stated = numbers(error).limit or exchange.limit
+    if exchange.window is None:
+        return min(stated, int(SHRINK * exchange.limit))
+    report = exchange.window.report
+    return min(stated, int(SHRINK * report.total_tokens * report.token_scale) + report.reserved_tokens)
 
 
 def _reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
