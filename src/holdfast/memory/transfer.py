@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -28,7 +28,9 @@ from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Embedder, unit
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
-from holdfast.store.folder import FolderStore
+
+if TYPE_CHECKING:
+    from holdfast.store.folder import FolderStore
 
 T = TypeVar("T")
 
@@ -202,6 +204,8 @@ def save_folder(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError("is there already: name a new folder", path=folder)
+    from holdfast.store.folder import FolderStore  # noqa: PLC0415 - it reads lines as transcripts do
+
     count, marks = 0, open_marks(store)
     with FolderStore(folder) as files:
         for scope in scopes:
@@ -241,6 +245,8 @@ def load_folder(
     What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this project and agent,
     as far as its session does not say it already. Secrets are masked, and recalled blocks stay out.
     """
+    from holdfast.store.folder import FolderStore  # noqa: PLC0415 - it reads lines as transcripts do
+
     with FolderStore(folder, readonly=True) as files:
         agents = sorted({replace(scope, session="") for scope in files.scopes()})
         count, marks = 0, open_marks(store)
