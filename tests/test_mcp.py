@@ -67,6 +67,7 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
             assert "5433" in str(await call("archive_get", {"numbers": numbers}))
             assert "5433" in (await call("memory_recall", {"question": question["query"]}))["block"]
             assert await call("memory_timeline", {"session": "s1"}) == {"requests": []}
+            assert (await client.call_tool("memory_get", {"fact": ""})).is_error
             failed = await client.call_tool("memory_store", {"content": " "})
             assert failed.is_error
             assert "nothing to remember" in str(failed.content)

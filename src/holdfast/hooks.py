@@ -23,7 +23,8 @@ from holdfast.store.base import Record, Select
 
 MAX_CONTEXT_CHARS: Final = 9_500
 """Hosts cut a longer text off."""
-MAX_BLOCK_TOKENS: Final = 2_000
+MAX_BLOCK_TOKENS: Final = 1_500
+"""A block of this size is below that; it is never cut, because its end mark belongs to it."""
 COMPACTED: Final = "compacted"
 """The kind of the record that says which messages the host has compacted."""
 LOST: Final = "The summary of the conversation left these details out. They are quoted from the archive:"
@@ -60,7 +61,7 @@ class HostHooks:
             context = action(self, payload, self._engine.session(session, project=str(payload.get("cwd") or "")))
         if not context:
             return {}
-        return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context[:MAX_CONTEXT_CHARS]}}
+        return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}}
 
     def _archive(self, payload: Payload, session: Session) -> str:
         """Archive the transcript of the host."""
@@ -73,6 +74,8 @@ class HostHooks:
 
     def _recall(self, payload: Payload, session: Session) -> str:
         """Recall for a prompt what the window does not show."""
+        if session.id not in self._hosts:  # a session of an earlier process
+            self._archive(payload, session)
         host, memory = self._host(session), self._engine.memory
         query = build_query(
             self._engine.settings,
@@ -105,7 +108,7 @@ class HostHooks:
         required = find_requirements(plan, settings=self._engine.settings.compaction)
         lost = audit(_summary(payload), required)
         lines = [line for line in str(lost).splitlines() if not line.startswith("- the heading")]
-        return "\n".join([LOST, *lines]) if lines else ""
+        return "\n".join([LOST, *lines])[:MAX_CONTEXT_CHARS] if lines else ""
 
     def _host(self, session: Session) -> _Host:
         if session.id not in self._hosts:

@@ -162,7 +162,7 @@ class _Tools:
     async def memory_get(self, fact: str) -> StoredFact:
         """Get a fact by its id, or by the beginning of it."""
         for row in await self._session.facts():
-            if row.id.startswith(fact):
+            if fact and row.id.startswith(fact):
                 return _fact(row)
         raise ToolError(f"no current fact has the id {fact}: memory_search lists ids")
 

@@ -16,7 +16,7 @@ import pytest
 from holdfast import Engine
 from holdfast.hooks import HostHooks
 from holdfast.server.process import find
-from holdfast.settings import Settings
+from holdfast.settings import Archive, Settings
 
 
 class Host:
@@ -81,6 +81,21 @@ def test_a_conversation_through_a_compaction(host: Host) -> None:
     back = host.run("SessionStart", source="compact")
     assert "4f9c2ab7e1" in back
     assert "5433" in host.run("UserPromptSubmit", prompt="Where does the billing replica listen?")
+
+
+def test_another_process_recalls_nothing_that_the_window_shows(host: Host) -> None:
+    """It reads the transcript of the session before its first answer."""
+    host.write("user", "The billing replica listens on port 5433, say the operators.")
+    host.write("assistant", "I will use port 5433 for the billing replica.")
+    prompt = host.payload("UserPromptSubmit", prompt="Where does the billing replica listen?")
+    for _ in range(2):
+        with Engine.open(host.home, settings=Settings(), background=False) as engine:
+            assert HostHooks(engine).handle(prompt) == {}
+    other = {**prompt, "session_id": "s2", "transcript_path": ""}
+    with Engine.open(host.home, settings=Settings(archive=Archive(cross_session=True)), background=False) as engine:
+        block = HostHooks(engine).handle(other)["hookSpecificOutput"]["additionalContext"]
+        assert "5433" in block
+        assert "</recalled-context" in block.splitlines()[-1]  # it is whole
 
 
 def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:

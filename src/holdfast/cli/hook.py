@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from holdfast.files import open_private
-from holdfast.server.process import Server, find, find_or_start
+from holdfast.server.process import find, find_or_start
 
 
 @click.command()
@@ -28,7 +28,7 @@ def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every c
     try:
         payload = json.loads(sys.stdin.buffer.read() or b"{}")
         output = _answer(folder, payload if isinstance(payload, dict) else {})
-    except Exception as error:  # the host goes on, and `holdfast doctor` reads the log  # noqa: BLE001
+    except Exception as error:  # the host goes on without memory  # noqa: BLE001
         _log(folder, error)
         output = {}
     if output:
@@ -36,22 +36,17 @@ def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every c
 
 
 def _answer(folder: Path, payload: dict[str, Any]) -> Any:
-    """Ask the server. Where none runs, one is started for the next event; a prompt does not wait for it."""
+    """Ask the server. Where none runs, a prompt is answered here, and every other event starts one."""
     if server := find(folder):
         return server.call("hook", **payload)
     if payload.get("hook_event_name") not in {"UserPromptSubmit", "BeforeAgent"}:
-        return _start(folder).call("hook", **payload)
+        return find_or_start(folder).call("hook", **payload)
     from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time
     from holdfast.engine import Engine  # noqa: PLC0415 - takes time
     from holdfast.hooks import HostHooks  # noqa: PLC0415 - takes time
 
     with Engine.open(folder, settings=load_settings(), background=False) as engine:
         return HostHooks(engine).handle(payload)
-
-
-def _start(folder: Path) -> Server:
-    folder.mkdir(parents=True, exist_ok=True)
-    return find_or_start(folder)
 
 
 def _default_home() -> Path:
