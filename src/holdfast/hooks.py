@@ -90,7 +90,7 @@ class HostHooks:
         host.quoted |= {hit.passage for hit in found.hits}
         return found.block
 
-    def _compacting(self, payload: Payload, session: Session) -> str:
+    def _record_compaction(self, payload: Payload, session: Session) -> str:
         """Archive what the host will compact, and record how far that goes."""
         self._archive(payload, session)
         host = self._host(session)
@@ -100,7 +100,7 @@ class HostHooks:
         self._engine.memory.store.add_records([row])
         return ""
 
-    def _started(self, payload: Payload, session: Session) -> str:
+    def _restore_details(self, payload: Payload, session: Session) -> str:
         """After a compaction, return the details that the host's summary lost."""
         if payload.get("source") != "compact":
             return self._archive(payload, session) if payload.get("source") == "resume" else ""
@@ -118,11 +118,11 @@ class HostHooks:
 
 
 _ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, Session], str]]] = {
-    "SessionStart": HostHooks._started,  # noqa: SLF001 - its own methods
+    "SessionStart": HostHooks._restore_details,  # noqa: SLF001 - its own methods
     "UserPromptSubmit": HostHooks._recall,  # noqa: SLF001
     "BeforeAgent": HostHooks._recall,  # noqa: SLF001
-    "PreCompact": HostHooks._compacting,  # noqa: SLF001
-    "PreCompress": HostHooks._compacting,  # noqa: SLF001
+    "PreCompact": HostHooks._record_compaction,  # noqa: SLF001
+    "PreCompress": HostHooks._record_compaction,  # noqa: SLF001
     "Stop": HostHooks._archive,  # noqa: SLF001
     "AfterAgent": HostHooks._archive,  # noqa: SLF001
     "SubagentStop": HostHooks._archive,  # noqa: SLF001
