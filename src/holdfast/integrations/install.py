@@ -24,7 +24,7 @@ import json5
 
 from holdfast.errors import InputError
 from holdfast.files import write_private
-from holdfast.integrations.hosts import COMMAND, HOSTS, Block, Change, Copy, Host, Keys
+from holdfast.integrations.hosts import COMMAND, FOLDER, HOSTS, Block, Change, Copy, Host, Keys
 
 BEGIN: Final = "# >>> holdfast"
 END: Final = "# <<< holdfast"
@@ -196,9 +196,9 @@ class Installer:
         return text.encode()
 
     def _fill(self, value: Any) -> Any:
-        """Put the path of the command into a value."""
+        """Put the path of the command and the folder of the host into a value."""
         if isinstance(value, str):
-            return value.replace(COMMAND, self.command)
+            return value.replace(COMMAND, self.command).replace(FOLDER, str(self.folder))
         if isinstance(value, Mapping):
             return {key: self._fill(item) for key, item in value.items()}
         return [self._fill(item) for item in value] if isinstance(value, list | tuple) else value
