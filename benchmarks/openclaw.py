@@ -116,7 +116,8 @@ def make_turn(number: int, facts: list[Fact], workspace: Path) -> str:
         said = f"{'' if is_in_tool else said} Please read logs/turn-{number}.log and tell me what you see."
         return f"{_filler(rng, TURN_CHARS // 6)} {said} {_filler(rng, TURN_CHARS // 6)}"
     if fact and fact.place == "log":
-        return f"{_filler(rng, TURN_CHARS // 6)}\n```\n{_log(rng, TURN_CHARS // 3, said)}\n```\n{_filler(rng, TURN_CHARS // 8)}"
+        log = f"```\n{_log(rng, TURN_CHARS // 3, said)}\n```"
+        return f"{_filler(rng, TURN_CHARS // 6)}\n{log}\n{_filler(rng, TURN_CHARS // 8)}"
     return f"{_filler(rng, TURN_CHARS // 3)} {said} {_filler(rng, TURN_CHARS // 3)}"
 
 

@@ -86,23 +86,34 @@ class Memory {
 
 const memory = new Memory();
 const shares = new Map(); // the share of the window to use, by session: smaller after a request was refused
+const windows = new Map(); // the context window by model, as later requests of a turn show it
 
 const agentOf = (key) => /^agent:([^:]+):/.exec(key ?? "")?.[1] ?? "main";
 
-const textOf = ({ content }) =>
-  typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join("");
-
+const textOf = ({ content: parts }) => (typeof parts === "string" ? parts : (parts ?? []).map((part) => part.text).join(""));
 const isHostText = (message) => message.role === "user" && HOST_TEXTS.has(textOf(message).trim());
 
 // The ids of tool calls lose their punctuation in assemble, but not in commitTurn.
 const plainId = (id) => (typeof id === "string" ? id.replace(/[^a-zA-Z0-9]/g, "") : id);
 
+// Usage counts the system prompt too: without the size of the window it cannot be compared with ours.
 function plain(message) {
   const { details, ...rest } = message;
+  if (!windows.size) delete rest.usage;
   if (rest.toolCallId) rest.toolCallId = plainId(rest.toolCallId);
   if (message.role === "assistant" && Array.isArray(message.content))
     rest.content = message.content.map((part) => (part.type === "toolCall" ? { ...part, id: plainId(part.id) } : part));
   return rest;
+}
+
+// OpenClaw runs tasks of its own on a copy of a conversation. They get its newest messages, and are not archived.
+const isInternal = ({ sessionId }) => sessionId.startsWith("internal-session-effects-");
+
+function newestMessages({ messages, tokenBudget = 200000 }) {
+  let start = messages.length;
+  for (let left = 3 * tokenBudget; start > 0; start--) if ((left -= JSON.stringify(messages[start - 1]).length) < 0) break;
+  while (start < messages.length && messages[start].role !== "user") start++;
+  return { messages: messages.slice(start), estimatedTokens: tokenBudget };
 }
 
 const ownMessages = (messages) => messages.filter((message) => !isHostText(message)).map(plain);
@@ -117,7 +128,7 @@ function createEngine({ workspaceDir = "" }, log) {
 
   async function request(params, turn, budget) {
     const share = shares.get(params.sessionId) ?? 1;
-    const limit = budget + turn.reserve;
+    const limit = Math.max(windows.get(params.model) ?? 0, budget + turn.reserve);
     const window = await memory.call("assemble", {
       ...owner(params),
       messages: turn.messages,
@@ -126,6 +137,7 @@ function createEngine({ workspaceDir = "" }, log) {
       question: params.prompt ?? "",
       limit,
       reserve: Math.min(limit - 1, turn.reserve + Math.floor(budget * (1 - share))),
+      overhead: limit - budget - turn.reserve, // the system prompt and the question
       model: params.model,
     });
     const messages = window.messages;
@@ -138,6 +150,7 @@ function createEngine({ workspaceDir = "" }, log) {
 
   async function assemble(params) {
     const { sessionId, messages, tokenBudget = 200000, runtimeSettings } = params;
+    if (isInternal(params)) return newestMessages(params);
     const reserve = runtimeSettings?.limits?.maxOutputTokens;
     let turn = turns.get(sessionId);
     if (reserve != null || !turn) {
@@ -148,6 +161,7 @@ function createEngine({ workspaceDir = "" }, log) {
       return turn.result;
     }
     // A request of the same turn: its messages are our own, and its budget counts neither the system prompt nor the reply.
+    windows.set(params.model, runtimeSettings?.limits?.promptTokenBudget ?? 0);
     turn.first ??= tokenBudget;
     const room = turn.budget + Math.max(0, turn.reserve - MIN_REPLY_TOKENS) - (turn.first - tokenBudget);
     if (room < turn.result.estimatedTokens) turn.result = await request(params, turn, Math.max(1, room));
@@ -155,7 +169,7 @@ function createEngine({ workspaceDir = "" }, log) {
   }
 
   async function append(params, messages, key = "") {
-    const call = { ...owner(params), messages: ownMessages(messages), format: "pi", key };
+    const call = { ...owner(params), messages: isInternal(params) ? [] : ownMessages(messages), format: "pi", key };
     return call.messages.length ? await memory.call("append", call) : { is_duplicate: false, ids: [] };
   }
 
@@ -180,18 +194,14 @@ function createEngine({ workspaceDir = "" }, log) {
       },
     },
 
-    bootstrap: () =>
-      attempt("bootstrap", async () => ({ bootstrapped: Boolean(await memory.call("ping", {})) }), { bootstrapped: false }),
+    // The first request brings the whole history: there is nothing to import.
+    bootstrap: () => attempt("start", async () => ({ bootstrapped: !!(await memory.call("ping", {})) }), { bootstrapped: false }),
 
-    ingest: (params) =>
-      attempt("ingest", async () => ({ ingested: (await append(params, [params.message])).ids.length > 0 }), {
-        ingested: false,
-      }),
-
-    ingestBatch: (params) =>
-      attempt("ingest", async () => ({ ingestedCount: (await append(params, params.messages)).ids.length }), {
-        ingestedCount: 0,
-      }),
+    // Only for runs that are not part of a turn.
+    async ingest(params) {
+      const { ids } = await attempt("ingest", () => append(params, [params.message]), { ids: [] });
+      return { ingested: ids.length > 0 };
+    },
 
     assemble: (params) =>
       attempt("assemble", () => assemble(params), {
@@ -208,13 +218,13 @@ function createEngine({ workspaceDir = "" }, log) {
     },
 
     async compact(params) {
+      if (isInternal(params)) return { ok: true, compacted: false, reason: "it is not archived" };
       const { tokenBudget, customInstructions, force, currentTokenCount, compactionTarget } = params;
       const isRefused = force && compactionTarget !== "threshold" && currentTokenCount > 0;
       if (isRefused) shares.set(params.sessionId, (shares.get(params.sessionId) ?? 1) * SMALLER);
       const call = { ...owner(params), force: force ?? false, limit: tokenBudget, instructions: customInstructions };
       try {
-        const done = await memory.call("compact", call, COMPACT_TIMEOUT_MS);
-        const { summary, tokensBefore, tokensAfter } = done;
+        const { summary, tokensBefore, tokensAfter } = await memory.call("compact", call, COMPACT_TIMEOUT_MS);
         return { ok: true, compacted: true, result: { summary, tokensBefore, tokensAfter } };
       } catch (error) {
         if (!isRefused) return { ok: true, compacted: false, reason: error.message };
@@ -226,10 +236,7 @@ function createEngine({ workspaceDir = "" }, log) {
     // A subagent has a session of its own, and the facts of its agent.
     prepareSubagentSpawn: async () => undefined,
     onSubagentEnded: async () => {},
-
-    async dispose() {
-      turns.clear(); // the process stays: starting it takes longer than a turn
-    },
+    dispose: async () => turns.clear(), // the process stays: starting it takes longer than a turn
   };
 }
 
@@ -282,6 +289,10 @@ export default {
   register(api) {
     memory.options = api.pluginConfig ?? {};
     api.registerContextEngine("holdfast", (context) => createEngine(context, api.logger));
+    // Started with the gateway, so that the first turn does not wait for it.
+    const start = () => memory.call("recall", { session: "", query: "Which embedding model is in use?" }, 60000);
+    const warn = (error) => api.logger.warn(`holdfast: ${error.message}`);
+    api.registerService?.({ id: "holdfast", start: () => void start().catch(warn), stop: () => memory.close() });
     for (const tool of TOOLS) api.registerTool((context) => createTool(tool, context), { name: tool.name });
     api.registerMemoryCapability?.({ promptBuilder: () => [GUIDE] });
   },
