@@ -1,0 +1,63 @@
+"""`holdfast ui`: open the inspector."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast import settings as configuration
+from holdfast.cli.doctor import check_all
+from holdfast.cli.opening import home_option, load_settings, store_of
+from holdfast.cli.output import as_json, echo
+from holdfast.cli.serve import require
+from holdfast.engine import Engine
+
+if TYPE_CHECKING:
+    from holdfast.server.inspector.data import Health
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on 127.0.0.1; by default any.")
+@click.option("--open/--no-open", "opens", default=True, help="Whether to open it in the browser.")
+@home_option
+@as_json
+def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
+    """Show in the browser what was sent, what left, what came back and why."""
+    require("holdfast ui", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
+    from holdfast.server.inspector.web import address  # noqa: PLC0415 - an extra
+    from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
+    from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
+
+    folder = store_of(home).parent
+
+    def show(server: Server) -> None:
+        url = address(server.url, server.token)
+        if as_json:
+            echo(json.dumps({"url": url, "pid": server.pid, "home": str(folder)}))  # one line, for scripts
+        else:
+            echo(url)
+        if opens:
+            webbrowser.open(url)
+
+    if (running := find(folder)) is not None:
+        show(running)
+        return
+    with Engine.open(home, settings=load_settings()) as engine:
+        run(engine, home=folder, port=port, upstreams=Upstreams(), on_start=show, check=partial(check, home))
+
+
+def check(home: Path | None) -> Health:
+    """Find what the inspector shows as health."""
+    from holdfast.server.inspector.data import Health  # noqa: PLC0415 - an extra
+
+    loaded = configuration.load(files=configuration.default_files())
+    values = configuration.as_dict(loaded.settings)
+    return Health(
+        findings=[(one.level, one.what) for one in check_all(home)],
+        settings=[(name, json.dumps(values[name]), source) for name, source in loaded.origins.items()],
+    )
