@@ -6,7 +6,7 @@ import json
 import webbrowser
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -56,8 +56,15 @@ def check(home: Path | None) -> Health:
     from holdfast.server.inspector.data import Health  # noqa: PLC0415 - an extra
 
     loaded = configuration.load(files=configuration.default_files())
-    values = configuration.as_dict(loaded.settings)
     return Health(
         findings=[(one.level, one.what) for one in check_all(home)],
-        settings=[(name, json.dumps(values[name]), source) for name, source in loaded.origins.items()],
+        settings=[(name, _show(loaded.settings, name), source) for name, source in loaded.origins.items()],
     )
+
+
+def _show(settings: configuration.Settings, name: str) -> str:
+    """Show the value of a setting; secrets are not shown."""
+    value: Any = configuration.as_dict(settings)
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -34,7 +34,7 @@ CHUNK: Final = 400
 """Messages that are read at a time while costs are added up."""
 MISSED: Final = 12
 """Passages that are shown because they just missed the block."""
-MAX_SHOWN: Final = 20_000
+MAX_SHOWN: Final = 12_000
 """Characters of one text on a page; the rest is in the download."""
 EVERYTHING: Final[Across] = ("project", "agent", "session")
 

@@ -33,7 +33,7 @@ def sparkline(recent: Sequence[WindowSource]) -> Markup:
     for place, source in enumerate(recent):
         share = min(1.0, sum(source.sizes[:-2]) / max(1, source.window))
         tall = max(1.0, share * (height - 4))
-        kind = "cut" if {"trimmed", "compacted"} & {*source.changes} else "bar"
+        kind = "cut" if {"trimmed", "compacted"} & {*source.changes} else "use"
         bars.append(_rectangle(kind, place * step, height - 4 - tall, 2, tall))
         if kind == "cut":
             bars.append(_rectangle(kind, place * step, height - 2, 2, 2))

@@ -132,6 +132,9 @@ if (slider) {
   chart.addEventListener("pointermove", (event) => { if (event.buttons) pick(event); });
   showTurn(Number($("#turn-view").dataset.turn));
 }
+const wanted = $(".message.wanted");
+if (wanted) wanted.scrollIntoView({ block: "center" });
+else if ($("#messages")) scrollTo(0, document.body.scrollHeight);
 
 // --- buttons ----------------------------------------------------------------------
 
