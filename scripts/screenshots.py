@@ -2,7 +2,7 @@
 
     python scripts/screenshots.py [--only NAME] [FOLDER]
 
-Needs Playwright and a Chromium. The sessions are the one of `holdfast demo` and examples/webhook.jsonl.
+Needs Playwright, Pillow and a Chromium. The sessions are the one of `holdfast demo` and examples/webhook.jsonl.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from io import BytesIO
 from pathlib import Path
 
 import uvicorn
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from holdfast import Engine, transcripts
-from holdfast.cli.inspect import check
+from holdfast.cli.inspect import look_outside
 from holdfast.cli.replay import replay_requests
 from holdfast.server.app import create_app
 from holdfast.server.inspector.web import address
@@ -41,7 +43,10 @@ def fill(engine: Engine) -> None:
     with tempfile.TemporaryDirectory() as folder:
         demo = Path(folder) / "demo.jsonl"
         demo.write_bytes((files("holdfast.cli") / "demo.jsonl").read_bytes())
-        for name, path, limit in (("tidepay-ledger", demo, 32_000), ("parcel-webhooks", ROOT / "examples/webhook.jsonl", 16_000)):
+        for name, path, limit in (
+            ("tidepay-ledger", demo, 32_000),
+            ("parcel-webhooks", ROOT / "examples/webhook.jsonl", 16_000),
+        ):
             messages = transcripts.read(path).messages
             for _ in replay_requests(engine, messages, session=name, limit=limit):
                 pass
@@ -54,7 +59,9 @@ def fill(engine: Engine) -> None:
 @contextmanager
 def serve(engine: Engine) -> Iterator[str]:
     """Serve the inspector, and give its address."""
-    server = uvicorn.Server(uvicorn.Config(create_app(engine, token=TOKEN, check=lambda: check(None)), port=0, log_level="warning"))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(engine, token=TOKEN, outside=look_outside(None)), port=0, log_level="warning")
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -99,6 +106,42 @@ def shoot(browser: Browser, url: str, folder: Path, *, only: str | None) -> None
             page.screenshot(path=folder / f"{name}-narrow.png")
 
 
+def record_tour(browser: Browser, url: str, file: Path) -> None:
+    """Record a tour of 40 seconds: what a person would look at first."""
+    base, frames = url.partition("/ui")[0], []
+    page = browser.new_page(viewport={"width": 1120, "height": 700}, color_scheme="light")
+
+    def take(seconds: float) -> None:
+        page.wait_for_timeout(700)
+        frames.append((Image.open(BytesIO(page.screenshot())).convert("RGB"), int(seconds * 1000)))
+
+    page.goto(url)
+    take(3)
+    for words in ("ledger", "ledger lag", "ledger lag alert"):
+        page.fill("#q", words)
+        take(1)
+    take(3)
+    page.goto(base + SCREENS["session"])
+    take(4)
+    for turn in (80, 120, 160, 200, 240):
+        page.fill("#turn", str(turn))
+        take(1.2)
+    page.goto(base + SCREENS["turn"])
+    take(4)
+    page.mouse.wheel(0, 900)
+    take(4)
+    page.goto(base + SCREENS["memory"])
+    take(4)
+    page.goto(base + SCREENS["ask"])
+    take(5)
+    page.goto(base + SCREENS["health"])
+    take(3)
+    pictures = [frame.resize((896, 560)).quantize(64) for frame, _ in frames]
+    pictures[0].save(
+        file, save_all=True, append_images=pictures[1:], duration=[time for _, time in frames], loop=0, optimize=True
+    )
+
+
 def main() -> None:
     """Take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -115,6 +158,8 @@ def main() -> None:
         with serve(engine) as url:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
             shoot(browser, url, options.folder, only=options.only)
+            if options.only in {None, "tour"}:
+                record_tour(browser, url, options.folder / "tour.gif")
             browser.close()
 
 

@@ -15,16 +15,21 @@ import uvicorn
 
 from holdfast import Engine
 from holdfast.server.app import create_app
-from holdfast.server.inspector.data import Health
+from holdfast.server.inspector.data import Health, Note, Outside
 from holdfast.server.inspector.web import address
 from holdfast.settings import Embedding, Settings
 
 HOSTILE = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> "
     "[link](javascript:window.hacked=3) ![picture](http://198.51.100.7/track.png) \x1b[31mred\x1b[0m \u202egnp.exe "
-    + "x" * 1_000_000
+    + "x"
+    * 1_000_000
 )
-HEALTH = Health(findings=[("ok", "all is well"), ("wrong", "<b>broken</b>")], settings=[("recall.enabled", "true", "default")])
+HEALTH = Health(
+    findings=[("ok", "all is well"), ("wrong", "<b>broken</b>")], settings=[("recall.enabled", "true", "default")]
+)
+NOTES = [Note(path="MEMORY.md", text="# Notes\n\n- the tide table is in `tides.csv`")]
+OUTSIDE = Outside(health=lambda: HEALTH, notes=lambda: NOTES)
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,15 @@ def talk(engine: Engine, name: str, *, turns: int) -> None:
                 ],
             },
             {"role": "tool", "tool_call_id": f"c{number}", "content": f"part {number}: port 7{number:03d} " * 60},
-            {"role": "assistant", "content": f"Part {number} is **fine**:\n\n- port 7{number:03d}\n- `ledger_{number}`"},
+            {
+                "role": "assistant",
+                "content": f"Part {number} is **fine**:\n\n- port 7{number:03d}\n- `ledger_{number}`",
+            },
         ]
         engine.session(name).assemble(history, limit=8_000)
-    engine.session(name).assemble([*history, {"role": "user", "content": "Which port has part 1 of the ledger?"}], limit=8_000)
+    engine.session(name).assemble(
+        [*history, {"role": "user", "content": "Which port has part 1 of the ledger?"}], limit=8_000
+    )
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +80,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         engine.session("hostile <b>name</b>").assemble([{"role": "user", "content": HOSTILE}], limit=2_000_000)
         engine.session("harbour").remember("The ledger listens on port 7001.", type="config")
         server = uvicorn.Server(
-            uvicorn.Config(create_app(engine, token="secret", check=lambda: HEALTH), port=0, log_level="warning")
+            uvicorn.Config(create_app(engine, token="secret", outside=OUTSIDE), port=0, log_level="warning")
         )
         thread = threading.Thread(target=server.run)
         thread.start()

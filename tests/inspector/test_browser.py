@@ -28,7 +28,9 @@ def page(browser: Any, running: Running) -> Iterator[Page]:
     complaints: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("request", lambda request: None if request.url.startswith(running.url) else complaints.append(request.url))
+    opened.on(
+        "request", lambda request: None if request.url.startswith(running.url) else complaints.append(request.url)
+    )
     opened.goto(running.key_url)
     yield opened
     context.close()

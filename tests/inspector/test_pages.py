@@ -80,7 +80,9 @@ class TestAccess:
         answer = client.get(path)
         assert answer.status_code == 200
         assert "default-src 'none'" in answer.headers["content-security-policy"]
-        assert "http://" not in re.sub(r"http://www\.w3\.org/\d+/svg", "", answer.text).replace("http://198.51.100.7", "")
+        assert "http://" not in re.sub(r"http://www\.w3\.org/\d+/svg", "", answer.text).replace(
+            "http://198.51.100.7", ""
+        )
 
 
 class TestPages:
@@ -127,6 +129,13 @@ class TestPages:
         text = client.get("/ui/ask?q=port&b=recall.nosuch%3D1").text
         assert "is not a change of a setting" in text
 
+    def test_notes_and_health(self, client: httpx.Client) -> None:
+        """From outside the store: notes as Markdown, findings escaped, settings with their source."""
+        assert "<code>tides.csv</code>" in client.get("/ui/memory").text
+        text = client.get("/ui/checks").text
+        assert "&lt;b&gt;broken" in text
+        assert "recall.enabled" in text
+
     def test_a_download_is_inert(self, client: httpx.Client) -> None:
         """A text file, whatever it holds."""
         listed = client.get("/ui/session?session=hostile+%3Cb%3Ename%3C%2Fb%3E").text
@@ -151,7 +160,7 @@ class TestButtons:
         assert act(client, action="include", message="3").status_code == 200
         assert "come back" in act(client, action="undo trim").text
 
-    def test_a_fact_from_its_birth_to_its_end(self, client: httpx.Client, running: Running) -> None:
+    def test_a_fact_from_its_birth_to_its_end(self, client: httpx.Client) -> None:
         """Added, corrected, retired, and forgotten after what will be erased was shown."""
         stored = act(client, action="add", content="The harbour opens at six.", type="decision", session="").text
         first = stored.split()[1]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import webbrowser
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast import settings as configuration
+from holdfast.agent.note_files import find_notes
 from holdfast.cli.doctor import check_all
 from holdfast.cli.opening import home_option, load_settings, store_of
 from holdfast.cli.output import as_json, echo
@@ -18,7 +18,7 @@ from holdfast.cli.serve import require
 from holdfast.engine import Engine
 
 if TYPE_CHECKING:
-    from holdfast.server.inspector.data import Health
+    from holdfast.server.inspector.data import Outside
 
 
 @click.command()
@@ -47,19 +47,30 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     if (running := find(folder)) is not None:
         show(running)
         return
-    with Engine.open(home, settings=load_settings()) as engine:
-        run(engine, home=folder, port=port, upstreams=Upstreams(), on_start=show, check=partial(check, home))
+    settings = load_settings()
+    with Engine.open(home, settings=settings) as engine:
+        run(engine, home=folder, port=port, upstreams=Upstreams(), on_start=show, outside=look_outside(home))
 
 
-def check(home: Path | None) -> Health:
-    """Find what the inspector shows as health."""
-    from holdfast.server.inspector.data import Health  # noqa: PLC0415 - an extra
+def look_outside(home: Path | None) -> Outside:
+    """Find what the inspector shows from outside the store: checks, settings and notes."""
+    from holdfast.server.inspector.data import Health, Note, Outside  # noqa: PLC0415 - an extra
 
-    loaded = configuration.load(files=configuration.default_files())
-    return Health(
-        findings=[(one.level, one.what) for one in check_all(home)],
-        settings=[(name, _show(loaded.settings, name), source) for name, source in loaded.origins.items()],
-    )
+    def health() -> Health:
+        loaded = configuration.load(files=configuration.default_files())
+        return Health(
+            findings=[(one.level, one.what) for one in check_all(home)],
+            settings=[(name, _show(loaded.settings, name), source) for name, source in loaded.origins.items()],
+        )
+
+    def notes() -> list[Note]:
+        workspace = load_settings().workspace.path
+        if not workspace:
+            return []
+        found = find_notes(Path(workspace).expanduser().resolve())
+        return [Note(path=one.name, text=one.path.read_text(errors="replace")) for one in found]
+
+    return Outside(health=health, notes=notes)
 
 
 def _show(settings: configuration.Settings, name: str) -> str:

@@ -39,6 +39,7 @@ def serve(
 ) -> None:
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
     require("holdfast serve", "starlette", "uvicorn", "httpx2", extra="server")
+    from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it imports this module
     from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
@@ -60,6 +61,7 @@ def serve(
             shadow=shadow,
             idle=idle,
             on_start=announce,
+            outside=look_outside(home),
         )
 
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
-from holdfast.server.inspector.data import Check, Health
+from holdfast.server.inspector.data import Outside
 from holdfast.server.inspector.web import Inspector
 from holdfast.server.proxy import Proxy, Upstreams
 from holdfast.server.rpc import Rpc
@@ -90,7 +90,7 @@ def create_app(
     upstreams: Upstreams | None = None,
     shadow: bool = False,
     activity: Activity | None = None,
-    check: Check | None = None,
+    outside: Outside | None = None,
 ) -> Starlette:
     """Make the server as an ASGI application.
 
@@ -101,7 +101,7 @@ def create_app(
         upstreams: Where model requests go.
         shadow: Whether model requests are sent as they came.
         activity: Counts requests, for a server that stops when idle.
-        check: Finds what the inspector shows as health.
+        outside: What the inspector shows from outside the store.
     """
     proxy = Proxy(AsyncEngine(engine), upstreams=upstreams or Upstreams(), shadow=shadow)
     rpc = Rpc(engine)
@@ -125,7 +125,7 @@ def create_app(
         routes=[
             Route("/holdfast/rpc", call, methods=["POST"]),
             Route("/ui", to_inspector),
-            Inspector(engine, token=token, check=check or Health).routes(),
+            Inspector(engine, token=token, outside=outside).routes(),
             Route("/{path:path}", proxy.handle, methods=METHODS),
         ],
         lifespan=lifespan,

@@ -424,6 +424,14 @@ def ask(engine: Engine, question: str, *, scope: Scope, cap: int | None, changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A file of notes in the workspace."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """What `holdfast doctor` finds, and the settings in force: name, value and source of each."""
 
@@ -431,7 +439,12 @@ class Health:
     settings: Sequence[tuple[str, str, str]] = ()
 
 
-Check = Callable[[], Health]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What the pages show from outside the store."""
+
+    health: Callable[[], Health] = Health
+    notes: Callable[[], Sequence[Note]] = tuple
 
 
 def latencies(engine: Engine, *, limit: int = 200) -> dict[str, tuple[float, float, int]]:

@@ -103,11 +103,11 @@ def score_parts(parts: Parts) -> list[tuple[str, float]]:
 class Inspector:
     """The pages over one engine."""
 
-    def __init__(self, engine: Engine, *, token: str, check: data.Check = data.Health) -> None:
+    def __init__(self, engine: Engine, *, token: str, outside: data.Outside | None = None) -> None:
         self._engine = engine
         self._key, self._post_key = derive(token, "inspector"), derive(token, "inspector post")
         self._sessions = data.Sessions(engine)
-        self._check = check
+        self._outside = outside or data.Outside()
         self._pages = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -300,7 +300,7 @@ class Inspector:
             total=len(facts),
             more=len(facts) > start + data.PAGE,
             start=start,
-            notes=[],
+            notes=self._outside.notes(),
             scopes=sorted({(scope.tenant, scope.project, scope.agent) for scope in self._engine.memory.store.scopes()}),
         )
 
@@ -359,7 +359,7 @@ class Inspector:
 
     def checks(self, params: data.Params) -> str:
         """Show what `holdfast doctor` finds, and the settings in force. Checking a large store takes a while."""
-        return self._render("_checks.html", params=params, health=self._check())
+        return self._render("_checks.html", params=params, health=self._outside.health())
 
     # --- what changes something --------------------------------------------------
 
