@@ -13,8 +13,8 @@ from holdfast.messages import Message, Part, Text, ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
 from holdfast.providers import render_request
-from holdfast.providers.anthropic import read_block, read_usage
-from holdfast.providers.wire import Json, decode_arguments, kind_of, object_arguments
+from holdfast.providers.anthropic import USAGE, read_block
+from holdfast.providers.wire import Json, decode_arguments, kind_of, object_arguments, read_usage
 
 _PROVIDER: Final = "anthropic"
 _STOPS: Final = {
@@ -210,7 +210,7 @@ class AnthropicDraft:
         message = Message(
             role="assistant",
             parts=tuple(part for part in parts if not isinstance(part, Text) or part.text.strip()),
-            usage=read_usage(self._usage),
+            usage=read_usage(self._usage, USAGE),
             stop=self._stop,
         )
         return make_reply(message, self._envelope, _STOPS)

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.errors import MissingExtraError
-from holdfast.messages import Message, Part, RedactedThinking, Text, Usage
+from holdfast.messages import Message, Part, RedactedThinking, Text
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
-from holdfast.providers import read, render_request
+from holdfast.providers import read, render_request, wire
 from holdfast.providers.openai_chat import read_usage
-from holdfast.providers.wire import Json, encode_arguments, number
+from holdfast.providers.wire import Json, encode_arguments
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
@@ -37,6 +37,12 @@ _CHAT_OPTIONAL_FIELDS: Final = {
 _RESPONSES_OPTIONAL_FIELDS: Final = {
     "text": re.compile(r"json_schema|schema|structured|text\.format", re.IGNORECASE),
     "include": re.compile(r"include|encrypted", re.IGNORECASE),
+}
+_RESPONSES_USAGE: Final = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "input_tokens_details.cached_tokens",
+    "cache_write": "input_tokens_details.cache_write_tokens",
 }
 _FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
@@ -311,7 +317,7 @@ class ResponsesDraft:
         message = Message(
             role="assistant",
             parts=tuple(part for part in every if not _is_empty(part)),
-            usage=_read_usage(response.get("usage")),
+            usage=wire.read_usage(response.get("usage"), _RESPONSES_USAGE, has_cached_input=True),
             stop="content_filter" if is_refused else _stop_reason(response),
         )
         return make_reply(message, response, _RESPONSES_STOPS)
@@ -326,13 +332,3 @@ def _stop_reason(response: Json) -> str:
 
 def _is_empty(part: Part) -> bool:
     return (isinstance(part, Text) and not part.text) or (isinstance(part, RedactedThinking) and not part.data)
-
-
-def _read_usage(data: Any) -> Usage | None:
-    if not isinstance(data, Mapping) or (sent := number(data.get("input_tokens"))) is None:
-        return None
-    details = data.get("input_tokens_details")
-    details = details if isinstance(details, Mapping) else {}
-    cached, written = (number(details.get(key)) or 0 for key in ("cached_tokens", "cache_write_tokens"))
-    fresh = max(0, sent - cached - written)
-    return Usage(input=fresh, output=number(data.get("output_tokens")) or 0, cache_read=cached, cache_write=written)

@@ -73,9 +73,8 @@ def crowd(open_store: Opener, folder: Path, *, writers: int, turns: int, seconds
     return kept
 
 
-def _write_and_read(
-    open_store: Opener, folder: Path, writer: int, turns: int, seconds: float, pipe: Connection
-) -> None:
+def _write_and_read(open_store: Opener, folder: Path, task: tuple[int, int, float], pipe: Connection) -> None:
+    writer, turns, seconds = task
     scope, deadline = Scope(project=HERE.project, session=f"writer {writer}"), time.monotonic() + seconds
     try:
         with opened(open_store, folder) as store:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from holdfast.errors import FormatError, TranscriptError
-from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, Usage
-from holdfast.providers.wire import image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, objects, stamp, string, text
+from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking
+from holdfast.providers.wire import find, image_from_url
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, objects, stamp, string, text
 from holdfast.transcripts.lines import Head, Line, read_document, read_head, read_lines
 
 Facts: TypeAlias = dict[str, tuple[str, ...]]
@@ -215,23 +215,6 @@ def amend_last(delayed: deque[Item], is_meant: Callable[[Entry], bool], change: 
 
 
 # --- content ---------------------------------------------------------------------
-
-
-def count(data: object, *paths: str) -> int:
-    """Return the first whole number at these paths, else 0."""
-    return next((value for path in paths if isinstance(value := find(data, path), int)), 0)
-
-
-def read_usage(data: object, fields: Mapping[str, str], *, has_cached_input: bool = False) -> Usage | None:
-    """Read token counts; `fields` are the paths of each count, the first that is there counts.
-
-    With `has_cached_input` the input tokens include those that were read from the cache.
-    """
-    counts = {name: count(data, *paths.split()) for name, paths in fields.items()}
-    usage = Usage(**counts)
-    if has_cached_input:
-        usage = replace(usage, input=usage.input - usage.cache_read)
-    return usage if usage.context else None
 
 
 def read_block(data: Json, format: str) -> Part:

@@ -11,9 +11,10 @@ from typing import Any, Final
 from holdfast import providers
 from holdfast.errors import FormatError
 from holdfast.messages import Message, Text, ToolResult, Usage
-from holdfast.providers.anthropic import read_usage as read_anthropic_usage
+from holdfast.providers.anthropic import USAGE
 from holdfast.providers.openai_chat import read_usage as read_openai_usage
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, mapping, text, timestamp
+from holdfast.providers.wire import find, read_usage
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, mapping, text, timestamp
 from holdfast.transcripts.reader import Reader, facts, read_values
 
 _LISTS: Final = ("messages", "input", "contents")
@@ -93,11 +94,8 @@ def _read_reply(response: Json) -> list[Message]:
 
 def _read_usage(row: Json) -> Usage | None:
     """Read the usage in the row or in the response; None where all counts are zero."""
-    for data in (row, row.get("usage"), find(row, "response.usage")):
-        usage = read_openai_usage(data) or read_anthropic_usage(data)
-        if usage is not None and usage.context:
-            return usage
-    return None
+    places = (row, row.get("usage"), find(row, "response.usage"))
+    return next((usage for data in places if (usage := read_openai_usage(data) or read_usage(data, USAGE))), None)
 
 
 # --- snapshots of a growing conversation ------------------------------
