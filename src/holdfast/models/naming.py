@@ -65,11 +65,7 @@ def open_model(name: str, *, settings: Settings, environ: Mapping[str, str] | No
 
 
 def as_model(given: object, *, settings: Settings) -> Model:
-    """Return a model for what a caller passes: a name, a model, or a plain function.
-
-    Raises:
-        InputError: It is none of these; see `open_model` for names.
-    """
+    """Return a model for what a caller passes: a name (see `open_model`), a model, or a plain function."""
     if isinstance(given, str):
         return open_model(given, settings=settings)
     if isinstance(given, Model):
@@ -83,10 +79,8 @@ def as_model(given: object, *, settings: Settings) -> Model:
 class FunctionModel:
     """A model that is a plain function of messages.
 
-    Args:
-        function: Called with the messages as Chat Completions dicts (`role`, `content`), the system prompt first.
-            Returns the text of the reply. An exception counts as a busy provider.
-        context_tokens: The size of the window.
+    The function gets the messages as Chat Completions dicts (`role`, `content`), the system prompt first, and returns
+    the text of the reply. An exception counts as a busy provider.
     """
 
     def __init__(self, function: Callable[[list[dict[str, Any]]], object], *, context_tokens: int) -> None:

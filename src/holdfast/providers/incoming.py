@@ -35,11 +35,7 @@ _SDK_FIELDS: Final = {
 
 
 def normalise(messages: Any) -> list[Message | Json]:
-    """Return messages as canonical messages and dicts: objects of SDKs become what one would send back.
-
-    Raises:
-        FormatError: It is no list, or something in it is no message; `where` is the path to it.
-    """
+    """Return messages as canonical messages and dicts: objects of SDKs become what one would send back."""
     if isinstance(messages, Mapping):
         raise FormatError("expected a list of messages, found an object: read_request reads bodies", where="messages")
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):

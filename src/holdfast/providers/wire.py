@@ -28,18 +28,14 @@ class Format:
     """The wire form of one provider.
 
     Attributes:
-        name: The name that callers use.
-        read: Read one wire object as a message. The second argument is its path, for errors.
-        render: Render messages as wire objects. A message that was read from this format and not edited is returned
-            as it came.
+        read: Reads one wire object as a message. The second argument is its path, for errors.
+        render: Renders messages. One that was read from this format and not edited is returned as it came.
         is_own: Whether a wire object has something that only this format has.
-        shape: Change messages whose calls and results are paired so that the provider accepts them.
-        check: List the rules that a message list breaks. It shares no function with `shape` and `render`, so that it
+        shape: Changes messages whose calls and results are paired so that the provider accepts them.
+        check: Lists the rules that a message list breaks. It shares no function with `shape` and `render`, so that it
             finds their mistakes.
         list_key: The field of a request body that holds the messages.
-        system_keys: The fields of a request body that may hold the system prompt; the first is the one we write.
-        read_system: Read the system prompt from such a field.
-        render_system: Render system messages as the value of such a field.
+        system_keys: The fields that may hold the system prompt; the first is the one we write.
     """
 
     name: str

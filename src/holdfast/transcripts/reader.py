@@ -25,9 +25,8 @@ Facts: TypeAlias = dict[str, tuple[str, ...]]
 class Database(NamedTuple):
     """How an agent stores sessions in an SQLite file.
 
-    Attributes:
-        columns: Columns that identify the agent's files, as `table.column`.
-        sessions: A query for the `id`, `modified` (Unix milliseconds) and `size` of every session.
+    `columns` identify its files, as `table.column`; `sessions` is a query for the `id`, `modified` (Unix milliseconds)
+    and `size` of every session.
     """
 
     columns: tuple[str, ...]
@@ -172,11 +171,7 @@ def attach_messages(entry: Entry, messages: Messages) -> Iterator[Item]:
 
 
 def read_object(path: Path) -> Any:
-    """Decode a file as one JSON value.
-
-    Raises:
-        TranscriptError: It cannot be read, or is not JSON.
-    """
+    """Decode a file as one JSON value; a TranscriptError says why it cannot be read."""
     try:
         return read_document(path)
     except ValueError as error:
@@ -287,11 +282,7 @@ def list_sessions(file: Path, database: Database) -> list[StoredSession]:
 
 
 def select_session(path: Path, file: Path, database: Database) -> Path:
-    """Return the path of the session that a path names; a file with one session needs no name.
-
-    Raises:
-        TranscriptError: There is no such session, or none of several is named.
-    """
+    """Return the path of the session that a path names; a file with one session needs no name."""
     stored = [one.path for one in list_sessions(file, database)]
     if path in stored:
         return path

@@ -23,16 +23,9 @@ _BODIES: Final = ("request", "body")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as it was sent.
+    """One request as it was sent, with the whole conversation that it carried, the system prompt first.
 
-    Attributes:
-        line: Where it stands in the file.
-        messages: The whole conversation that it carried, the system prompt first.
-        data: The row as it was read.
-        reply: The model's reply, where the log holds it.
-        usage: The token counts that the provider reported.
-        model: The model that the request names.
-        timestamp: The time of the request, in Unix milliseconds.
+    `data` is the row as it was read. The reply, the usage and the rest are there where the log holds them.
     """
 
     line: int
@@ -108,11 +101,8 @@ _MIN_SHARED: Final = 128
 class Conversation:
     """The messages so far of a conversation that is logged as snapshots.
 
-    Attributes:
-        seen: How often each message was in one snapshot, by digest and time.
-        restated: How many messages were repeated with a small change; the first version is kept.
-        last: The messages of the last request.
-        usage: The usage of the last request, which belongs to the reply in the next one.
+    `seen` counts each message in one snapshot, by digest and time; `restated` those that were repeated with a small
+    change, of which the first version is kept. `usage` belongs to the reply in the next request.
     """
 
     seen: Counter[tuple[str, int | None]] = field(default_factory=Counter)
