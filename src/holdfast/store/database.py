@@ -14,11 +14,6 @@ if TYPE_CHECKING:  # rows are read and written without numpy
 class Rows(Protocol):
     """The rows of a statement. A server computes them when the first is read, with those of other statements."""
 
-    @property
-    def rowcount(self) -> int:
-        """How many rows were changed."""
-        ...
-
     def fetchone(self) -> Any:
         """Return the next row, or None."""
         ...

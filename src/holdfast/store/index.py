@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -132,16 +132,17 @@ class Index:
             seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
             cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
             centre = matrix.centre(query.vector, cosine, visible=seen)
-        return select_candidates(
+        found = select_candidates(
             corpus.columns,
             keywords,
             visible=corpus.visible,
-            eligible=_eligible(corpus.columns, corpus.visible, query),
+            eligible=_eligible(corpus.columns, corpus.visible, query, first=db.first_passage),
             cosine=cosine,
             centre=centre,
             limit=query.limit,
             neighbours=query.neighbours,
         )
+        return replace(found, passages=found.passages + db.first_passage) if db.first_passage else found
 
     def _find_changes(self, db: Database) -> tuple[Rows, Rows, Rows, Rows]:
         """Select what was written since the last search: counters, blocks, passages, terms that are not indexed."""
@@ -253,8 +254,8 @@ class Index:
         return loaded.matrix if loaded.last else None
 
 
-def _eligible(columns: Columns, visible: Bools, query: SearchQuery) -> Bools:
-    """Return which of the visible passages the query does not exclude."""
+def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: int) -> Bools:
+    """Return which of the visible passages the query does not exclude; `first` is the number of the first of all."""
     kept = visible
     if query.since is not None:
         times = columns["time"]
@@ -267,8 +268,8 @@ def _eligible(columns: Columns, visible: Bools, query: SearchQuery) -> Bools:
         kept = kept & ~np.isin(columns["message"], np.array(list(query.without_messages)))
     if query.without_passages:
         kept = kept.copy()
-        numbers = np.array([number for number in query.without_passages if 0 <= number < len(kept)], np.int64)
-        kept[numbers] = False
+        numbers = np.array(list(query.without_passages), np.int64) - first
+        kept[numbers[(numbers >= 0) & (numbers < len(kept))]] = False
     return kept
 
 

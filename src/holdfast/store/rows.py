@@ -322,10 +322,9 @@ def set_flags(db: Database, select: Select, *, pinned: bool | None, excluded: bo
     on = sum(bit for bit, value in flags if value)
     off = sum(bit for bit, value in flags if value is False)
     condition, values = where(db, "message", select)
-    update = (
-        f"UPDATE messages SET flags = (flags | ?) & ~? WHERE {db.own}id IN (SELECT id FROM messages WHERE {condition})"
-    )
-    return db.execute(update, (on, off, *values)).rowcount
+    wanted = f"{db.own}id IN (SELECT id FROM messages WHERE {condition}) RETURNING id"
+    update = f"UPDATE messages SET flags = (flags | ?) & ~? WHERE {wanted}"
+    return len(db.execute(update, (on, off, *values)).fetchall())
 
 
 def add_facts(db: Database, rows: Sequence[FactRow]) -> list[int]:

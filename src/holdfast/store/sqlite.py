@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import StorageError
+from holdfast.files import only_process
 from holdfast.store.base import Gap, Job, Kind, PassageText, Scope, Select, VectorRow
 from holdfast.store.connection import (
     COUNTS,
@@ -155,6 +156,17 @@ class SqliteStore(TableStore):
         with self._reading() as rows:
             rows.load_scopes()
             return rows.jobs_of_all(kind, limit=limit)
+
+    def take_job(self, kind: str) -> Job | None:
+        """Read the oldest job of a kind and any scope."""
+        return next(iter(self.waiting(kind, limit=1)), None)
+
+    def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:  # noqa: ARG002 - one process for all
+        """Let one process at a time do the pending work; yield whether this one may."""
+        return only_process(self.path.with_suffix(".worker"))
+
+    def listen(self, notify: Callable[[], None]) -> None:
+        """Do nothing: a file does not tell what others have left."""
 
     def embedded(self, space: Space) -> int:
         """Count the passages that have vectors in this space."""
