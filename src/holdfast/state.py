@@ -25,6 +25,7 @@ from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
 from holdfast.messages import Message, units
 from holdfast.providers import Incoming
+from holdfast.report import ContextReport
 from holdfast.store.base import Job, MessageRow, Record, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
@@ -364,6 +365,17 @@ class SessionState:
                 self._unreadable = 2 * self._unreadable + 1
             raise
         self.load()
+
+    def record_turn(self, report: ContextReport, *, time: int) -> None:
+        """Record the report of a turn, and how its window can be made again."""
+        self.turn = report.turn
+        key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
+        rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time)]
+        if self.source is not None:
+            rows.append(Record(scope=self.scope, kind=WINDOW, key=key, data=structs.asdict(self.source), time=time))
+        self.memory.store.add_records(rows)
+        if self.source is not None:
+            self.recorded = (key, [item.id for item in self.history])
 
     def record_after_others(
         self,

@@ -33,26 +33,18 @@ _SPACE: Final = re.compile(r"\s+")
 def own_words(message: Message) -> str:
     """Extract what the author of a message wrote, without what programs wrapped around it; it may be nothing."""
     text = clip(message.text, head=_MAX_ENDS, tail=_MAX_ENDS)
-    own = _BRACKETED.sub("", _strip_tags(text))
-    return "" if _NOTE.match(own) else own.strip()
-
-
-def _strip_tags(text: str) -> str:
-    """Remove the tags of programs with their contents; a tag that is not closed is text."""
-    kept: list[str] = []
-    place = 0
-    open_ended: set[str] = set()
+    own, place = "", 0
+    open_ended: set[str] = set()  # a tag that is not closed is text
     for tag in _TAG.finditer(text):
         if tag.start() < place or tag[1] in open_ended:
             continue
-        closing = f"</{tag[1]}>"
-        end = text.find(closing, tag.end())
-        if end < 0:
+        if (end := text.find(f"</{tag[1]}>", tag.end())) < 0:
             open_ended.add(tag[1])
-            continue
-        kept.append(text[place : tag.start()])
-        place = end + len(closing)
-    return "".join([*kept, text[place:]])
+        else:
+            own += text[place : tag.start()]
+            place = end + len(tag[1]) + 3
+    own = _BRACKETED.sub("", own + text[place:])
+    return "" if _NOTE.match(own) else own.strip()
 
 
 def one_line(text: str, limit: int) -> str:
