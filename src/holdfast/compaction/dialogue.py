@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from holdfast.context.edits import GAP
 from holdfast.context.prune import excerpt
@@ -68,13 +68,10 @@ def call_text(call: ToolCall, *, limit: int = _MAX_ARGUMENT) -> str:
     """Render a call as `name(key="value", ...)`, each long argument shortened."""
     if not isinstance(call.arguments, Mapping):
         return f"{call.name}({one_line(call.arguments, limit)})"
-    arguments = ", ".join(f"{key}={_value(value, limit)}" for key, value in call.arguments.items())
-    return f"{call.name}({arguments})"
-
-
-def _value(value: Any, limit: int) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return clip(text, head=limit * 2 // 3, tail=limit // 3, marker=" … ")
+    values = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in call.arguments.items()}
+    head, tail = limit * 2 // 3, limit // 3
+    arguments = (f"{key}={clip(text, head=head, tail=tail, marker=' … ')}" for key, text in values.items())
+    return f"{call.name}({', '.join(arguments)})"
 
 
 def render_messages(messages: Sequence[Message]) -> str:
