@@ -31,7 +31,7 @@ from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
-from holdfast.state import MAX_TRIES, SessionState, WindowSource
+from holdfast.state import MAX_TRIES, SessionState
 from holdfast.store.base import FactRow
 from holdfast.window import Window
 
@@ -60,6 +60,7 @@ class Turn:
         milliseconds: How long each step took.
         warnings: What failed and was skipped.
         recall: What memory returned.
+        edits: The numbers of its new edits, as a range, once they are recorded.
     """
 
     limits: Budget
@@ -70,6 +71,7 @@ class Turn:
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
+    edits: tuple[int, int] | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -126,7 +128,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
     """Plan the window and record its new edits, durably; again where another process recorded one meanwhile."""
     for tries_left in reversed(range(MAX_TRIES)):
         items, new = _plan(state, turn)
-        state.source, first = None, state.next_edit
+        first = state.next_edit
         with turn.guard("record"):
             try:
                 state.record(new, time=turn.now)
@@ -135,18 +137,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
                     continue
                 raise
             state.shown, state.shown_with = items, state.replay_key(limit=turn.limits.safe_limit)
-            base, before = state.recorded
-            numbers = [item.id for item in state.history]
-            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
-            state.source = WindowSource(
-                base=base if kept else "",
-                kept=kept,
-                added=tuple(numbers[kept:]),
-                system=tuple(item.id for item in state.system),
-                edits=(first, first + len(new)),
-                limit=turn.limits.safe_limit,
-                provider=turn.provider,
-            )
+            turn.edits = (first, first + len(new))
         break
     state.last_time = turn.now
     return items, new
@@ -283,7 +274,7 @@ def _report(
     )
     state.sent, state.sent_tokens, state.reported_edits = sent, total, len(state.edits)
     try:
-        state.record_turn(report, time=turn.now)
+        state.record_turn(report, time=turn.now, edits=turn.edits, limit=turn.limits.safe_limit, provider=turn.provider)
     except HoldfastError as error:
         return replace(report, warnings=(*report.warnings, f"report: {error}"))
     return report
