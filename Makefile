@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: demo test retest fuzz check bench docs build fix clean
+.PHONY: demo test test-hosts retest fuzz check bench docs build fix clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+# Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about ten minutes.
+test-hosts: $(STAMP)
+	HOLDFAST_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
 
 # The tests that failed in the last run, once more and one at a time: a busy machine must not decide.
 retest: $(STAMP)

@@ -239,20 +239,25 @@ def _content(message: Any) -> str:
     return str(message.get("content") or "") if isinstance(message, Mapping) else ""
 
 
+def _is_media(value: Any) -> bool:
+    """Whether the long text in a value is an image or a sound."""
+    return isinstance(value, Mapping) and (value.get("type") in {"image", "audio"} or bool(value.get("isImage")))
+
+
 def _texts(value: Any) -> Iterator[str]:
     """Yield every text in a JSON value."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping | list):
+    elif isinstance(value, Mapping | list) and not _is_media(value):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from _texts(item)
 
 
 def _shorten(value: Any, note: str) -> Any:
     """Shorten every long text in a JSON value, and keep its shape."""
-    if isinstance(value, Mapping):
-        return {key: _shorten(item, note) for key, item in value.items()}
     if isinstance(value, list):
         return [_shorten(item, note) for item in value]
+    if isinstance(value, Mapping) and not _is_media(value):
+        return {key: _shorten(item, note) for key, item in value.items()}
     is_long = isinstance(value, str) and len(value) > MAX_OUTPUT_CHARS
     return f"{shorten(value, MAX_OUTPUT_CHARS)}\n{note}" if is_long else value

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from holdfast.messages import ToolCall
+from holdfast.messages import ToolCall, Usage
 
 CACHE = Path(os.environ.get("HOLDFAST_HOSTS") or Path.home() / ".cache" / "holdfast-hosts")
 """Where the hosts are installed. Set HOLDFAST_HOSTS to use another folder."""
+NODE = f"node-{sys.platform}-{'arm64' if platform.machine() in {'arm64', 'aarch64'} else 'x64'}"
+NODE_VERSION = "24.21.0"
 MAX_SECONDS = 240
+LARGE = Usage(input=31_000, output=10)
+"""Close to the end of the window that the hosts are told of."""
+
+
+def install_package(package: str, version: str) -> Path:
+    """Install a package from npm, unless it is installed, and return its folder of modules."""
+    folder = CACHE / f"{package.rpartition('/')[2]}-{version}"
+    modules = folder / "node_modules"
+    if not (modules / package).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "package.json").write_text('{"private": true}')
+        npm = [shutil.which("npm") or "npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run([*npm, f"{package}@{version}"], cwd=folder, check=True)
+    return modules
 
 
 @dataclass
@@ -25,40 +43,28 @@ class Program:
     work: Path
     url: str
     turns: int = field(default=0, init=False)
-    session: str = field(default="", init=False)
 
+    name: ClassVar[str]
+    """Its name for `holdfast install`."""
     package: ClassVar[str]
     version: ClassVar[str]
     binary: ClassVar[str]
     shell: ClassVar[tuple[str, str]] = ("bash", "command")
     """The tool that runs a command, and the name of its argument."""
+    prunes: ClassVar[bool] = True
+    """Whether it lets a very long tool output be replaced."""
+    last_usage: ClassVar[Usage | None] = None
+    """The usage of the third turn, where the host compacts because of it."""
 
     @classmethod
-    def executable(cls) -> Path:
-        """Where npm puts the command."""
-        name = cls.package.rpartition("/")[2]
-        return CACHE / f"{name}-{cls.version}" / "node_modules" / ".bin" / cls.binary
-
-    @classmethod
-    def install(cls) -> None:
-        """Install the host from npm, unless it is installed."""
-        folder = cls.executable().parents[2]
-        if cls.executable().exists():
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "package.json").write_text('{"private": true}')
-        npm = [shutil.which("npm") or "npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run([*npm, f"{cls.package}@{cls.version}"], cwd=folder, check=True)
-
-    @property
-    def files(self) -> Path:
-        """The folder with the host's own files."""
-        return self.home
+    def is_installed(cls) -> bool:
+        """Whether the host is in the cache."""
+        return (CACHE / f"{cls.package.rpartition('/')[2]}-{cls.version}" / "node_modules" / cls.package).exists()
 
     def call(self, number: int, command: str) -> ToolCall:
         """Make the call of the tool that runs a command."""
-        name, argument = self.shell
-        return ToolCall(id=f"call_{number}", name=name, arguments={argument: command})
+        tool, argument = self.shell
+        return ToolCall(id=f"call_{number}", name=tool, arguments={argument: command, "description": "Runs it"})
 
     def prepare(self) -> None:
         """Write the host's configuration."""
@@ -71,12 +77,13 @@ class Program:
         """Return the arguments for one turn."""
         raise NotImplementedError
 
-    def run(self, *arguments: str) -> str:
-        """Run the host, and return what it prints."""
-        known = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "dumb"}
-        memory = {"HOLDFAST_HOME": str(self.home / "memory")}
+    def run(self, command: str | Path, *arguments: str) -> str:
+        """Run a command as the user of the host, and return what it prints."""
+        node = install_package(NODE, NODE_VERSION) / NODE / "bin"
+        known = {"PATH": f"{node}{os.pathsep}{os.environ['PATH']}", "HOME": str(self.home), "LANG": "C.UTF-8"}
+        memory = {"HOLDFAST_HOME": str(self.home / "memory"), "HOLDFAST_PRUNING__MIN_PRUNABLE_TOOL_CHARS": "20000"}
         done = subprocess.run(
-            [str(self.executable()), *arguments],
+            [str(command), *arguments],
             cwd=self.work,
             env={**known, **memory, **self.environment()},
             stdin=subprocess.DEVNULL,
@@ -86,14 +93,18 @@ class Program:
             check=False,
         )
         if done.returncode:
-            raise AssertionError(f"{self.binary} {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(f"{command} {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done.stdout
 
-    def turn(self, prompt: str) -> str:
+    def holdfast(self, *arguments: str) -> str:
+        """Run a command of Holdfast for this host."""
+        return self.run(Path(sys.executable).with_name("holdfast"), *arguments)
+
+    def turn(self, prompt: str) -> None:
         """Run one turn of the session."""
-        output = self.run(*self.arguments(prompt))
+        modules = install_package(self.package, self.version)
+        self.run(modules / ".bin" / self.binary, *self.arguments(prompt))
         self.turns += 1
-        return output
 
     def compact(self) -> None:
         """Make the host compact now; nothing where it does so in the next turn, because of the usage it saw."""
@@ -105,11 +116,34 @@ class Program:
         file.write_text(content if isinstance(content, str) else json.dumps(content, indent=2), "utf-8")
 
 
-class Codex(Program):
-    """Codex: compacts when the usage of a reply passes a limit."""
+class ClaudeCode(Program):
+    """Claude Code."""
 
-    package, version, binary = "@openai/codex", "0.166.0", "codex"
+    name, package, version, binary = "claude-code", "@anthropic-ai/claude-code", "2.1.325", "claude"
+    shell = ("Bash", "command")
+
+    def prepare(self) -> None:
+        self.write(".claude/settings.json", {"theme": "dark"})
+
+    def environment(self) -> dict[str, str]:
+        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+        return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "x", **quiet}
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--continue"] if self.turns else []
+        return ["-p", prompt, *last, "--model", "claude-sonnet-4-5", "--allowedTools", "Bash"]
+
+    def compact(self) -> None:
+        self.turn("/compact")
+
+
+class Codex(Program):
+    """Codex: compacts when the usage of a reply passes a limit; it cannot replace a tool output."""
+
+    name, package, version, binary = "codex", "@openai/codex", "0.166.0", "codex"
     shell = ("exec_command", "cmd")
+    prunes = False
+    last_usage = LARGE
 
     def prepare(self) -> None:
         self.write(
@@ -125,28 +159,16 @@ class Codex(Program):
 
 
 class Gemini(Program):
-    """Gemini CLI: compresses when the last prompt passes a part of the window."""
+    """Gemini CLI: compresses in the turn after its threshold was lowered."""
 
-    package, version, binary = "@google/gemini-cli", "0.61.0", "gemini"
+    name, package, version, binary = "gemini", "@google/gemini-cli", "0.61.0", "gemini"
     shell = ("run_shell_command", "command")
-    threshold: float = 0.5
 
-    def prepare(self) -> None:
-        self.write(
-            "system.json",
-            {"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": False}},
-        )
-        self.write(".gemini/settings.json", {"ui": {"theme": "Default"}})
-
-    def compact(self) -> None:
-        self.write(
-            "system.json",
-            {
-                "security": {"auth": {"selectedType": "gemini-api-key"}},
-                "privacy": {"usageStatisticsEnabled": False},
-                "model": {"compressionThreshold": 0.001},
-            },
-        )
+    def prepare(self, *, threshold: float = 0.5) -> None:
+        quiet = {"usageStatisticsEnabled": False}
+        settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": quiet}
+        self.write("system.json", {**settings, "model": {"compressionThreshold": threshold}})
+        self.write(".gemini/settings.json", '{\n    "ui": {"theme": "Default"} // mine\n}\n')
 
     def environment(self) -> dict[str, str]:
         return {
@@ -160,15 +182,63 @@ class Gemini(Program):
         last = ["--resume", "latest"] if self.turns else []
         return [*last, "--yolo", "-m", "gemini-2.5-pro", "-p", prompt]
 
+    def compact(self) -> None:
+        text = (self.home / "system.json").read_text("utf-8")
+        self.write("system.json", text.replace("0.5", "0.001"))
 
-class Qwen(Program):
-    """Qwen Code."""
 
-    package, version, binary = "@qwen-code/qwen-code", "0.24.4", "qwen"
-    shell = ("run_shell_command", "command")
+class OpenCode(Program):
+    """OpenCode: compacts when the usage of a reply passes the window of the model."""
+
+    name, package, version, binary = "opencode", "opencode-ai", "1.18.33", "opencode"
+    last_usage = LARGE
 
     def prepare(self) -> None:
-        self.write(".qwen/settings.json", {"ui": {"theme": "Default"}})
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "test",
+            "options": {"baseURL": f"{self.url}/v1", "apiKey": "x"},
+            "models": {"m1": {"name": "m1", "limit": {"context": 32_000, "output": 4_000}, "tool_call": True}},
+        }
+        self.write(".config/opencode/opencode.json", {"provider": {"test": provider}, "model": "test/m1"})
+
+    def environment(self) -> dict[str, str]:
+        return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--continue"] if self.turns else []
+        return ["run", *last, "--format", "json", prompt]
+
+
+class Pi(Program):
+    """pi: compacts when the usage of a reply passes the window of the model."""
+
+    name, package, version, binary = "pi", "@earendil-works/pi-coding-agent", "0.87.1", "pi"
+    last_usage = LARGE
+
+    def prepare(self) -> None:
+        model = {"id": "m1", "contextWindow": 32_000, "maxTokens": 4_000}
+        provider = {"baseUrl": f"{self.url}/v1", "api": "openai-completions", "apiKey": "x", "models": [model]}
+        self.write(".pi/agent/models.json", {"providers": {"test": provider}})
+        self.write(".pi/agent/settings.json", {"compaction": {"reserveTokens": 4_000, "keepRecentTokens": 200}})
+
+    def environment(self) -> dict[str, str]:
+        return {"PI_OFFLINE": "1"}
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--continue"] if self.turns else []
+        return ["-p", prompt, *last, "--provider", "test", "--model", "m1"]
+
+
+class Qwen(Program):
+    """Qwen Code: it cannot replace a tool output."""
+
+    name, package, version, binary = "qwen", "@qwen-code/qwen-code", "0.24.4", "qwen"
+    shell = ("run_shell_command", "command")
+    prunes = False
+
+    def prepare(self) -> None:
+        self.write(".qwen/settings.json", {"ui": {"theme": "Default"}, "$version": 3})
 
     def environment(self) -> dict[str, str]:
         return {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_MODEL": "m1"}
@@ -181,24 +251,4 @@ class Qwen(Program):
         self.turn("/compress")
 
 
-class OpenCode(Program):
-    """OpenCode: compacts when the usage of a reply passes the window of the model."""
-
-    package, version, binary = "opencode-ai", "1.18.33", "opencode"
-
-    def prepare(self) -> None:
-        model = {"name": "m1", "limit": {"context": 32_000, "output": 4_000}, "tool_call": True}
-        provider = {
-            "npm": "@ai-sdk/openai-compatible",
-            "name": "test",
-            "options": {"baseURL": f"{self.url}/v1", "apiKey": "x"},
-            "models": {"m1": model},
-        }
-        self.write(".config/opencode/opencode.json", {"provider": {"test": provider}, "model": "test/m1"})
-
-    def environment(self) -> dict[str, str]:
-        return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-
-    def arguments(self, prompt: str) -> list[str]:
-        last = ["--continue"] if self.turns else []
-        return ["run", *last, "--format", "json", prompt]
+PROGRAMS: tuple[type[Program], ...] = (Pi, ClaudeCode, Codex, OpenCode, Gemini, Qwen)

@@ -143,6 +143,8 @@ def test_a_very_long_output_is_archived_whole_and_shortened(tmp_path: Path, even
         assert text.startswith("0: x")
         (row,) = engine.session("s1", project="/srv/shop").get([int(text.partition("message ")[2].split()[0])])
         assert row.message.results[0].text.startswith(lines)
+        image = {"tool_response": [{"type": "image", "data": "A" * 90_000}]}
+        assert HostHooks(engine).handle(host.payload(event, **image)) == {}
         short = {"tool_response": {"stdout": "done"}, "tool_name": "Bash"}
         assert HostHooks(engine).handle(host.payload(event, **short)) == {}
 

@@ -138,7 +138,7 @@ def test_a_session_that_was_resumed_and_compressed(tmp_path: Path) -> None:
     again = {"id": "m2", "type": "gemini", "content": [{"functionCall": {"id": "c1", "name": "sh", "args": {}}}]}
     summary = {"id": "m4", "type": "user", "content": [{"text": "We worked on several things."}]}
     unknown = {"functionResponse": {"id": "c9", "name": "sh", "response": {"output": "late"}}}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"sessionId": "s1", "projectHash": "p"},
         {"$set": {"messages": [context]}},
         *(asked, {**called, "toolCalls": []}, called, answered),

@@ -188,10 +188,7 @@ class Installer:
                 listed = listed if isinstance(listed, list) else []
                 _set(data, name, [*listed, *(item for item in map(self._fill, items) if item not in listed)])
             return before if before is not None and json.dumps(data) == old else _render(data, before)
-        lines = self._fill(part.text)
-        if TRUST in lines:
-            lines = lines.replace(TRUST, self._trust())
-        text = _insert(part, (before or b"").decode(), lines)
+        text = _insert(part, (before or b"").decode(), self._fill(part.text))
         if path.suffix == ".toml":
             try:
                 tomllib.loads(text)
@@ -200,9 +197,10 @@ class Installer:
         return text.encode()
 
     def _fill(self, value: Any) -> Any:
-        """Put the path of the command into a value."""
+        """Put the path of the command into a value, and the trust in hooks."""
         if isinstance(value, str):
-            return value.replace(COMMAND, self.command)
+            value = value.replace(COMMAND, self.command)
+            return value.replace(TRUST, self._trust()) if TRUST in value else value
         if isinstance(value, Mapping):
             return {key: self._fill(item) for key, item in value.items()}
         return [self._fill(item) for item in value] if isinstance(value, list | tuple) else value
