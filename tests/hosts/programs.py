@@ -164,18 +164,15 @@ class Gemini(Program):
     name, package, version, binary = "gemini", "@google/gemini-cli", "0.61.0", "gemini"
     shell = ("run_shell_command", "command")
 
-    def prepare(self, *, threshold: float = 0.5) -> None:
-        quiet = {"usageStatisticsEnabled": False}
-        settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": quiet}
-        self.write("system.json", {**settings, "model": {"compressionThreshold": threshold}})
+    def prepare(self) -> None:
         self.write(".gemini/settings.json", '{\n    "ui": {"theme": "Default"} // mine\n}\n')
+        self.write("work/.gemini/settings.json", {"privacy": {"usageStatisticsEnabled": False}})
 
     def environment(self) -> dict[str, str]:
         return {
             "GEMINI_API_KEY": "x",
             "GOOGLE_GEMINI_BASE_URL": self.url,
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
-            "GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(self.home / "system.json"),
         }
 
     def arguments(self, prompt: str) -> list[str]:
@@ -183,8 +180,7 @@ class Gemini(Program):
         return [*last, "--yolo", "-m", "gemini-2.5-pro", "-p", prompt]
 
     def compact(self) -> None:
-        text = (self.home / "system.json").read_text("utf-8")
-        self.write("system.json", text.replace("0.5", "0.001"))
+        self.write("work/.gemini/settings.json", {"model": {"compressionThreshold": 0.001}})
 
 
 class OpenCode(Program):
@@ -200,7 +196,10 @@ class OpenCode(Program):
             "options": {"baseURL": f"{self.url}/v1", "apiKey": "x"},
             "models": {"m1": {"name": "m1", "limit": {"context": 32_000, "output": 4_000}, "tool_call": True}},
         }
-        self.write(".config/opencode/opencode.json", {"provider": {"test": provider}, "model": "test/m1"})
+        self.write(
+            ".config/opencode/opencode.json",
+            {"$schema": "https://opencode.ai/config.json", "provider": {"test": provider}, "model": "test/m1"},
+        )
 
     def environment(self) -> dict[str, str]:
         return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}

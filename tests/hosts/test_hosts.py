@@ -53,8 +53,8 @@ def host(request: pytest.FixtureRequest, tmp_path: Path, model: Model) -> Iterat
 
 
 def read_files(folder: Path) -> dict[Path, bytes]:
-    """Return every file below a folder."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Return every file below a folder, without the folder that the host works in."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "work" not in path.parts}
 
 
 def test_a_conversation_through_a_compaction(host: Program, model: Model) -> None:

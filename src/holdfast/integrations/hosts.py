@@ -121,7 +121,10 @@ HOSTS: Final[Mapping[str, Host]] = {
             Keys(file="hooks.json", items=_hooks(_EVENTS)),
             Block(
                 file="config.toml",
-                text=f'[mcp_servers.holdfast]\ncommand = "{COMMAND}"\nargs = ["mcp"]\n\n{TRUST}',
+                text=(
+                    f'[mcp_servers.holdfast]\ncommand = "{COMMAND}"\nargs = ["mcp"]\nenv_vars = ["HOLDFAST_HOME"]\n\n'
+                    f"{TRUST}"
+                ),
             ),
         ),
         extras=("server", "mcp"),
