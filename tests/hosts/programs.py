@@ -165,7 +165,7 @@ class Gemini(Program):
     shell = ("run_shell_command", "command")
 
     def prepare(self) -> None:
-        self.write(".gemini/settings.json", '{\n    "ui": {"theme": "Default"} // mine\n}\n')
+        self.write(".gemini/settings.json", '{"security": {"auth": {"selectedType": "gemini-api-key"}} /* mine */}\n')
         self.write("work/.gemini/settings.json", {"privacy": {"usageStatisticsEnabled": False}})
 
     def environment(self) -> dict[str, str]:
