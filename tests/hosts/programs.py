@@ -237,7 +237,7 @@ class Qwen(Program):
     prunes = False
 
     def prepare(self) -> None:
-        self.write(".qwen/settings.json", {"ui": {"theme": "Default"}, "$version": 3})
+        self.write(".qwen/settings.json", {"ui": {"theme": "Default"}, "$version": 4})
 
     def environment(self) -> dict[str, str]:
         return {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_MODEL": "m1"}

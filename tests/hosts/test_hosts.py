@@ -86,7 +86,12 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
         assert not host.prunes or any(MIDDLE in text for text in results)
         assert scope.project == str(host.work)
 
+    found = json.loads(
+        host.holdfast("import", "--discover", "--no-vectors", "--json", "--home", f"{host.home / 'other'}")
+    )
+    assert (found["problems"], found["messages"] >= 11) == ([], True)
+
     host.holdfast("uninstall", host.name)
     after = read_files(host.home)
     assert {path: after.get(path) for path in before} == before
-    assert not [path for path in after if "holdfast" in path.name.lower() and "memory" not in path.parts]
+    assert not [path for path in after if "holdfast" in path.name.lower() and not {"memory", "other"} & {*path.parts}]

@@ -104,6 +104,9 @@ def _stream(path: Path) -> Iterator[Item]:
             yield row
         else:
             log.apply(row[0], mapping(row[1]))
+    root = path.parent.parent / ".project_root"  # beside the folder `chats`
+    if root.is_file() and "directories" not in log.session:
+        log.session["directories"] = [root.read_text("utf-8", "replace").strip()]
     yield make_entry(log.session, 1, type="session", id="", time="startTime")
     calls = [item for _, record in log.records.values() for item in objects(record, "toolCalls") if "result" in item]
     answered = frozenset(string(item, "id") for item in calls)
