@@ -82,10 +82,11 @@ class Program:
         node = install_package(NODE, NODE_VERSION) / NODE / "bin"
         known = {"PATH": f"{node}{os.pathsep}{os.environ['PATH']}", "HOME": str(self.home), "LANG": "C.UTF-8"}
         memory = {"HOLDFAST_HOME": str(self.home / "memory"), "HOLDFAST_PRUNING__MIN_PRUNABLE_TOOL_CHARS": "20000"}
+        patient = {"HOLDFAST_TIMEOUT_MS": "60000"}  # a busy machine must not decide
         done = subprocess.run(
             [str(command), *arguments],
             cwd=self.work,
-            env={**known, **memory, **self.environment()},
+            env={**known, **memory, **patient, **self.environment()},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

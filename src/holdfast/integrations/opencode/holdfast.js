@@ -145,6 +145,8 @@ export const Holdfast = async ({ client, directory }) => {
     return { model: info.model?.modelID, ...(model?.limit?.context ? { limit: model.limit.context } : {}) };
   };
 
+  attempt(() => memory.call("ping", {})); // its start takes longer than a request may
+
   return {
     "experimental.chat.messages.transform": (_, change) =>
       attempt(async () => {
