@@ -14,7 +14,7 @@ import httpx2 as httpx
 def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
     """A second call prints the address of the first one's server."""
     command = [sys.executable, "-m", "holdfast", "ui", "--no-open", "--json"]
-    environ = {**os.environ, "HOLDFAST_HOME": str(tmp_path), "HOLDFAST_EMBEDDING_PROVIDER": "none"}
+    environ = {**os.environ, "HOLDFAST_HOME": str(tmp_path), "HOLDFAST_EMBEDDING__PROVIDER": "none"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as process:
         try:
             assert process.stdout is not None
