@@ -24,13 +24,14 @@ import json5
 
 from holdfast.errors import InputError
 from holdfast.files import write_private
-from holdfast.integrations.hosts import COMMAND, FOLDER, HOSTS, Block, Change, Copy, Host, Keys
+from holdfast.integrations.hosts import COMMAND, FOLDER, HOSTS, TRUST, Block, Change, Copy, Host, Keys
 
 BEGIN: Final = "# >>> holdfast"
 END: Final = "# <<< holdfast"
 _BLOCK: Final = re.compile(rf"^[ \t]*{BEGIN}\n.*?^[ \t]*{END}\n", re.MULTILINE | re.DOTALL)
 _RECORD: Final = "installed.json"
 _MISSING: Final = object()
+_CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
 
 Action = Literal["create", "change", "keep", "remove"]
 State = Literal["installed", "outdated", "absent"]
@@ -189,12 +190,34 @@ class Installer:
         return text.encode()
 
     def _fill(self, value: Any) -> Any:
-        """Put the path of the command and the folder of the host into a value."""
+        """Put the path of the command, the folder of the host and the trust in hooks into a value."""
         if isinstance(value, str):
-            return value.replace(COMMAND, self.command).replace(FOLDER, str(self.folder))
+            value = value.replace(COMMAND, self.command).replace(FOLDER, str(self.folder))
+            return value.replace(TRUST, self._trust()) if TRUST in value else value
         if isinstance(value, Mapping):
             return {key: self._fill(item) for key, item in value.items()}
         return [self._fill(item) for item in value] if isinstance(value, list | tuple) else value
+
+    def _trust(self) -> str:
+        """Return the lines by which Codex trusts its hooks: each by its place in the file, with its digest."""
+        path = self.folder / "hooks.json"
+        data = _parse(_read(path), path)
+        lines: list[str] = []
+        for part in self.host.changes:
+            for name, items in part.items.items() if isinstance(part, Keys) else ():
+                (group,) = self._fill(items)
+                listed = _get(data, name)
+                listed = listed if isinstance(listed, list) else []
+                number = listed.index(group) if group in listed else len(listed)
+                event = _CAPITAL.sub("_", name.removeprefix("hooks.")).lower()
+                trusted = {"event_name": event, "hooks": [{"async": False, **hook} for hook in group["hooks"]]}
+                digest = _digest(
+                    json.dumps(trusted, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+                )
+                for file in sorted({str(path), str(path.resolve())}):
+                    key = json.dumps(f"{file}:{event}:{number}:0", ensure_ascii=False)
+                    lines += [f"[hooks.state.{key}]", f'trusted_hash = "sha256:{digest}"']
+        return "\n".join(lines)
 
     # --- what was changed ----------------------------------------------------------
 
