@@ -11,6 +11,8 @@ from typing import Any, Final
 
 COMMAND: Final = "{command}"
 """Stands for the path of the `holdfast` command in the values of a host."""
+FOLDER: Final = "{folder}"
+"""Stands for the folder of the host."""
 TRUST: Final = "{trust}"
 """Stands for the lines by which Codex trusts the hooks in `hooks.json`; it skips others without a word."""
 
