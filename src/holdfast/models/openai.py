@@ -312,12 +312,12 @@ class ResponsesDraft:
         # Some endpoints do not accept as null what they sent as null.
         items = [{key: value for key, value in item.items() if value is not None} for item in self._items]
         every = [part for message in read(items, format=_RESPONSES) for part in message.parts]
-        stop = wire.find(response, "incomplete_details.reason") or response.get("status") or "completed"
+        ends = (wire.find(response, "incomplete_details.reason"), response.get("status"), "completed")
         is_refused = any(part.origin is not None and part.origin.data.get("type") == "refusal" for part in every)
         message = Message(
             role="assistant",
             parts=tuple(part for part in every if part not in _EMPTY),
             usage=wire.read_usage(response.get("usage"), _RESPONSES_USAGE, has_cached_input=True),
-            stop="content_filter" if is_refused else str(stop),
+            stop="content_filter" if is_refused else str(next(filter(None, ends))),
         )
         return make_reply(message, response, _RESPONSES_STOPS)

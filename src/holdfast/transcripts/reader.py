@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from holdfast.errors import FormatError, TranscriptError
-from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking
-from holdfast.providers.wire import find, image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, objects, stamp, string, text
+from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
+from holdfast.providers.wire import decode_arguments, find, image_from_url
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, stamp, string, text
 from holdfast.transcripts.lines import Head, Line, read_document, read_head, read_lines
 
 Facts: TypeAlias = dict[str, tuple[str, ...]]
@@ -235,9 +235,19 @@ def read_blocks(data: Json, path: str, format: str) -> tuple[Part, ...]:
     return (Text(text=value),) if isinstance(value, str) else tuple(read_block(b, format) for b in objects(data, path))
 
 
-def result_content(parts: Iterable[Part]) -> tuple[ResultContent, ...]:
-    """Return the parts that a tool result may hold."""
-    return tuple(part for part in parts if isinstance(part, ResultContent))
+def make_call(call_id: str, name: str, arguments: object) -> ToolCall:
+    """Make a call; arguments that are text are decoded, those that are neither text nor an object left out."""
+    value = decode_arguments(arguments) if isinstance(arguments, str) else mapping(arguments)
+    return ToolCall(id=call_id, name=name, arguments=value)
+
+
+def make_result(
+    call_id: str, content: Iterable[Part], *, is_error: bool = False, name: str | None = None
+) -> tuple[Message, ...]:
+    """Make the message of a tool result, with the parts that a result may hold."""
+    allowed = tuple(part for part in content if isinstance(part, ResultContent))
+    result = ToolResult(call_id=call_id, content=allowed, is_error=is_error, name=name)
+    return (Message(role="tool", parts=(result,)),)
 
 
 # --- SQLite files ----------------------------------------------------------------
