@@ -39,7 +39,7 @@ EDIT: Final = "edit"
 
 
 class WindowSource(Struct, frozen=True, kw_only=True):
-    """What a past window can be made of again. It is stored beside the report of its turn.
+    """What a past window can be made of again, and its size. It is stored beside the report of its turn.
 
     Attributes:
         base: The key of the turn whose history this one continues; empty where it continues none.
@@ -49,6 +49,9 @@ class WindowSource(Struct, frozen=True, kw_only=True):
         edits: The number of the first edit that is new in this turn, and of the first one after them.
         limit: The tokens that it had to fit into.
         provider: The provider whose rules it keeps.
+        window: The tokens of the model's window.
+        sizes: The tokens of each category of the report, in its order.
+        changes: The kinds of the edits that are new in this turn.
     """
 
     base: str
@@ -58,6 +61,9 @@ class WindowSource(Struct, frozen=True, kw_only=True):
     edits: tuple[int, int]
     limit: int
     provider: str
+    window: int
+    sizes: tuple[int, ...]
+    changes: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +85,6 @@ class SessionState:
         reported_edits: How many of the edits are in earlier reports; None before the first request.
         sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
         scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
-        source: How the last recorded window can be made again.
         recorded: The key of the last recorded turn, and the numbers of its history.
         shown, shown_with: The last window that was recorded, from which the next one is replayed, and its `replay_key`.
     """
@@ -103,7 +108,6 @@ class SessionState:
     reported_edits: int | None = None
     sent_tokens: int = 0
     scale: float | None = None
-    source: WindowSource | None = None
     recorded: tuple[str, list[int]] = ("", [])
     shown: Sequence[Item] = ()
     shown_with: tuple[int, int, int, int] = (0, 0, 0, 0)

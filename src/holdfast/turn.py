@@ -60,6 +60,7 @@ class Turn:
         milliseconds: How long each step took.
         warnings: What failed and was skipped.
         recall: What memory returned.
+        edits: The numbers of its new edits, as a range, once they are recorded.
     """
 
     limits: Budget
@@ -70,6 +71,7 @@ class Turn:
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
+    edits: tuple[int, int] | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -126,7 +128,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
     """Plan the window and record its new edits, durably; again where another process recorded one meanwhile."""
     for tries_left in reversed(range(MAX_TRIES)):
         items, new = _plan(state, turn)
-        state.source, first = None, state.next_edit
+        first = state.next_edit
         with turn.guard("record"):
             try:
                 state.record(new, time=turn.now)
@@ -135,26 +137,10 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
                     continue
                 raise
             state.shown, state.shown_with = items, state.replay_key(limit=turn.limits.safe_limit)
-            state.source = _describe_source(state, turn, edits=(first, first + len(new)))
+            turn.edits = (first, first + len(new))
         break
     state.last_time = turn.now
     return items, new
-
-
-def _describe_source(state: SessionState, turn: Turn, *, edits: tuple[int, int]) -> WindowSource:
-    """Describe the window by numbers: the messages that are new since the last recorded turn, and the edits."""
-    base, before = state.recorded
-    numbers = [item.id for item in state.history]
-    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
-    return WindowSource(
-        base=base if kept else "",
-        kept=kept,
-        added=tuple(numbers[kept:]),
-        system=tuple(item.id for item in state.system),
-        edits=edits,
-        limit=turn.limits.safe_limit,
-        provider=turn.provider,
-    )
 
 
 def _plan(state: SessionState, turn: Turn) -> Planned:
@@ -290,12 +276,32 @@ def _report(
     state.reported_edits = len(state.edits)
     key = f"{report.turn:08d}:{state.memory.new_id()}"  # another process may be at the same turn
     rows = [Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)]
-    if state.source is not None:
-        rows.append(Record(scope=state.scope, kind=WINDOW, key=key, data=structs.asdict(state.source), time=turn.now))
+    if turn.edits is not None:
+        source = structs.asdict(_describe_source(state, turn, report))
+        rows.append(Record(scope=state.scope, kind=WINDOW, key=key, data=source, time=turn.now))
     try:
         state.memory.store.add_records(rows)
     except HoldfastError as error:
         return replace(report, warnings=(*report.warnings, f"report: {error}"))
-    if state.source is not None:
+    if turn.edits is not None:
         state.recorded = (key, [item.id for item in state.history])
     return report
+
+
+def _describe_source(state: SessionState, turn: Turn, report: ContextReport) -> WindowSource:
+    """Describe a window by numbers: the messages that are new since the last recorded turn, and the edits."""
+    base, before = state.recorded
+    numbers = [item.id for item in state.history]
+    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
+    return WindowSource(
+        base=base if kept else "",
+        kept=kept,
+        added=tuple(numbers[kept:]),
+        system=tuple(item.id for item in state.system),
+        edits=turn.edits or (0, 0),
+        limit=turn.limits.safe_limit,
+        provider=turn.provider,
+        window=report.raw_max_tokens,
+        sizes=tuple(part.tokens for part in report.categories),
+        changes=tuple(change.kind for change in report.changes),
+    )

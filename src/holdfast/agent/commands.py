@@ -136,7 +136,7 @@ def _list_long_term(agent: Agent) -> Iterator[str]:
         with agent.guard_memory():
             memories, embedder = agent.memories, agent.memories.choice.embedder
             name = embedder.space.name if embedder is not None else "by words alone"
-            yield f"Long-term: {len(memories.rows()):,} memories · {name} · {memories.memory.store.path}"
+            yield f"Long-term: {len(memories.rows()):,} memories · {name} · {memories.memory.store.place}"
 
 
 def _format_duration(milliseconds: int) -> str:

@@ -63,6 +63,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "tokens": ("show", "Count the tokens of the transcript FILE by role and part."),
     "trust": ("upkeep", "Accept all settings in the files of FOLDER, as they are now."),
+    "ui": ("inspect", "Show in the browser what was sent, what left, what came back and why."),
     "uninstall": ("install", "Remove Holdfast from the agent HOST: its files are as they were before."),
     "vacuum": ("upkeep", "Shrink the store file by the space of deleted rows."),
     "version": ("output", "Print the version."),

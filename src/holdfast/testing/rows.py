@@ -105,8 +105,8 @@ def plant(store: Store, names: str = "ab") -> dict[Scope, str]:
         store.add_records([Record(scope=scope, kind="shared", key="shared", data={"text": canary})])
         store.add_jobs([Job(scope=scope, kind="shared", data={"text": canary})])
         canaries[scope] = canary
-    (shape,) = {len(row.windows) for row in store.read_passages(Select(scope=scope))}
-    store.add_vectors([vectors(number, [1] * shape) for number in range(len(canaries))])
+        found = store.read_passages(Select(scope=scope))
+        store.add_vectors([vectors(passage.number, [1] * len(passage.windows)) for passage in found])
     return canaries
 
 
