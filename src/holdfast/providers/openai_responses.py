@@ -29,6 +29,7 @@ from holdfast.providers.shaping import Log
 from holdfast.providers.wire import Format, Json, expect, wire_of
 
 NAME: Final = "openai_responses"
+ROLES: Final = wire.ROLES
 MAX_NAME_CHARS: Final = 64
 TEXT_FIELDS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 """The field of a call that holds text, by the type of the item."""
@@ -44,7 +45,7 @@ def read(data: Json, where: str) -> Message:
     """Read one input or output item."""
     item_kind = expect(data, "type", str, where, default="message")
     if item_kind == "message":
-        role = wire.expect_role(data, wire.ROLES, where, format=NAME)
+        role = wire.expect_role(data, ROLES, where, format=NAME)
         message_id = expect(data, "id", str, where, default="") or None
         content = _read_content(data.get("content"), f"{where}.content")
         return Message(role=role, parts=content, id=message_id).read_from(data, format=NAME)
@@ -190,7 +191,7 @@ def _make_message(message: Message, old: Json) -> Json | None:
         message.parts, old.get("content"), partial(_make_part, role=message.role), format=NAME
     )
     role = "user" if message.role == "tool" else message.role
-    role = old["role"] if wire.ROLES.get(old.get("role", "")) == role else role
+    role = old["role"] if ROLES.get(old.get("role", "")) == role else role
     return {"role": role, "content": content} if content else None
 
 
@@ -376,7 +377,7 @@ def _is_output(item: Wire) -> bool:
 
 def _check_message(item: Wire, where: str) -> Iterator[Violation]:
     role, content = item.get("role"), item.get("content")
-    if role not in wire.ROLES:
+    if role not in ROLES:
         yield Violation("role", where, f"unknown role {quote(role)}")
     if not content or (not isinstance(content, str) and not blocks(content)):
         yield Violation("empty-content", where, "no content")

@@ -12,7 +12,6 @@ from holdfast.transcripts.entry import Entry, Item, Problem, make_entry
 from holdfast.transcripts.reader import Reader, attach_messages, facts, folder_with, read_object
 
 _HISTORY: Final = "api_conversation_history.json"
-_FACTS: Final = facts(session="task", model="modelInfo.modelId")
 
 
 def _stream(path: Path) -> Iterator[Item]:
@@ -33,6 +32,6 @@ def _read_message(entry: Entry) -> Sequence[Message]:
 CLINE: Final = Reader(
     name="cline",
     stream=_stream,
-    describe=lambda _data: _FACTS,
+    describe=facts(session="task", model="modelInfo.modelId"),
     folder=folder_with(_HISTORY, beside=("ui_messages.json", "task_metadata.json", "context_history.json")),
 )

@@ -87,18 +87,17 @@ def _read_messages(entry: Entry, tools: dict[str, str]) -> Sequence[Message]:
     return ()
 
 
-_FACTS: Final = facts(
-    session="info.id params.sessionId",
-    cwd="info.cwd",
-    title="generated_title session_summary",
-    model="current_model_id params.update._meta.modelId",
-)
 _CLAIMS: Final = reader.claims_if(lambda record: bool(_get_update(record).get("sessionUpdate")))
 
 GROK: Final = Reader(
     name=NAME,
     claims=_CLAIMS,
     stream=_stream,
-    describe=lambda _data: _FACTS,
+    describe=facts(
+        session="info.id params.sessionId",
+        cwd="info.cwd",
+        title="generated_title session_summary",
+        model="current_model_id params.update._meta.modelId",
+    ),
     folder=reader.folder_with(_UPDATES, _SUMMARY, claims=_CLAIMS),
 )

@@ -90,12 +90,10 @@ def _read_parts(blocks: Iterable[Json]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-_FACTS: Final = facts(model="model")
-
 OPENHANDS: Final = Reader(
     name=NAME,
     claims=claims_if(lambda record: string(record, "kind").endswith("Event") and "source" in record),
     stream=_stream,
-    describe=lambda _data: _FACTS,
+    describe=facts(model="model"),
     folder=_find_folder,
 )

@@ -150,8 +150,6 @@ def _read_result(data: Json, call_id: str | None, pending: list[ToolCall]) -> To
     )
 
 
-_CLAWDBOT_FACTS: Final = facts(model="model")
-
 CLAWDBOT: Final = Reader(
     name="clawdbot",
     claims=claims_if(lambda record: record.get("role") == TOOL_CALL),
@@ -160,5 +158,5 @@ CLAWDBOT: Final = Reader(
         partial(_read_clawdbot, pending=[], numbers=count(1)),
         lambda data, line: make_entry(data, line, type=string(data, "role") or string(data, "type"), id="", parent=""),
     ),
-    describe=lambda _data: _CLAWDBOT_FACTS,
+    describe=facts(model="model"),
 )

@@ -7,7 +7,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -44,7 +44,7 @@ class Reader:
     Attributes:
         name: The name that callers use.
         stream: Yields every record of a session in order, lazily where the format allows it.
-        describe: Returns where a record states something about the session.
+        describe: Where records state something about the session, or a function that says it for one record.
         claims: Whether a file is of this agent, judged by its name and its first lines alone.
         folder: The folder that is the whole session, for that folder and for a file inside; None elsewhere.
         database: How the agent stores sessions in an SQLite file, where it does.
@@ -52,7 +52,7 @@ class Reader:
 
     name: str
     stream: Callable[[Path], Iterator[Item]]
-    describe: Callable[[Json], Facts] = lambda _record: {}
+    describe: Facts | Callable[[Json], Facts] = field(default_factory=dict)
     claims: Claims = lambda _path, _head: False
     folder: Callable[[Path], Path | None] = lambda _path: None
     database: Database | None = None
@@ -88,11 +88,12 @@ def facts(**paths: str) -> Facts:
     return {name: tuple(value.split()) for name, value in paths.items()}
 
 
-def merge_facts(records: Iterable[Json], describe: Callable[[Json], Facts]) -> dict[str, str]:
+def merge_facts(records: Iterable[Json], reader: Reader) -> dict[str, str]:
     """Merge what the records state: the first session and folder, the last title, else topic, and model."""
     merged: dict[str, str] = {}
+    describe = reader.describe
     for record in records:
-        for name, paths in describe(record).items():
+        for name, paths in (describe(record) if callable(describe) else describe).items():
             is_final = name in merged and name in ("session", "cwd")
             if not is_final and (value := text(record, *paths)):
                 merged[name] = value
