@@ -44,6 +44,7 @@ def read_reply(format: str, body: dict[str, Any]) -> providers.Incoming:
 
 @pytest.mark.parametrize("format", REQUESTS)
 def test_every_format_answers_whole_and_streamed(model_server: ScriptedProvider, format: str) -> None:
+    """Four wire formats, whole and streamed, with calls and thinking."""
     model_server.set_script([Said(calls=(CALL,)), Said(text="two words", thinking="hm")])
     whole = post(model_server, format).json()
     (message,) = providers.read([read_reply(format, whole)], format=format)
@@ -58,6 +59,7 @@ def test_every_format_answers_whole_and_streamed(model_server: ScriptedProvider,
 
 @pytest.mark.parametrize("format", REQUESTS)
 def test_errors_have_the_shape_of_the_provider(model_server: ScriptedProvider, format: str) -> None:
+    """An overflow and a rate limit look as the provider sends them."""
     model_server.set_script([overflow(), ModelBusyError("busy", retry_after=3)])
     refused, busy = post(model_server, format), post(model_server, format)
     assert (refused.status_code, busy.status_code, busy.headers["retry-after"]) == (400, 429, "3")
@@ -66,6 +68,7 @@ def test_errors_have_the_shape_of_the_provider(model_server: ScriptedProvider, f
 
 
 def test_faults_and_the_end_of_the_script(model_server: ScriptedProvider) -> None:
+    """Cut connections, raw answers, an empty script and an unknown path."""
     model_server.set_script([Cut(Said(text="a b c"), after=1), Raw(502, b"<html>")])
     with pytest.raises(httpx.RemoteProtocolError):
         post(model_server, "openai_chat", stream=True)
@@ -75,6 +78,7 @@ def test_faults_and_the_end_of_the_script(model_server: ScriptedProvider) -> Non
 
 
 def test_rules_that_a_request_breaks_are_listed(model_server: ScriptedProvider) -> None:
+    """`check` reports what a provider would refuse."""
     model_server.set_script(["x"])
     orphan = {"role": "tool", "tool_call_id": "c9", "content": "42"}
     httpx.post(model_server.url + "/v1/chat/completions", json={"model": "m", "messages": [orphan]})
