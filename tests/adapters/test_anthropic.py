@@ -41,8 +41,11 @@ def say(anthropic: Anthropic, history: list[MessageParam], text: str, *, stream:
         calls = [block for block in reply.content if block.type == "tool_use"]
         if not calls:
             return reply
-        results = [{"type": "tool_result", "tool_use_id": call.id, "content": lookup(**call.input)} for call in calls]
-        history.append({"role": "user", "content": results})  # type: ignore[typeddict-item]
+        results: Any = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": lookup(int(str(call.input["shelf"])))}
+            for call in calls
+        ]
+        history.append({"role": "user", "content": results})
 
 
 @pytest.mark.untraced

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-import httpx2 as httpx
-
 from holdfast import providers
-from holdfast.aio import AsyncEngine
-from holdfast.engine import Engine
-from holdfast.errors import CompactionError, HoldfastError
+from holdfast.adapters._history import guard, log
+from holdfast.errors import CompactionError
 from holdfast.messages import Message
 from holdfast.models.naming import FunctionModel
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow
-from holdfast.providers.replies import ReplyCollector, read_reply
+from holdfast.providers.replies import read_reply
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.session import Session
 from holdfast.window import Window
-
-log = logging.getLogger("holdfast.adapters")
 
 Json: TypeAlias = Mapping[str, Any]
 Send: TypeAlias = Callable[[dict[str, Any]], Json]
@@ -34,22 +26,6 @@ Send: TypeAlias = Callable[[dict[str, Any]], Json]
 
 SUMMARY_TOKENS: Final = 4_096
 """The length of the replies that write summaries."""
-
-
-@contextmanager
-def guard(action: str) -> Iterator[None]:
-    """Let the agent go on where memory fails, and log why."""
-    try:
-        yield
-    except HoldfastError as error:
-        log.warning("%s: %s", action, error)
-    except Exception:  # a fault of ours must not stop the agent
-        log.exception(action)
-
-
-def sync_engine(engine: Engine | AsyncEngine) -> Engine:
-    """Return the engine itself; adapters run it in threads where the framework is asynchronous."""
-    return engine.sync if isinstance(engine, AsyncEngine) else engine
 
 
 @dataclass(slots=True, eq=False)
@@ -150,58 +126,6 @@ def _writer(send: Send, body: Json, format: str) -> Callable[[list[dict[str, Any
         return "\n".join(message.text for message in providers.read(read_reply(reply, format), format=format))
 
     return write_summary
-
-
-# --- streams -----------------------------------------------------------------
-
-
-class TappedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The bytes of a streamed reply. The reply is archived before the last of them are passed on."""
-
-    def __init__(self, stream: Any, exchange: Exchange) -> None:
-        self._stream = stream
-        self._exchange = exchange
-        self._collector = ReplyCollector(exchange.format, is_stream=True)
-        self._is_archived = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)  # an SDK may keep its own things on a stream
-
-    def _is_due(self, chunk: bytes = b"") -> bool:
-        """Read bytes; whether the reply is complete and not archived yet. Without bytes the stream is over."""
-        self._collector.feed(chunk)
-        is_due = not self._is_archived and (self._collector.is_complete or not chunk)
-        self._is_archived |= is_due
-        return is_due
-
-    def _archive(self) -> None:
-        with guard("a reply was not archived"):
-            if messages := self._collector.messages():
-                self._exchange.session.append(messages, format=self._exchange.format)
-
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._stream:
-            if self._is_due(chunk):
-                self._archive()
-            yield chunk
-        if self._is_due():
-            self._archive()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._stream:
-            if self._is_due(chunk):
-                await asyncio.to_thread(self._archive)
-            yield chunk
-        if self._is_due():
-            await asyncio.to_thread(self._archive)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._stream.close()
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        await self._stream.aclose()
 
 
 def load(content: bytes) -> dict[str, Any]:

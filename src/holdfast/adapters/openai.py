@@ -8,7 +8,9 @@ from typing import Any, Final, TypeVar
 import httpx2 as httpx
 from openai import AsyncOpenAI, OpenAI
 
-from holdfast.adapters._requests import Exchange, Json, RequestMemory, TappedStream, load, sync_engine
+from holdfast.adapters._history import sync_engine
+from holdfast.adapters._requests import Exchange, Json, RequestMemory, load
+from holdfast.adapters._streams import TappedStream
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.session import Session
