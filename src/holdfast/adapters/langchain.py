@@ -146,8 +146,10 @@ def _read_message(message: BaseMessage) -> Message:
     usage = None
     if isinstance(message, AIMessage):
         calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
-        for one in calls:
-            parts.append(ToolCall(id=one["id"] or "", name=one["name"] or "unknown", arguments=one["args"] or {}))
+        parts += (
+            ToolCall(id=call["id"] or "", name=call["name"] or "unknown", arguments=call["args"] or {})
+            for call in calls
+        )
         if counts := message.usage_metadata:
             usage = Usage(input=counts["input_tokens"], output=counts["output_tokens"])
     return Message(role=_ROLES.get(message.type, "user"), parts=tuple(parts), usage=usage)
