@@ -175,22 +175,28 @@ def _render(placed: Placed, given: Sequence[BaseMessage]) -> list[BaseMessage]:
     old = None if placed.source is None else given[placed.source]
     if old is not None and not placed.is_edited:
         return [old]
-    texts = [part.text for part in message.parts if isinstance(part, Text)]
     if message.results:
-        beside: list[BaseMessage] = [HumanMessage("\n".join(texts))] if texts else []
+        beside: list[BaseMessage] = [HumanMessage(message.text)] if message.text else []
         return [*(_render_result(result, old) for result in message.results), *beside]
     if old is None:
-        text = "\n".join(texts)
-        return [AIMessage(text) if message.role == "assistant" else HumanMessage(text)]
-    blocks = [] if isinstance(old.content, str) else list(old.content)
-    if message.role == "assistant":  # signed thinking was removed
-        has_thinking = any(isinstance(part, Thinking) for part in message.parts)
-        kept = [one for one in blocks if has_thinking or not isinstance(one, dict) or one.get("type") != "thinking"]
-        return [old.model_copy(update={"content": kept})] if blocks else [old]
-    blocks = blocks or [{"type": "text", "text": old.content}]
-    known = sum(1 for part in _read_message(old).parts if isinstance(part, Text))
-    blocks += ({"type": "text", "text": text} for text in texts[known:])
-    return [old.model_copy(update={"content": blocks})]
+        return [AIMessage(message.text) if message.role == "assistant" else HumanMessage(message.text)]
+    blocks = [{"type": "text", "text": old.content}] if isinstance(old.content, str) else list(old.content)
+    edit = _drop_thinking if message.role == "assistant" else _add_texts
+    return [old.model_copy(update={"content": edit(blocks, message)})]
+
+
+def _drop_thinking(blocks: Sequence[Any], message: Message) -> list[Any]:
+    """Return the blocks of a reply without the thinking that an edit removed."""
+    if any(isinstance(part, Thinking) for part in message.parts):
+        return list(blocks)
+    return [block for block in blocks if not isinstance(block, dict) or block.get("type") != "thinking"]
+
+
+def _add_texts(blocks: Sequence[Any], message: Message) -> list[Any]:
+    """Return the blocks of a message with the texts that an edit added behind them."""
+    known = sum(isinstance(_read_block(block), Text) for block in blocks)
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    return [*blocks, *({"type": "text", "text": text} for text in texts[known:])]
 
 
 def _render_result(result: ToolResult, old: BaseMessage | None) -> BaseMessage:

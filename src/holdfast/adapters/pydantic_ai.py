@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, cast
 
 from pydantic_ai import ModelRequest, ModelResponse, RetryModelRequest, RunContext
@@ -184,41 +185,49 @@ def _read_reply_part(part: Any) -> Part:
 def _render(placed: Sequence[Placed], pieces: Sequence[_Piece], given: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Return the messages of a window: a given one itself where nothing of it was edited, removed or moved."""
     made: list[ModelMessage] = []
-    counts = {index: sum(1 for at, _, _ in pieces if at == index) for index, _, _ in pieces}
-    groups = groupby(placed, key=lambda one: None if one.source is None else pieces[one.source][0])
-    for index, group in groups:
+    counts = Counter(index for index, _, _ in pieces)
+
+    def given_index(one: Placed) -> int | None:
+        return None if one.source is None else pieces[one.source][0]
+
+    for index, group in groupby(placed, key=given_index):
         ones = list(group)
         if index is None:
             made += (_make(one.message) for one in ones)
         elif len(ones) == counts[index] and not any(one.is_edited for one in ones):
             made.append(given[index])
         else:
-            parts = [part for one in ones for part in _edit(one.message, pieces[one.source or 0])]
-            made.append(replace(cast("Any", given[index]), parts=parts))
+            edited = (_edit(one.message, pieces[one.source or 0]) for one in ones)
+            made.append(replace(cast("Any", given[index]), parts=[*chain.from_iterable(edited)]))
     return made
 
 
-def _edit(message: Message, piece: _Piece) -> Iterator[Any]:
-    """Return the parts of an edited message: given ones where they are the same, and what was added."""
+def _edit(message: Message, piece: _Piece) -> list[Any]:
+    """Return the parts of a message: given ones where they are the same, and what was added."""
     _, parts, read = piece
     if message.role == "assistant":
         has_thinking = any(isinstance(part, Thinking) for part in message.parts)
-        yield from (part for part in parts if has_thinking or not isinstance(part, ThinkingPart))
-        return
-    results = {result.call_id: result.text for result in message.results}
-    known = {result.text for result in read.results}
-    before = sum(isinstance(part, Text) for part in read.parts)
-    new = [part.text for part in message.parts if isinstance(part, Text)][before:]
-    for index, part in enumerate(parts):
-        text = results.get(getattr(part, "tool_call_id", ""), "")
-        if text and text not in known:
-            yield replace(part, content=text)
-        elif new and index == len(parts) - 1 and isinstance(part, UserPromptPart):  # what is recalled is part of it
-            yield replace(part, content=[*([part.content] if isinstance(part.content, str) else part.content), *new])
-            return
-        else:
-            yield part
-    yield from map(UserPromptPart, new)
+        return [part for part in parts if has_thinking or not isinstance(part, ThinkingPart)]
+    old, results = ({result.call_id: result.text for result in one.results} for one in (read, message))
+    pruned = {call_id: text for call_id, text in results.items() if text != old.get(call_id)}
+    made = [
+        replace(part, content=pruned[part.tool_call_id]) if getattr(part, "tool_call_id", None) in pruned else part
+        for part in parts
+    ]
+    return _add_texts(made, _texts(message)[len(_texts(read)) :])
+
+
+def _add_texts(parts: list[Any], texts: Sequence[str]) -> list[Any]:
+    """Return parts with what an edit added: inside the question, or behind the results of tools."""
+    if not texts or not isinstance(parts[-1], UserPromptPart):
+        return [*parts, *map(UserPromptPart, texts)]
+    content = parts[-1].content
+    whole = [*([content] if isinstance(content, str) else content), *texts]
+    return [*parts[:-1], replace(parts[-1], content=whole)]
+
+
+def _texts(message: Message) -> list[str]:
+    return [part.text for part in message.parts if isinstance(part, Text)]
 
 
 def _make(message: Message) -> ModelMessage:

@@ -192,27 +192,33 @@ def _answer(
 ) -> None:
     wire = wire_of_path(to.path)
     if wire is None:
-        step = Raw(404, {"error": {"type": "not_found_error", "message": f"no provider has the path {to.path}"}})
-    elif isinstance(step, ModelError):
-        step = Raw(*error_answer(step, wire.format))
-    if isinstance(step, Raw) or wire is None:
-        return _send(to, step if isinstance(step, Raw) else Raw(404))
+        unknown = {"type": "not_found_error", "message": f"no provider has the path {to.path}"}
+        return _send(to, Raw(404, {"error": unknown}))
+    model, is_stream = str(body.get("model")), body.get("stream") or ":streamGenerateContent" in to.path
     match Said(text=step) if isinstance(step, str) else step:
-        case Said() as said if body.get("stream") or ":streamGenerateContent" in to.path:
-            _stream(to, wire.stream(said, model=str(body.get("model")), number=number))
+        case ModelError() as error:
+            _send(to, Raw(*error_answer(error, wire.format)))
+        case Raw() as raw:
+            _send(to, raw)
+        case Said() as said if is_stream:
+            _stream(to, wire.stream(said, model=model, number=number))
         case Said() as said:
-            _send(to, Raw(200, wire.whole(said, model=str(body.get("model")), number=number)))
+            _send(to, Raw(200, wire.whole(said, model=model, number=number)))
         case Events(events):
             _stream(to, iter(events))
         case Cut(said, after, cleanly):
-            _stream(to, wire.stream(said, model=str(body.get("model")), number=number), most=after, cleanly=cleanly)
-        case Hang():
-            _begin(to)
-            _write_event(to, "ping", {"type": "ping"})
-            closing.wait(MAX_SILENT_SECONDS)
-        case Mute():
-            closing.wait(MAX_SILENT_SECONDS)
+            _stream(to, wire.stream(said, model=model, number=number), most=after, cleanly=cleanly)
+        case silence:
+            _keep_silent(to, closing, has_headers=isinstance(silence, Hang))
     return None
+
+
+def _keep_silent(to: BaseHTTPRequestHandler, closing: threading.Event, *, has_headers: bool) -> None:
+    """Send nothing, or the headers and one ping, until the client has left or the server closes."""
+    if has_headers:
+        _begin(to)
+        _write_event(to, "ping", {"type": "ping"})
+    closing.wait(MAX_SILENT_SECONDS)
 
 
 def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:
