@@ -26,9 +26,10 @@ from holdfast.errors import CompactionError, HoldfastError, InputError
 from holdfast.messages import Message
 from holdfast.providers import read_request
 from holdfast.providers.models import context_tokens
-from holdfast.providers.overflow import is_overflow, numbers
+from holdfast.providers.overflow import is_overflow
+from holdfast.providers.replies import ReplyCollector
+from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.server.conversations import Conversations, host_session
-from holdfast.server.replies import ReplyCollector
 from holdfast.store.base import Scope, Select
 from holdfast.window import Window
 
@@ -44,12 +45,8 @@ ROUTES: Final[Mapping[str, str]] = {
 """The format of each path whose requests are assembled. Everything else passes."""
 CLIENT_LEFT: Final = 499
 """The status for a client that has left. Nobody reads it."""
-OVERFLOW_STATUSES: Final = frozenset({400, 413, 422, 500})
-REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 COMPARED_MESSAGES: Final = 50
 """Messages of a stored conversation by which it is recognised."""
-SHRINK: Final = 0.8
-"""The share of a window that was refused which the next one may take."""
 MAX_LIMITS: Final = 1_000
 """Sessions whose limit is remembered after the provider has refused a window."""
 MAX_ERROR_BYTES: Final = 2**20
@@ -198,7 +195,7 @@ class Proxy:
         """Return the session of a request; None for a request that a host makes beside its conversation."""
         name = host_session(request.headers, exchange.body)
         has_one_message = sum(message.role != "system" for message in exchange.messages) == 1
-        if name and has_one_message and not exchange.body.get("tools") and not _is_continued(exchange.body):
+        if name and has_one_message and not exchange.body.get("tools") and not is_continued(exchange.body):
             return None  # a title, a topic, a probe
         owner = Scope(
             project=request.headers.get("x-holdfast-project", ""), agent=request.headers.get("x-holdfast-agent", "main")
@@ -223,7 +220,7 @@ class Proxy:
     async def _apply_memory(self, exchange: _Exchange, headers: Mapping[str, str]) -> None:
         """Assemble the window. A request with only the newest messages is archived, and sent as it came."""
         assert exchange.session is not None
-        if _is_continued(exchange.body):
+        if is_continued(exchange.body):
             await exchange.session.append(exchange.messages, format=exchange.format)
             return
         known = self._engine.settings.agent.context_tokens or _limit(headers, exchange.body)
@@ -237,12 +234,12 @@ class Proxy:
         exchange.window = await exchange.session.assemble(
             exchange.messages,
             limit=exchange.limit,
-            reserve=_reserve(body, limit=exchange.limit),
+            reserve=reply_reserve(body, limit=exchange.limit),
             model=str(body.get("model") or ""),
             provider=exchange.format,
             tools=[tool for tool in body.get("tools") or () if isinstance(tool, dict)],
         )
-        changed = _changed_fields(exchange, exchange.window)
+        changed = changed_fields(body, exchange.messages, exchange.window)
         if changed and not self._shadow:
             exchange.content = json.dumps({**body, **changed}, separators=(",", ":")).encode()  # also lone surrogates
             exchange.is_changed = True
@@ -289,7 +286,7 @@ class Proxy:
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
         """Compact the session and assemble a smaller window; whether there is one."""
         assert exchange.session is not None
-        exchange.limit = _smaller_limit(exchange, error)
+        exchange.limit = smaller_limit(exchange.limit, exchange.window, error)
         self._limits[exchange.session.sync.scope] = exchange.limit
         while len(self._limits) > MAX_LIMITS:
             del self._limits[next(iter(self._limits))]
@@ -374,39 +371,6 @@ async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[by
     async for chunk in request.stream():
         yield chunk
     received.set()
-
-
-def _is_continued(body: Mapping[str, Any]) -> bool:
-    """Whether the provider has the earlier messages, so that the body contains only what is new."""
-    return bool(body.get("previous_response_id") or body.get("conversation"))
-
-
-def _smaller_limit(exchange: _Exchange, error: str) -> int:
-    """Return a limit below the window that was refused, and at most the one that the provider states."""
-    stated = numbers(error).limit or exchange.limit
-    if exchange.window is None:
-        return min(stated, int(SHRINK * exchange.limit))
-    report = exchange.window.report
-    return min(stated, int(SHRINK * report.total_tokens * report.token_scale) + report.reserved_tokens)
-
-
-def _reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
-    """Return the tokens that a request keeps for the reply, where that leaves room for a prompt."""
-    given = next((body[key] for key in REPLY_FIELDS if isinstance(body.get(key), int)), 0)
-    return given if 0 < given <= limit // 2 else None
-
-
-def _changed_fields(exchange: _Exchange, window: Window) -> dict[str, Any]:
-    """Return the fields of the body that the window changes. A system prompt without edits stays as it came."""
-    if [message.parts for message in exchange.messages] == [message.parts for message in window.messages]:
-        return {}  # also where a system message in the middle would be rendered as the user's
-    fields = window.request(exchange.format)
-    before, after = (
-        [message for message in messages if message.role == "system"]
-        for messages in (exchange.messages, window.messages)
-    )
-    kept = {"system", "instructions"} if before == after else set()
-    return {key: value for key, value in fields.items() if key not in kept and exchange.body.get(key) != value}
 
 
 def _relay(sent: httpx.Response, exchange: _Exchange | None = None) -> Response:
