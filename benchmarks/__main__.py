@@ -396,6 +396,18 @@ def chat(*, turns: int, runs: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--messages", type=click.IntRange(min=1), default=1_000_000, show_default=True)
+@as_json
+def inspector(*, messages: int, as_json: bool) -> None:
+    """How fast the pages of the inspector are over a large store."""
+    from benchmarks.inspector import measure  # noqa: PLC0415 - as above
+
+    with Progress(messages) as progress:
+        found = asdict(measure(messages, progress=lambda count: progress.advance(count, "messages")))
+    show(found, found["pages"], first="page", as_json=as_json)
+
+
+@bench.command()
 @click.option(
     "--openclaw",
     "host",
