@@ -91,8 +91,7 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
         *problems,
         *_check_search(settings, choice),
         *memory,
-        *_check_agents(),
-        *_check_hosts(file.parent),
+        *_check_agents(file.parent),
     ]
 
 
@@ -155,17 +154,14 @@ def _check_database(file: Path, choice: Choice) -> Iterator[Finding]:
             yield Finding("note", f"search: {note}")
 
 
-def _check_agents() -> Iterator[Finding]:
+def _check_agents(memory: Path) -> Iterator[Finding]:
+    """List the sessions of agents; check those that Holdfast is installed into, and say which others could have it."""
     places = transcripts.default_places(os.environ, Path.home())
     for place in places:
-        number = sum(1 for _ in transcripts.sessions(place.folder))
+        number = len(list(transcripts.sessions(place.folder)))
         yield Finding("ok", f"{place.agent}: {number} sessions in {place.folder}")
     if not places:
         yield Finding("note", "no sessions of a known agent in their usual places")
-
-
-def _check_hosts(memory: Path) -> Iterator[Finding]:
-    """Check the agents that Holdfast is installed into; say which others could have it."""
     log = memory / "hooks.log"
     if log.is_file() and (lines := log.read_text("utf-8", "replace").splitlines()):
         yield Finding("note", f"hooks failed {len(lines):,} times, last {lines[-1]} ({log})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -35,17 +36,22 @@ home_option: Final = click.option(
 )
 
 
-def opens_memory(function: F) -> F:
-    """Add the options that select a memory and its owner to a command."""
-    options = (
-        home_option,
-        click.option("--project", default=None, help="The project; default all, for a new row none."),
-        click.option("--agent", default=None, help="The agent; default all, for a new row main."),
-        click.option("--session", default=None, help="Only the session of this name; default all."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options to a command, in this order."""
+
+    def add(function: F) -> F:
+        return reduce(lambda command, option: option(command), reversed(options), function)
+
+    return add
+
+
+opens_memory: Final = add_options(
+    home_option,
+    click.option("--project", default=None, help="The project; default all, for a new row none."),
+    click.option("--agent", default=None, help="The agent; default all, for a new row main."),
+    click.option("--session", default=None, help="Only the session of this name; default all."),
+)
+"""Adds the options that select a memory and its owner to a command."""
 
 
 def open_memory(home: Path | None) -> Memory:
