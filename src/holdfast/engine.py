@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final, Self
@@ -13,6 +12,7 @@ from weakref import WeakValueDictionary
 from holdfast import settings as configuration
 from holdfast.errors import HoldfastError, InputError, ModelError
 from holdfast.events import Hooks
+from holdfast.files import only_process
 from holdfast.memory.learning import learn
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
@@ -276,21 +276,3 @@ class Worker:
                 except (HoldfastError, OSError) as error:
                     self.error = str(error)
                     more = not self._stopped.wait(self._pause)
-
-
-@contextmanager
-def only_process(path: Path) -> Iterator[bool]:
-    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it."""
-    try:
-        import fcntl  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        yield True  # the work is safe to do twice, only wasteful
-        return
-    with path.open("a") as file:
-        path.chmod(0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True

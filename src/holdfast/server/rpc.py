@@ -187,7 +187,7 @@ class Rpc:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._hooks = HostHooks(engine)
+        self._hooks = HostHooks(engine.memory, notify=engine.notify)
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Call a method by its name.
