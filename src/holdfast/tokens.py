@@ -185,15 +185,15 @@ def _make_tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16], by
     for symbol, (first, weight) in enumerate(zip(data["scripts"], known["scripts"], strict=True), start=128):
         symbols[first:] = symbol
         weights[symbol] = weight
-    for old in map(chr, range(256)):
-        for new in map(chr, range(128)):
-            both = _classify(old) + _classify(new)
-            weight = pairs.get(both, pairs.get(_classify(new), 0))
-            if both in letters:
-                weight = letters[both][int(data["rare_pairs"][(ord(old) | 32) - 97][(ord(new) | 32) - 97])]
+    kinds = [(char, _classify(char)) for char in map(chr, range(256))]
+    for new, kind in kinds[:128]:
+        row = [pairs.get(before + kind, pairs.get(kind, 0)) for _, before in kinds]
+        for code, (old, before) in enumerate(kinds):
+            if before + kind in letters:
+                row[code] = letters[before + kind][int(data["rare_pairs"][(code | 32) - 97][(ord(new) | 32) - 97])]
             elif old == new and old in _RULES:
-                weight = _RULE_WEIGHT
-            weights[ord(new), ord(old)] = weight
+                row[code] = _RULE_WEIGHT
+        weights[ord(new)] = row
     return symbols, weights.reshape(-1), symbols.tobytes(), weights.tolist()
 
 

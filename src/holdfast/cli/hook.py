@@ -50,11 +50,15 @@ def _answer(folder: Path, payload: dict[str, Any]) -> Any:
         return start(folder)
     if event not in PROMPTS:
         return find_or_start(folder).call("hook", timeout=OTHER_SECONDS, **payload)
+    from msgspec.structs import replace  # noqa: PLC0415 - takes time
+
     from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time
     from holdfast.hooks import HostHooks  # noqa: PLC0415 - takes time
     from holdfast.memory.memory import Memory  # noqa: PLC0415 - takes time
 
-    with Memory.open(folder, settings=load_settings()) as memory:
+    settings = load_settings()
+    by_words = replace(settings, embedding=replace(settings.embedding, provider="none"))  # a model takes time to load
+    with Memory.open(folder, settings=by_words) as memory:
         output = HostHooks(memory).handle(payload)
     start(folder)
     return output
