@@ -73,6 +73,8 @@ class AsyncSession(_Async[Session]):
     remember = _awaitable(Session.remember)
     facts = _awaitable(Session.facts)
     learn = _awaitable(Session.learn)
+    exclude = _awaitable(Session.exclude)
+    exclusions = _awaitable(Session.exclusions)
     forget = _awaitable(Session.forget)
     forget_facts = _awaitable(Session.forget_facts)
     edits = _awaitable(Session.edits)

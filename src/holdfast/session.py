@@ -14,6 +14,7 @@ from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.archive import Ingested
+from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.learning import queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import build_query
@@ -290,6 +291,19 @@ class Session:
     def forget_facts(self, ids: Sequence[str], *, across: bool = True) -> int:
         """Forget facts for good, with their earlier versions."""
         return self._memory.forget(scope=self.scope, fact_ids=ids, across=across)
+
+    def exclude(self, ids: Sequence[int] = (), *, facts: Sequence[str] = (), excluded: bool = True) -> int:
+        """Exclude messages and facts from recall, or include them again, and return how many were found.
+
+        `get`, `search` and `facts` still find them. A block that was recalled before stays in the window until the
+        next cut.
+        """
+        _require_numbers(ids)
+        return self._memory.exclude(ids, scope=self.scope, fact_ids=facts, across=True, excluded=excluded)
+
+    def exclusions(self) -> Exclusions:
+        """Return the messages and facts that recall leaves out."""
+        return self._memory.exclusions(scope=self.scope)
 
     # --- edits -----------------------------------------------------------------------
 

@@ -31,6 +31,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled.",
     ),
     "doctor": ("doctor", "Check the installation, the settings, the memory and the agents on this machine."),
+    "exclude": (
+        "memory",
+        "Exclude messages (by number) and facts (by id) from recall; search and get still find them.",
+    ),
     "export": (
         "upkeep",
         "Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.",

@@ -41,9 +41,17 @@ def opens_memory(function: F) -> F:
     return function
 
 
-def open_memory(home: Path | None) -> Memory:
-    """Open the memory of this machine. When the command ends, damaged rows that were skipped are listed on stderr."""
-    memory = Memory.open(home, settings=load_settings())
+def open_memory(home: Path | None, *, create: bool = False) -> Memory:
+    """Open the memory of this machine. When the command ends, damaged rows that were skipped are listed on stderr.
+
+    Raises:
+        InputError: There is none, and `create` is not set.
+    """
+    settings = load_settings()
+    file = store_file(home, settings=settings)
+    if not create and not file.exists():
+        raise InputError(f"no memory at {file} yet: `holdfast import --discover` or `holdfast remember` creates one")
+    memory = Memory.open(home, settings=settings)
 
     def print_gaps() -> None:
         for gap in memory.store.gaps:
