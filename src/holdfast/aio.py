@@ -62,6 +62,7 @@ class AsyncSession(_Async[Session]):
         return self.sync.id
 
     assemble = _awaitable(Session.assemble)
+    preview = _awaitable(Session.preview)
     append = _awaitable(Session.append)
     compact = _awaitable(Session.compact)
     size = _awaitable(Session.size)

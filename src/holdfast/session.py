@@ -12,6 +12,7 @@ from holdfast.compact import Compaction, plan_compaction, run_compaction
 from holdfast.compaction.summarise import Progress
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
+from holdfast.context.validate import validate
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.archive import Ingested
 from holdfast.memory.exclusion import Exclusions
@@ -19,6 +20,8 @@ from holdfast.memory.learning import queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
+from holdfast.messages import Message
+from holdfast.models.base import Model
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport
 from holdfast.state import TURN, SessionState
@@ -74,6 +77,7 @@ class Session:
         tools: Sequence[Mapping[str, Any]] = (),
         overhead: int = 0,
         facts: Sequence[FactRow] = (),
+        recall: bool = True,
     ) -> Window:
         """Make the window for the next request out of the whole history.
 
@@ -90,6 +94,7 @@ class Session:
                 name it.
             overhead: Tokens of anything else in the request.
             facts: Facts that the caller chose for this question; they go into the block first.
+            recall: Whether memory is recalled for this request.
 
         Raises:
             WindowTooSmallError: What must stay in the window does not fit.
@@ -103,11 +108,23 @@ class Session:
             limits=self._limits(limit, reserve, model=model, overhead=beside),
             now=self._memory.clock(),
             facts=facts,
+            is_recalling=recall,
             provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
             archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
         )
         with self.lock:
             return turn.assemble(self, messages, request, format=format, provider=provider)
+
+    def preview(
+        self, messages: Sequence[Incoming], *, format: str | None = None, provider: str
+    ) -> list[Message] | None:
+        """Return what a request that goes on from the last one would send, without archiving or editing anything.
+
+        None where this process has sent no request of the session whose history these messages continue.
+        """
+        with self.lock:
+            items = self.state.preview(messages, format=format)
+        return None if items is None else list(validate([item.sent for item in items], provider).messages)
 
     def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> Ingested:
         """Archive messages that follow those of the session, such as a reply, and return their numbers.
@@ -162,6 +179,7 @@ class Session:
         instructions: str | None = None,
         force: bool = True,
         dry_run: bool = False,
+        model: Model | None = None,
         cancel: Event | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Compaction:
@@ -175,6 +193,7 @@ class Session:
             instructions: What the summary should cover.
             force: Compact even if the conversation fits.
             dry_run: Only plan.
+            model: The model that writes the summary; by default that of the engine.
             cancel: Cancels the compaction when set, from any thread; then nothing has changed.
             on_progress: Called after every step.
 
@@ -191,7 +210,7 @@ class Session:
             plan = plan_compaction(self, limits, force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
         done = run_compaction(
-            self, limits, force=force, instructions=instructions, cancel=cancel, on_progress=on_progress
+            self, limits, force=force, instructions=instructions, model=model, cancel=cancel, on_progress=on_progress
         )
         self.state.summary_parts.clear()
         self.engine.notify()

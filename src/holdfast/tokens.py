@@ -187,7 +187,7 @@ def _make_tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16], by
         weights[symbol] = weight
     kinds = [(char, _classify(char)) for char in map(chr, range(256))]
     for new, kind in kinds[:128]:
-        row = [pairs.get(before + kind, pairs.get(kind, 0)) for _, before in kinds]
+        row: list[Any] = [pairs.get(before + kind, pairs.get(kind, 0)) for _, before in kinds]
         for code, (old, before) in enumerate(kinds):
             if before + kind in letters:
                 row[code] = letters[before + kind][int(data["rare_pairs"][(code | 32) - 97][(ord(new) | 32) - 97])]
