@@ -140,6 +140,11 @@ def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:
     log = host.home / "hooks.log"
     assert log.read_text("utf-8").count("\n") == 1
     assert log.stat().st_mode & 0o777 == 0o600
+    command = [sys.executable, "-m", "holdfast", "doctor", "--home", str(host.home), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    findings = [finding["what"] for finding in json.loads(done.stdout)["findings"]]
+    assert [what for what in findings if what.startswith("hook: ") and "StorageError" in what]
+    assert {"uvicorn is installed", "mcp is installed"} <= set(findings)
 
 
 def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:

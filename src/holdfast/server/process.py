@@ -164,7 +164,8 @@ def run(
 
     import uvicorn  # noqa: PLC0415 - an extra, and slow to import
 
-    from holdfast.server.app import Activity, create_app  # noqa: PLC0415 - as above
+    from holdfast.server.app import create_app  # noqa: PLC0415 - as above
+    from holdfast.server.guard import Activity  # noqa: PLC0415 - as above
 
     activity = Activity()
     token = secrets.token_urlsafe(32)
