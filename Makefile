@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: demo test retest fuzz check bench docs build fix clean
+.PHONY: screenshots demo test retest fuzz check bench docs build fix clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,11 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m holdfast.settings | diff --strip-trailing-cr docs/settings.md -  # stale? make docs
+
+# The pictures and the tour of the inspector. Needs a Chromium.
+screenshots: $(STAMP)
+	$(BIN)/python -m pip install --quiet pillow
+	$(BIN)/python scripts/screenshots.py
 
 fix: $(STAMP)
 	$(BIN)/ruff check --fix .

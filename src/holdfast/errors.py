@@ -21,6 +21,7 @@ and its message says what to do.
       + CompactionError         history could not be shortened; it is unchanged
       + StorageError            a file of ours could not be read or written; nothing acknowledged was lost
       |   x ConflictError         another process wrote the record first: read it again and retry
+      |   x UnavailableError      the database server does not answer now: a retry may help
       + MissingExtraError       an optional dependency is not installed
 """
 
@@ -198,6 +199,17 @@ class StorageError(HoldfastError):
 
 class ConflictError(StorageError):
     """Another process wrote the same record first. Nothing was written: read it again and retry."""
+
+
+class UnavailableError(StorageError):
+    """The database server does not answer now, or not in time. Nothing was changed: a retry may help.
+
+    `can_retry` is whether the same call may succeed at once, as after a lost connection.
+    """
+
+    def __init__(self, message: str, *, path: Path | str, can_retry: bool = False) -> None:
+        super().__init__(message, path=path)
+        self.can_retry = can_retry
 
 
 class MissingExtraError(HoldfastError):

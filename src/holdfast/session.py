@@ -22,6 +22,7 @@ from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
 from holdfast.messages import Message
 from holdfast.models.base import Model
+from holdfast.past import rebuild
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport
 from holdfast.state import TURN, SessionState
@@ -166,6 +167,14 @@ class Session:
         """List the reports of all past turns, oldest first."""
         records = self._memory.store.read_records(Select(scope=self.scope), kind=TURN)
         return [ContextReport.from_json(record.data) for record in records]
+
+    def window(self, turn: int) -> Window:
+        """Make the window of a past turn again, as it was sent; secrets are masked, as in the archive.
+
+        Raises:
+            InputError: There is no such turn, or its window was not recorded.
+        """
+        return rebuild(self, turn)
 
     # --- compaction --------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from holdfast import providers
 from holdfast.context import edits as editing
@@ -30,9 +30,40 @@ from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_p
 
 MAX_TRIES: Final = 8
 """How often edits are recorded again because another process has recorded one meanwhile."""
+WINDOW: Final = "window"
+"""The kind of the records that hold the source of past windows, by the key of their turn."""
 TURN: Final = "turn"
 """The kind of the records that hold the reports of past turns."""
-_EDIT: Final = "edit"
+EDIT: Final = "edit"
+"""The kind of the records that hold edits, by their number."""
+
+
+class WindowSource(Struct, frozen=True, kw_only=True):
+    """What a past window can be made of again, and its size. It is stored beside the report of its turn.
+
+    Attributes:
+        base: The key of the turn whose history this one continues; empty where it continues none.
+        kept: How many messages of that history it begins with.
+        added: The numbers of the messages after them.
+        system: The numbers of the system prompts.
+        edits: The number of the first edit that is new in this turn, and of the first one after them.
+        limit: The tokens that it had to fit into.
+        provider: The provider whose rules it keeps.
+        window: The tokens of the model's window.
+        sizes: The tokens of each category of the report, in its order.
+        changes: The kinds of the edits that are new in this turn.
+    """
+
+    base: str
+    kept: int
+    added: tuple[int, ...]
+    system: tuple[int, ...]
+    edits: tuple[int, int]
+    limit: int
+    provider: str
+    window: int
+    sizes: tuple[int, ...]
+    changes: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +85,7 @@ class SessionState:
         reported_edits: How many of the edits are in earlier reports; None before the first request.
         sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
         scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
+        recorded: The key of the last recorded turn, and the numbers of its history.
         shown, shown_with: The last window that was recorded, from which the next one is replayed, and its `replay_key`.
     """
 
@@ -76,6 +108,7 @@ class SessionState:
     reported_edits: int | None = None
     sent_tokens: int = 0
     scale: float | None = None
+    recorded: tuple[str, list[int]] = ("", [])
     shown: Sequence[Item] = ()
     shown_with: tuple[int, int, int, int] = (0, 0, 0, 0)
     _is_loaded: bool = False
@@ -119,7 +152,7 @@ class SessionState:
             new = _copy(messages[:leading])
             system = [message for message in self._read(new, format) if message is not None]
             numbers, _ = self._archive(system, before=())
-            self.system = [item for item in self._items(system, numbers) if item.kind == "system"]
+            self.system = [item for item in self.make_items(system, numbers) if item.kind == "system"]
             self._given_system = new
         history = messages[leading:]
         pairs = enumerate(zip(self.given, history, strict=False))
@@ -136,7 +169,7 @@ class SessionState:
         self._is_own += (message is not None for message in read)
         self._keys += keys
         self._log = []
-        self.history += self._items(fresh, numbers)
+        self.history += self.make_items(fresh, numbers)
         if known:
             self.calibrate(fresh)
         self.sent_tokens = 0  # a later report is about a request that is not known yet
@@ -149,7 +182,7 @@ class SessionState:
         if self.limits is None or not known or list(history[:known]) != self.given:
             return None
         read = providers.read([*messages[:leading], *history[known:]], format=format)
-        fresh = self._items(read, [0] * len(read))
+        fresh = self.make_items(read, [0] * len(read))
         window, _ = self.replay(limit=self.limits.safe_limit)
         return (*fresh[:leading], *(item for item in window if item.kind != "system"), *fresh[leading:])
 
@@ -162,7 +195,7 @@ class SessionState:
         messages = [row.message for row in rows]
         self.given, self._is_own = list(messages), [True] * len(messages)
         self._keys = [Key(row.message.digest, row.nonce) for row in rows]
-        self.history = self._items(messages, [row.id for row in rows])
+        self.history = self.make_items(messages, [row.id for row in rows])
 
     def calibrate(self, new: Iterable[Message]) -> None:
         """Compare what the provider reported for the last request with what was estimated; `new` came after it."""
@@ -223,7 +256,8 @@ class SessionState:
         store, time, marks = self.memory.store, self.memory.clock(), self.memory.marks
         return archive.append(store, self._mask(messages), scope=self.scope, time=time, before=before, marks=marks)
 
-    def _items(self, messages: Sequence[Message], numbers: Sequence[int]) -> list[Item]:
+    def make_items(self, messages: Sequence[Message], numbers: Sequence[int]) -> list[Item]:
+        """Count messages, and number them as the archive does."""
         return [
             Item(
                 message=message,
@@ -237,7 +271,7 @@ class SessionState:
     def read_unmanaged(self, given: Sequence[Incoming], *, format: str | None = None) -> tuple[Item, ...]:
         """Read messages that could not be archived: nothing may be removed from them."""
         read = providers.read(given, format=format)
-        return tuple(self._items(read, [0] * len(read)))
+        return tuple(self.make_items(read, [0] * len(read)))
 
     @property
     def items(self) -> list[Item]:
@@ -282,16 +316,12 @@ class SessionState:
         return editing.in_force(self._branch_edits(), limit=limit)
 
     def _branch_edits(self) -> list[Edit]:
-        """The edits of this branch: a client that goes back no longer has a message that an edit is anchored to."""
-        present = {item.id for item in self.history}
-        first = min(present - {0}, default=0)  # a client that drops old messages itself has only newer ones
-        for edit in self.edits:
-            present.update(edit.ids if isinstance(edit.change, Forgotten) else ())
-        return [
-            edit
-            for edit in self.edits
-            if not edit.anchors or max(edit.anchors) < first or not present.isdisjoint(edit.anchors)
-        ]
+        return branch_edits(self.edits, {item.id for item in self.history})
+
+    @property
+    def next_edit(self) -> int:
+        """The number of the next edit to record."""
+        return len(self.edits) + self._unreadable
 
     def last_trim(self) -> tuple[int, ...]:
         """What the last cut took out of the window and nobody brought back; nothing after a compaction."""
@@ -313,7 +343,7 @@ class SessionState:
 
     def _fetch_edits(self) -> list[Edit]:
         """Read the edits that are not known yet."""
-        records = self.memory.store.read_records(Select(scope=self.scope, after=self._last_record), kind=_EDIT)
+        records = self.memory.store.read_records(Select(scope=self.scope, after=self._last_record), kind=EDIT)
         self._last_record = records[-1].id if records else self._last_record
         edits: list[Edit] = []
         for record in records:
@@ -332,11 +362,11 @@ class SessionState:
         """
         newest = tuple(item.id for item in self.history[-1:] if item.id)
         rows: list[Record] = []
-        for number, edit in enumerate(edits, start=len(self.edits) + self._unreadable):
+        for number, edit in enumerate(edits, start=self.next_edit):
             # An edit holds for histories with the message that is the newest one now, unless it names others.
             is_anchored = edit.anchors or isinstance(edit.change, Pinned | Forgotten)
             data = editing.to_json(edit if is_anchored else structs.replace(edit, anchors=newest))
-            rows.append(Record(scope=self.scope, kind=_EDIT, key=f"{number:08d}", data=data, time=time, is_new=True))
+            rows.append(Record(scope=self.scope, kind=EDIT, key=f"{number:08d}", data=data, time=time, is_new=True))
         if not rows:
             return
         known = len(self.edits)
@@ -370,6 +400,15 @@ class SessionState:
                 return self.record(edits, time=time, beside=beside)
         check()
         return self.record(edits, time=time, beside=beside)
+
+
+def branch_edits(edits: Sequence[Edit], present: set[int]) -> list[Edit]:
+    """The edits of a branch: a client that goes back no longer has a message that an edit is anchored to."""
+    first = min(present - {0}, default=0)  # a client that drops old messages itself has only newer ones
+    known = present.union(*(edit.ids for edit in edits if isinstance(edit.change, Forgotten)))
+    return [
+        edit for edit in edits if not edit.anchors or max(edit.anchors) < first or not known.isdisjoint(edit.anchors)
+    ]
 
 
 def _is_system(given: Message | Mapping[str, Any]) -> bool:

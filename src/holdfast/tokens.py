@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache, partial
-from importlib import resources
 from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -137,7 +136,7 @@ _CHUNK_CHARS: Final = 1 << 20
 _MAX_SHORT_CHARS: Final = 96
 """A text up to this length is weighed character by character, which is faster than an array."""
 
-_RULES: Final = "-=*#_."
+_RULES: Final = b"-=*#_."
 _RULE_WEIGHT: Final = 12
 """Hundredths of a token for one of these characters after itself: lines of them are long tokens."""
 
@@ -177,23 +176,26 @@ def _make_tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16], by
     """
     import numpy as np  # noqa: PLC0415 - as above
 
-    data = json.loads(resources.files("holdfast").joinpath("tokens.json").read_text("utf-8"))
+    data = json.loads(Path(__file__).with_name("tokens.json").read_bytes())
     known = data["families"][family]
-    letters, pairs = (dict(zip(data[name], known[name], strict=True)) for name in ("letters", "pairs"))
+    letters: dict[str, list[int]] = dict(zip(data["letters"], known["letters"], strict=True))
+    pairs: dict[str, int] = dict(zip(data["pairs"], known["pairs"], strict=True))
     symbols = np.arange(1 << 16).clip(max=127).astype(np.uint8)
     weights = np.zeros((256, 256), np.uint16)
     for symbol, (first, weight) in enumerate(zip(data["scripts"], known["scripts"], strict=True), start=128):
         symbols[first:] = symbol
         weights[symbol] = weight
-    kinds = [(char, _classify(char)) for char in map(chr, range(256))]
-    for new, kind in kinds[:128]:
-        row: list[Any] = [pairs.get(before + kind, pairs.get(kind, 0)) for _, before in kinds]
-        for code, (old, before) in enumerate(kinds):
-            if before + kind in letters:
-                row[code] = letters[before + kind][int(data["rare_pairs"][(code | 32) - 97][(ord(new) | 32) - 97])]
-            elif old == new and old in _RULES:
-                row[code] = _RULE_WEIGHT
-        weights[ord(new)] = row
+    kinds = [_classify(char) for char in map(chr, range(256))]
+    for kind in set(kinds[:128]):
+        weights[[code for code in range(128) if kinds[code] == kind]] = [
+            pairs.get(before + kind, pairs.get(kind, 0)) for before in kinds
+        ]
+    rarity = np.array([list(row) for row in data["rare_pairs"]], np.intp)
+    for both, levels in letters.items():
+        old, new = map(ord, both)
+        weights[new : new + 26, old : old + 26] = np.take(levels, rarity).T
+    rules = np.frombuffer(_RULES, np.uint8)
+    weights[rules, rules] = _RULE_WEIGHT
     return symbols, weights.reshape(-1), symbols.tobytes(), weights.tolist()
 
 

@@ -31,7 +31,7 @@ from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
-from holdfast.state import MAX_TRIES, TURN, SessionState
+from holdfast.state import MAX_TRIES, TURN, WINDOW, SessionState, WindowSource
 from holdfast.store.base import FactRow, Record
 from holdfast.window import Window
 
@@ -61,6 +61,7 @@ class Turn:
         milliseconds: How long each step took.
         warnings: What failed and was skipped.
         recall: What memory returned.
+        edits: The numbers of its new edits, as a range, once they are recorded.
     """
 
     limits: Budget
@@ -72,6 +73,7 @@ class Turn:
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
+    edits: tuple[int, int] | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -128,6 +130,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
     """Plan the window and record its new edits, durably; again where another process recorded one meanwhile."""
     for tries_left in reversed(range(MAX_TRIES)):
         items, new = _plan(state, turn)
+        first = state.next_edit
         with turn.guard("record"):
             try:
                 state.record(new, time=turn.now)
@@ -136,6 +139,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
                     continue
                 raise
             state.shown, state.shown_with = items, state.replay_key(limit=turn.limits.safe_limit)
+            turn.edits = (first, first + len(new))
         break
     state.last_time = turn.now
     return items, new
@@ -275,9 +279,33 @@ def _report(
     state.turn, state.sent, state.sent_tokens = report.turn, sent, total
     state.reported_edits = len(state.edits)
     key = f"{report.turn:08d}:{state.memory.new_id()}"  # another process may be at the same turn
-    row = Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)
+    rows = [Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)]
+    if turn.edits is not None:
+        source = structs.asdict(_describe_source(state, turn, report))
+        rows.append(Record(scope=state.scope, kind=WINDOW, key=key, data=source, time=turn.now))
     try:
-        state.memory.store.add_records([row])
+        state.memory.store.add_records(rows)
     except HoldfastError as error:
         return replace(report, warnings=(*report.warnings, f"report: {error}"))
+    if turn.edits is not None:
+        state.recorded = (key, [item.id for item in state.history])
     return report
+
+
+def _describe_source(state: SessionState, turn: Turn, report: ContextReport) -> WindowSource:
+    """Describe a window by numbers: the messages that are new since the last recorded turn, and the edits."""
+    base, before = state.recorded
+    numbers = [item.id for item in state.history]
+    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
+    return WindowSource(
+        base=base if kept else "",
+        kept=kept,
+        added=tuple(numbers[kept:]),
+        system=tuple(item.id for item in state.system),
+        edits=turn.edits or (0, 0),
+        limit=turn.limits.safe_limit,
+        provider=turn.provider,
+        window=report.raw_max_tokens,
+        sizes=tuple(part.tokens for part in report.categories),
+        changes=tuple(change.kind for change in report.changes),
+    )

@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "importing",
         "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",
     ),
+    "install": ("install", "Give the agent HOST its memory; without HOST, list the agents."),
     "learn": ("upkeep", "Extract facts from archived messages, of one --session or of all."),
     "mcp": ("serve", "Give memory to an MCP client as tools, over standard input and output or HTTP."),
     "models": ("upkeep", "List embedding models, and download one."),
@@ -66,6 +67,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "tokens": ("show", "Count the tokens of the transcript FILE by role and part."),
     "trust": ("upkeep", "Accept all settings in the files of FOLDER, as they are now."),
+    "ui": ("inspect", "Show in the browser what was sent, what left, what came back and why."),
+    "uninstall": ("install", "Remove Holdfast from the agent HOST: its files are as they were before."),
     "vacuum": ("upkeep", "Shrink the store file by the space of deleted rows."),
     "version": ("output", "Print the version."),
 }

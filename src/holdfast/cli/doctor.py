@@ -20,9 +20,11 @@ from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.agent.qmd import missing_command
 from holdfast.cli.console import open_console
+from holdfast.cli.install import open_installer
 from holdfast.cli.opening import home_option
 from holdfast.cli.output import as_json, emit_json
 from holdfast.errors import HoldfastError
+from holdfast.integrations.hosts import HOSTS
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.memory import Memory
@@ -65,6 +67,20 @@ class Finding:
 @as_json
 def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
     """Check the installation, the settings, the memory and the agents on this machine."""
+    findings = check_all(home, mend=mend)
+    if as_json:
+        emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
+    else:
+        screen = open_console()
+        for one in findings:
+            mark, colour = _MARKS[one.level]
+            screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
+    if any(one.level == "wrong" for one in findings):
+        sys.exit(1)
+
+
+def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
+    """Run every check."""
     files = configuration.default_files()
     try:
         loaded = configuration.load(files=files)
@@ -80,16 +96,14 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
     file = store_file(home, settings=settings)
     memory = [*_check_memory(file, choice, mend=mend), *_check_hooks(file.parent)]
-    findings = [*_check_installation(), *problems, *_check_search(settings, choice), *memory, *_check_agents()]
-    if as_json:
-        emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
-    else:
-        screen = open_console()
-        for one in findings:
-            mark, colour = _MARKS[one.level]
-            screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
-    if any(one.level == "wrong" for one in findings):
-        sys.exit(1)
+    return [
+        *_check_installation(),
+        *problems,
+        *_check_search(settings, choice),
+        *memory,
+        *_check_agents(),
+        *_check_hosts(file.parent),
+    ]
 
 
 def _check_installation() -> Iterator[Finding]:
@@ -168,3 +182,24 @@ def _check_agents() -> Iterator[Finding]:
         yield Finding("ok", f"{place.agent}: {number} sessions in {place.folder}")
     if not places:
         yield Finding("note", "no sessions of a known agent in their usual places")
+
+
+def _check_hosts(memory: Path) -> Iterator[Finding]:
+    """Check the agents that Holdfast is installed into; say which others could have it."""
+    log = memory / "hooks.log"
+    if log.is_file() and (lines := log.read_text("utf-8", "replace").splitlines()):
+        yield Finding("note", f"hooks failed {len(lines):,} times, last {lines[-1]} ({log})")
+    for name in HOSTS:
+        try:
+            installer = open_installer(name, memory=memory)
+            state = installer.state
+        except HoldfastError as error:
+            yield Finding("wrong", f"{name}: {error}")
+            continue
+        title = installer.host.title
+        if state == "installed":
+            yield Finding("ok", f"installed into {title}")
+        elif state == "outdated":
+            yield Finding("wrong", f"{title} has an incomplete or older installation: holdfast install {name}")
+        elif installer.is_present:
+            yield Finding("note", f"{title} is on this machine: holdfast install {name} gives it memory")

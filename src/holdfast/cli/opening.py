@@ -23,8 +23,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", "agent", "session")
 
 
+class _Place(click.Path):
+    """A folder, or the address of a server as it was given."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
 home_option: Final = click.option(
-    "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
+    "--home", type=_Place(path_type=Path), help="The folder (or address) of the memory; default $HOLDFAST_HOME."
 )
 
 
@@ -48,8 +55,8 @@ def open_memory(home: Path | None, *, create: bool = False) -> Memory:
         InputError: There is none, and `create` is not set.
     """
     settings = load_settings()
-    file = store_file(home, settings=settings)
-    if not create and not file.exists():
+    is_address = "://" in str(home or settings.archive.path or "")
+    if not create and not is_address and not (file := store_file(home, settings=settings)).exists():
         raise InputError(f"no memory at {file} yet: `holdfast import --discover` or `holdfast remember` creates one")
     memory = Memory.open(home, settings=settings)
 

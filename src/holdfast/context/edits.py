@@ -269,6 +269,14 @@ class _Outcome:
         return replace(item, message=message, tokens=cost, block=block, pinned=pinned)
 
 
+def removed(edits: Iterable[Edit]) -> set[int]:
+    """Return the messages that leave a window by these edits."""
+    outcome = _Outcome()
+    for edit in edits:
+        outcome.add(edit)
+    return outcome.gone
+
+
 def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
     """Apply edits to a window, in order. One by one or all at once, the result is the same."""
     outcome = _Outcome()

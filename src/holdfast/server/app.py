@@ -9,12 +9,14 @@ from typing import Final
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.server.guard import Activity, Guard, has_token, refuse_token
+from holdfast.server.inspector.data import Outside
+from holdfast.server.inspector.web import Inspector
 from holdfast.server.proxy import Proxy, Upstreams
 from holdfast.server.rpc import Rpc
 
@@ -28,6 +30,7 @@ def create_app(
     upstreams: Upstreams | None = None,
     shadow: bool = False,
     activity: Activity | None = None,
+    outside: Outside | None = None,
 ) -> Starlette:
     """Make the server as an ASGI application.
 
@@ -38,6 +41,7 @@ def create_app(
         upstreams: Where model requests go.
         shadow: Whether model requests are sent as they came.
         activity: Counts requests, for a server that stops when idle.
+        outside: What the inspector shows from outside the store.
     """
     proxy = Proxy(AsyncEngine(engine), upstreams=upstreams or Upstreams(), shadow=shadow)
     rpc = Rpc(engine)
@@ -48,13 +52,21 @@ def create_app(
         answer = await to_thread.run_sync(rpc.answer, await request.body())
         return Response(answer, media_type="application/json")
 
+    async def to_inspector(request: Request) -> Response:
+        return RedirectResponse(request.url.replace(path="/ui/"), status_code=307)
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await proxy.close()
 
     app = Starlette(
-        routes=[Route("/holdfast/rpc", call, methods=["POST"]), Route("/{path:path}", proxy.handle, methods=METHODS)],
+        routes=[
+            Route("/holdfast/rpc", call, methods=["POST"]),
+            Route("/ui", to_inspector),
+            Inspector(engine, token=token, outside=outside).routes(),
+            Route("/{path:path}", proxy.handle, methods=METHODS),
+        ],
         lifespan=lifespan,
     )
     app.add_middleware(Guard, activity=activity or Activity())

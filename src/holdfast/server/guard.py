@@ -49,6 +49,8 @@ class Activity:
 class Guard:
     """Refuses requests of web pages: those with an Origin, or for another host name than this machine's.
 
+    The pages of the inspector may ask for what is under `/ui/`.
+
     Args:
         app: The application.
         activity: Counts the requests.
@@ -70,7 +72,9 @@ class Guard:
             headers: Mapping[bytes, bytes] = dict(scope["headers"])
             host = _PORT.sub("", headers.get(b"host", b"").decode("latin-1").lower())
             app = self._app
-            if b"origin" in headers or host not in LOOPBACK:
+            origin = headers.get(b"origin")
+            is_own = origin is None or (scope["path"].startswith("/ui/") and origin == b"http://" + headers[b"host"])
+            if not is_own or host not in LOOPBACK:
                 app = JSONResponse({"error": "only programs of this machine may ask"}, status_code=403)
             elif self._token and not has_token(headers.get(b"authorization", b"").decode("latin-1"), self._token):
                 app = refuse_token()

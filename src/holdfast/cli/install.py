@@ -1,0 +1,88 @@
+"""`holdfast install` and `holdfast uninstall`: memory for the agents that are already on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from holdfast.cli.opening import home_option, store_of
+from holdfast.cli.output import as_json, echo, emit_json
+from holdfast.integrations.hosts import HOSTS, Keys
+from holdfast.integrations.install import FileChange, Installer
+
+_MODULES: Final = {"server": "starlette", "mcp": "mcp"}
+"""A module of each extra that hosts need."""
+_VERBS: Final = {"create": "created", "change": "changed", "keep": "unchanged", "remove": "removed"}
+
+_dry_run: Final = click.option("--dry-run", is_flag=True, help="Only print what would be changed.")
+
+
+def open_installer(name: str, *, memory: Path) -> Installer:
+    """Open the installer of a host; what it changes is recorded in the folder of the memory."""
+    return Installer(name, records=memory / "hosts", environ=os.environ)
+
+
+@click.command()
+@click.argument("host", required=False, type=click.Choice(list(HOSTS)))
+@_dry_run
+@home_option
+@as_json
+def install(*, host: str | None, dry_run: bool, home: Path | None, as_json: bool) -> None:
+    """Give the agent HOST its memory; without HOST, list the agents. What is in its files is kept."""
+    if host is None:
+        _list_hosts(home, as_json=as_json)
+        return
+    installer = open_installer(host, memory=store_of(home).parent)
+    changes = installer.plan() if dry_run else installer.install()
+    notes = [] if installer.is_present else [f"{installer.host.title} was not found on this machine"]
+    missing = [extra for extra in installer.host.extras if importlib.util.find_spec(_MODULES[extra]) is None]
+    notes += [f"it needs more: pip install 'holdfast[{','.join(missing)}]'"] if missing else []
+    notes += [installer.host.note] if installer.host.note else []
+    _print(installer, changes, notes, dry_run=dry_run, as_json=as_json)
+
+
+@click.command()
+@click.argument("host", type=click.Choice(list(HOSTS)))
+@_dry_run
+@home_option
+@as_json
+def uninstall(*, host: str, dry_run: bool, home: Path | None, as_json: bool) -> None:
+    """Remove Holdfast from the agent HOST: its files are as they were before. Memory is kept."""
+    installer = open_installer(host, memory=store_of(home).parent)
+    changes = installer.plan_removal() if dry_run else installer.uninstall()
+    _print(installer, changes, [], dry_run=dry_run, as_json=as_json)
+
+
+def _list_hosts(home: Path | None, *, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    for name in HOSTS:
+        one = open_installer(name, memory=store_of(home).parent)
+        rows.append({"host": name, "title": one.host.title, "is_present": one.is_present, "state": one.state})
+    if as_json:
+        emit_json(rows)
+        return
+    for row in rows:
+        where = "" if row["is_present"] else "  (not found on this machine)"
+        echo(f"{row['host']:12} {row['state']:10}{where}".rstrip())
+
+
+def _print(
+    installer: Installer, changes: Sequence[FileChange], notes: Sequence[str], *, dry_run: bool, as_json: bool
+) -> None:
+    if as_json:
+        rows = [{"path": str(one.path), "action": one.action} for one in changes]
+        emit_json({"host": installer.name, "dry_run": dry_run, "changes": rows, "notes": notes})
+        return
+    for one in changes:
+        verb = f"would be {_VERBS[one.action]}" if dry_run and one.action != "keep" else _VERBS[one.action]
+        names = f": {', '.join(one.part.values)}" if isinstance(one.part, Keys) and one.action == "change" else ""
+        echo(f"{verb} {one.path}{names}")
+    if not changes:
+        echo(f"{installer.host.title} has nothing of Holdfast")
+    for note in notes:
+        echo(f"note: {note}", err=True)

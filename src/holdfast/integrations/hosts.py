@@ -1,0 +1,127 @@
+"""The hosts that Holdfast can be installed into, and what is changed in each of them.
+
+To add a host, add an entry to `HOSTS` and its files beside this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+COMMAND: Final = "{command}"
+"""Stands for the path of the `holdfast` command in the values of a host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A file or folder that is copied into the host's folder.
+
+    Attributes:
+        source: Its name in this package.
+        target: Where it goes.
+    """
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Values in a JSON file; everything else in the file is kept.
+
+    Attributes:
+        file: The file.
+        variable: The environment variable that may name another file.
+        values: Values by their dotted path. A value that is there already is replaced, and comes back on removal.
+        items: Lists by their dotted path: each item is added unless it is there.
+        present: As `items`, but only where the list exists.
+    """
+
+    file: str
+    variable: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    items: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    present: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Lines between two marks in a TOML or YAML file; comments and everything else in the file are kept.
+
+    Attributes:
+        file: The file.
+        text: The lines.
+        under: The line that they go under, such as `extensions:`; it is added where it is missing. Without one they go
+            to the end of the file.
+    """
+
+    file: str
+    text: str
+    under: str = ""
+
+
+Change = Copy | Keys | Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A program that Holdfast can be installed into.
+
+    Attributes:
+        title: Its name for people.
+        program: Its command.
+        folder: The folder of its settings; the files of all changes are relative to it.
+        variable: The environment variable that may name another folder.
+        changes: What is changed; at most one entry for each file.
+        extras: The extras of Holdfast that it needs.
+        note: What the user must do afterwards.
+    """
+
+    title: str
+    program: str
+    folder: str
+    variable: str = ""
+    changes: tuple[Change, ...]
+    extras: tuple[str, ...] = ()
+    note: str = ""
+
+
+HOSTS: Final[Mapping[str, Host]] = {
+    "claude-code": Host(
+        title="Claude Code",
+        program="claude",
+        folder="~/.claude",
+        variable="CLAUDE_CONFIG_DIR",
+        changes=(Copy(source="claude_code", target="skills/holdfast"),),
+        extras=("server", "mcp"),
+        note="Claude Code loads the plugin in its next session.",
+    ),
+    "openclaw": Host(
+        title="OpenClaw",
+        program="openclaw",
+        folder="~/.openclaw",
+        variable="OPENCLAW_STATE_DIR",
+        changes=(
+            Copy(source="openclaw", target="extensions/holdfast"),
+            Keys(
+                file="openclaw.json",
+                variable="OPENCLAW_CONFIG_PATH",
+                values={
+                    "plugins.slots.contextEngine": "holdfast",
+                    "plugins.entries.holdfast.enabled": True,
+                },
+                present={"plugins.allow": ("holdfast",)},
+            ),
+        ),
+        note="Restart the gateway: openclaw gateway restart",
+    ),
+    "pi": Host(
+        title="pi",
+        program="pi",
+        folder="~/.pi/agent",
+        variable="PI_CODING_AGENT_DIR",
+        changes=(Copy(source="pi/holdfast.js", target="extensions/holdfast.js"),),
+    ),
+}
+"""Every host by its name on the command line."""

@@ -1,0 +1,369 @@
+"""Install Holdfast into a host, and remove it again.
+
+Every file that is changed is copied first. Removal puts the copy back byte for byte; where the host or the user has
+changed a file since, only what Holdfast wrote is removed from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import json5
+
+from holdfast.errors import InputError
+from holdfast.files import write_private
+from holdfast.integrations.hosts import COMMAND, HOSTS, Block, Change, Copy, Host, Keys
+
+BEGIN: Final = "# >>> holdfast"
+END: Final = "# <<< holdfast"
+_BLOCK: Final = re.compile(rf"^[ \t]*{BEGIN}\n.*?^[ \t]*{END}\n", re.MULTILINE | re.DOTALL)
+_RECORD: Final = "installed.json"
+_MISSING: Final = object()
+
+Action = Literal["create", "change", "keep", "remove"]
+State = Literal["installed", "outdated", "absent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """One file of a host.
+
+    Attributes:
+        path: The file.
+        before, after: Its content; None where there is no such file.
+        part: What is changed in it.
+    """
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    part: Change
+
+    @property
+    def action(self) -> Action:
+        """What happens to the file."""
+        if self.before == self.after:
+            return "keep"
+        if self.after is None:
+            return "remove"
+        return "create" if self.before is None else "change"
+
+
+class Installer:
+    """Installs Holdfast into one host.
+
+    Args:
+        name: The name of the host, one of `HOSTS`.
+        records: The folder for what was changed, and for the copies of changed files.
+        environ: The environment, which may name other folders.
+        command: The path of the `holdfast` command.
+
+    Raises:
+        InputError: There is no such host.
+    """
+
+    def __init__(self, name: str, *, records: Path, environ: Mapping[str, str], command: str = "") -> None:
+        if name not in HOSTS:
+            raise InputError(f"host {name!r} is not one of {', '.join(HOSTS)}")
+        self.name = name
+        self.host: Host = HOSTS[name]
+        self.folder = Path(environ.get(self.host.variable) or self.host.folder).expanduser()
+        self.command = command or find_command()
+        self._records = records / name
+        self._environ = environ
+
+    @property
+    def is_present(self) -> bool:
+        """Whether the host is on this machine."""
+        return self.folder.is_dir() or shutil.which(self.host.program) is not None
+
+    @property
+    def state(self) -> State:
+        """Whether Holdfast is installed into the host, by this version."""
+        changes = self.plan()
+        if all(change.action == "keep" for change in changes):
+            return "installed"
+        return "outdated" if any(change.before is not None for change in changes if _is_own(change)) else "absent"
+
+    def plan(self) -> list[FileChange]:
+        """List what an installation changes.
+
+        Raises:
+            InputError: A file of the host cannot be read, or cannot be changed without breaking it.
+        """
+        return list(self._plan())
+
+    def install(self) -> list[FileChange]:
+        """Change the files of the host, and return what was changed. What is up to date is kept."""
+        changes = self.plan()
+        record = self._read_record()
+        for change in changes:
+            if change.action != "keep" and change.after is not None:
+                if str(change.path) not in record:
+                    record[str(change.path)] = self._back_up(change, number=len(record))
+                record[str(change.path)]["after"] = _digest(change.after)
+                self._write_record(record)
+                change.path.parent.mkdir(parents=True, exist_ok=True)
+                _write(change.path, change.after)
+        return changes
+
+    def plan_removal(self) -> list[FileChange]:
+        """List what a removal changes."""
+        record = self._read_record()
+        wanted = {change.path: change for change in self._plan()}
+        wanted |= {path: self._recorded(path) for path in map(Path, record) if path not in wanted}
+        changes: list[FileChange] = []
+        for path, change in wanted.items():
+            current, entry = _read(path), record.get(str(path), {})
+            before = self._read_backup(entry)
+            if current is None:
+                continue
+            if entry and _digest(current) == entry["after"]:
+                after = before
+            else:
+                after = _remove(change.part, current, before, self._fill)
+            if after != current:
+                changes.append(FileChange(path=path, before=current, after=after, part=change.part))
+        return changes
+
+    def uninstall(self) -> list[FileChange]:
+        """Put back the files of the host, and return what was changed."""
+        changes = self.plan_removal()
+        made = [folder for entry in self._read_record().values() for folder in entry["folders"]]
+        for change in changes:
+            if change.after is None:
+                change.path.unlink()
+            else:
+                _write(change.path, change.after)
+        for folder in sorted(map(Path, made), key=lambda path: -len(path.parts)):
+            with suppress(OSError):  # there are files of others in it
+                folder.rmdir()
+        shutil.rmtree(self._records, ignore_errors=True)
+        return changes
+
+    # --- planning ------------------------------------------------------------------
+
+    def _plan(self) -> Iterator[FileChange]:
+        for part in self.host.changes:
+            if isinstance(part, Copy):
+                yield from self._plan_copy(part)
+                continue
+            given = self._environ.get(part.variable) if isinstance(part, Keys) and part.variable else None
+            path = Path(given).expanduser() if given else self.folder / part.file
+            before = _read(path)
+            yield FileChange(path=path, before=before, after=self._edit(part, before, path), part=part)
+
+    def _plan_copy(self, part: Copy) -> Iterator[FileChange]:
+        source = resources.files("holdfast.integrations").joinpath(part.source)
+        with resources.as_file(source) as root:
+            files = [root] if root.is_file() else sorted(file for file in root.rglob("*") if file.is_file())
+            for file in files:
+                path = self.folder / part.target / file.relative_to(root)
+                data = _COMMAND.sub(lambda match: match[1] + json.dumps(self.command).encode(), file.read_bytes())
+                yield FileChange(path=path, before=_read(path), after=data, part=part)
+
+    def _edit(self, part: Keys | Block, before: bytes | None, path: Path) -> bytes:
+        if isinstance(part, Keys):
+            data = _parse(before, path)
+            old = json.dumps(data)
+            for name, value in part.values.items():
+                _set(data, name, self._fill(value))
+            for name, items in [*part.items.items(), *part.present.items()]:
+                listed = _get(data, name)
+                if listed is _MISSING and name in part.present:
+                    continue
+                listed = listed if isinstance(listed, list) else []
+                _set(data, name, [*listed, *(item for item in map(self._fill, items) if item not in listed)])
+            return before if before is not None and json.dumps(data) == old else _render(data, before)
+        text = _insert(part, (before or b"").decode(), self._fill(part.text))
+        if path.suffix == ".toml":
+            try:
+                tomllib.loads(text)
+            except tomllib.TOMLDecodeError as error:
+                raise InputError(f"{path} has settings of this name already: remove them first ({error})") from error
+        return text.encode()
+
+    def _fill(self, value: Any) -> Any:
+        """Put the path of the command into a value."""
+        if isinstance(value, str):
+            return value.replace(COMMAND, self.command)
+        if isinstance(value, Mapping):
+            return {key: self._fill(item) for key, item in value.items()}
+        return [self._fill(item) for item in value] if isinstance(value, list | tuple) else value
+
+    # --- what was changed ----------------------------------------------------------
+
+    def _read_record(self) -> dict[str, dict[str, Any]]:
+        data = _read(self._records / _RECORD)
+        found: dict[str, dict[str, Any]] = json.loads(data) if data else {}
+        return found
+
+    def _write_record(self, record: Mapping[str, Any]) -> None:
+        write_private(self._records / _RECORD, json.dumps(record, indent=2).encode())
+
+    def _back_up(self, change: FileChange, *, number: int) -> dict[str, Any]:
+        """Copy a file before its first change, and note the folders that will be made for it."""
+        self._records.mkdir(parents=True, exist_ok=True)
+        folders = [str(folder) for folder in change.path.parents if not folder.exists()]
+        if change.before is None:
+            return {"backup": None, "folders": folders}
+        backup = self._records / f"{number}-{change.path.name}"
+        write_private(backup, change.before)
+        return {"backup": str(backup), "folders": folders}
+
+    def _read_backup(self, entry: Mapping[str, Any]) -> bytes | None:
+        return _read(Path(entry["backup"])) if entry.get("backup") else None
+
+    def _recorded(self, path: Path) -> FileChange:
+        """Return the change of a file that an earlier version installed."""
+        return FileChange(path=path, before=None, after=None, part=Copy(source="", target=""))
+
+
+def find_command() -> str:
+    """Return the path of the `holdfast` command of this installation: hosts may not have it on their PATH."""
+    name = "holdfast.exe" if os.name == "nt" else "holdfast"
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if beside.exists() else shutil.which("holdfast") or "holdfast"
+
+
+# --- files -----------------------------------------------------------------------
+
+_COMMAND: Final = re.compile(rb'("command": |\|\| )"holdfast"')
+"""The command in a file that is copied, which becomes the path of the command."""
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file at once; an existing one keeps its mode, and a link its target."""
+    path = path.resolve()
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    write_private(path, data)
+    path.chmod(mode)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _is_own(change: FileChange) -> bool:
+    """Whether a file is there only with Holdfast, or has something of it."""
+    return isinstance(change.part, Copy) or b"holdfast" in (change.before or b"")
+
+
+def _remove(part: Change, current: bytes, before: bytes | None, fill: Callable[[Any], Any]) -> bytes | None:
+    """Remove what an installation wrote from a file that was changed since."""
+    if isinstance(part, Copy):
+        return before
+    if isinstance(part, Block):
+        text = _BLOCK.sub("", current.decode())
+        return text.encode() if text or before is not None else None
+    data, old = _parse(current, Path(part.file)), _parse(before, Path(part.file))
+    for name, value in part.values.items():
+        if _get(data, name) == fill(value):
+            _set(data, name, _get(old, name))
+    for name, items in [*part.items.items(), *part.present.items()]:
+        listed = _get(data, name)
+        if isinstance(listed, list):
+            rest = [item for item in listed if item not in map(fill, items)]
+            _set(data, name, rest if rest or _get(old, name) is not _MISSING else _MISSING)
+    _prune(data, old, [*part.values, *part.items])
+    if data == old:
+        return before
+    return _render(data, current)
+
+
+# --- JSON ------------------------------------------------------------------------
+
+
+def _parse(data: bytes | None, path: Path) -> dict[str, Any]:
+    try:
+        text = (data or b"").decode("utf-8-sig")
+        if not text.strip():
+            return {}
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = json5.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not valid JSON, so it was not changed: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is not a JSON object, so it was not changed")
+    return found
+
+
+def _render(data: Mapping[str, Any], like: bytes | None) -> bytes:
+    """Render JSON with the indentation of the file that it replaces."""
+    indent = re.search(rb"\n([ \t]+)\S", like or b"")
+    text = json.dumps(data, ensure_ascii=False, indent=indent[1].decode() if indent else 2)
+    return (text + ("" if like and not like.endswith(b"\n") else "\n")).encode()
+
+
+def _get(data: Any, name: str) -> Any:
+    for key in name.split("."):
+        if not isinstance(data, Mapping) or key not in data:
+            return _MISSING
+        data = data[key]
+    return data
+
+
+def _set(data: dict[str, Any], name: str, value: Any) -> None:
+    """Set a value, or remove it."""
+    *parents, last = name.split(".")
+    for key in parents:
+        inner = data.get(key)
+        if not isinstance(inner, dict):
+            if value is _MISSING:
+                return
+            inner = data[key] = {}
+        data = inner
+    if value is _MISSING:
+        data.pop(last, None)
+    else:
+        data[last] = value
+
+
+def _prune(data: dict[str, Any], old: Mapping[str, Any], names: list[str]) -> None:
+    """Remove the objects that were made for values and are empty now."""
+    for name in names:
+        parents = name.split(".")[:-1]
+        for depth in range(len(parents), 0, -1):
+            path = ".".join(parents[:depth])
+            if _get(data, path) == {} and _get(old, path) is _MISSING:
+                _set(data, path, _MISSING)
+
+
+# --- TOML and YAML -----------------------------------------------------------------
+
+
+def _insert(part: Block, text: str, lines: str) -> str:
+    """Put marked lines into a text, in place of earlier ones."""
+    under = f"{part.under}\n" if part.under else ""
+    place = re.compile(rf"^{re.escape(under)}", re.MULTILINE)
+    old = _BLOCK.search(text)
+    has_place = bool(under) and place.search(text if old is None else text.replace(old[0], "")) is not None
+    block = f"{BEGIN}\n{'' if has_place else under}{lines.strip(chr(10))}\n{END}\n"
+    if old is not None:
+        return text.replace(old[0], block)
+    if has_place:
+        return place.sub(lambda match: match[0] + block, text, count=1)
+    return text + ("" if not text or text.endswith("\n") else "\n") + block

@@ -1,0 +1,2 @@
+// Holdfast for OpenClaw.
+const COMMAND = process.env.HOLDFAST_COMMAND || "holdfast";

@@ -1,0 +1,237 @@
+"""`holdfast install` and `holdfast uninstall`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli import holdfast
+from holdfast.errors import InputError
+from holdfast.integrations.hosts import HOSTS, Block, Host, Keys
+from holdfast.integrations.install import Installer
+
+OPENCLAW = b"""{
+    // mine
+    agents: { defaults: { model: "x/m1" } },
+    plugins: { allow: ["other"], slots: { contextEngine: "legacy" } },
+}"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make an empty home folder the user's."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
+    for host in HOSTS.values():
+        if host.variable:
+            monkeypatch.delenv(host.variable, raising=False)
+    return folder
+
+
+def run(*arguments: str) -> Result:
+    """Run a command that succeeds."""
+    result = CliRunner().invoke(holdfast, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """Return every file and folder below a folder, with a digest of each file."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+class TestEveryHost:
+    @pytest.mark.parametrize("name", list(HOSTS))
+    def test_a_removal_restores_an_empty_home(self, home: Path, name: str) -> None:
+        run("install", name)
+        assert snapshot(home)
+        run("uninstall", name)
+        assert snapshot(home) == {}
+
+    @pytest.mark.parametrize("name", list(HOSTS))
+    def test_a_second_installation_changes_nothing(self, home: Path, name: str) -> None:
+        run("install", name)
+        first = snapshot(home)
+        again = json.loads(run("install", name, "--json").output)
+        assert {change["action"] for change in again["changes"]} == {"keep"}
+        assert snapshot(home) == first
+
+    @pytest.mark.parametrize("name", list(HOSTS))
+    def test_a_dry_run_changes_nothing(self, home: Path, name: str) -> None:
+        planned = json.loads(run("install", name, "--dry-run", "--json").output)
+        assert {change["action"] for change in planned["changes"]} == {"create"}
+        assert snapshot(home) == {}
+
+    @pytest.mark.parametrize("name", list(HOSTS))
+    def test_doctor_names_the_state(self, home: Path, name: str) -> None:
+        run("install", name)
+        found = json.loads(CliRunner().invoke(holdfast, ["doctor", "--json"]).output)["findings"]
+        assert f"installed into {HOSTS[name].title}" in {one["what"] for one in found}
+        copied = next(path for path in home.rglob("*") if path.is_file())
+        copied.unlink()
+        states = {row["host"]: row["state"] for row in json.loads(run("install", "--json").output)}
+        assert states[name] in {"outdated", "absent"}
+
+
+class TestJson:
+    def write(self, home: Path, data: bytes = OPENCLAW) -> Path:
+        file = home / ".openclaw" / "openclaw.json"
+        file.parent.mkdir()
+        file.write_bytes(data)
+        return file
+
+    def test_what_is_there_is_kept(self, home: Path) -> None:
+        file = self.write(home)
+        run("install", "openclaw")
+        data = json.loads(file.read_bytes())
+        assert data["agents"] == {"defaults": {"model": "x/m1"}}
+        assert data["plugins"]["slots"]["contextEngine"] == "holdfast"
+        assert data["plugins"]["allow"] == ["other", "holdfast"]
+
+    def test_a_removal_restores_the_file_byte_for_byte(self, home: Path) -> None:
+        file = self.write(home)
+        before = snapshot(home)
+        run("install", "openclaw")
+        run("uninstall", "openclaw")
+        assert snapshot(home) == before
+        assert file.read_bytes() == OPENCLAW
+
+    def test_a_file_that_the_host_wrote_again_is_restored_byte_for_byte(self, home: Path) -> None:
+        file = self.write(home)
+        run("install", "openclaw")
+        file.write_text(json.dumps(json.loads(file.read_bytes()), indent=1, sort_keys=True))
+        run("uninstall", "openclaw")
+        assert file.read_bytes() == OPENCLAW
+
+    def test_what_the_host_changed_since_is_kept(self, home: Path) -> None:
+        file = self.write(home)
+        run("install", "openclaw")
+        data = json.loads(file.read_bytes())
+        data["meta"] = {"version": 1}
+        data["plugins"]["entries"]["another"] = {"enabled": True}
+        file.write_text(json.dumps(data))
+        run("uninstall", "openclaw")
+        after = json.loads(file.read_bytes())
+        assert after["meta"] == {"version": 1}
+        assert after["plugins"] == {
+            "allow": ["other"],
+            "slots": {"contextEngine": "legacy"},
+            "entries": {"another": {"enabled": True}},
+        }
+
+    def test_a_removal_works_without_the_record_of_the_installation(self, home: Path, tmp_path: Path) -> None:
+        file = self.write(home, b'{"a": 1}')
+        run("install", "openclaw")
+        for record in (tmp_path / "memory").rglob("installed.json"):
+            record.unlink()
+        run("uninstall", "openclaw")
+        assert json.loads(file.read_bytes()) == {"a": 1}
+        assert not [path for path in (home / ".openclaw").rglob("*") if path.is_file() and path != file]
+
+    def test_a_damaged_file_is_not_changed(self, home: Path) -> None:
+        file = self.write(home, b'{"a": ')
+        result = CliRunner().invoke(holdfast, ["install", "openclaw"])
+        assert isinstance(result.exception, InputError)
+        assert file.read_bytes() == b'{"a": '
+        assert sorted(snapshot(home)) == [".openclaw", ".openclaw/openclaw.json"]
+
+    def test_files_keep_their_mode(self, home: Path) -> None:
+        file = self.write(home)
+        file.chmod(0o640)
+        run("install", "openclaw")
+        assert file.stat().st_mode & 0o777 == 0o640
+
+
+class TestCommand:
+    def test_the_command_is_written_with_its_path(self, home: Path) -> None:
+        run("install", "pi")
+        text = (home / ".pi/agent/extensions/holdfast.js").read_text()
+        assert '|| "holdfast"' not in text
+        run("install", "claude-code")
+        data = json.loads((home / ".claude/skills/holdfast/.mcp.json").read_bytes())
+        assert Path(data["mcpServers"]["memory"]["command"]).is_absolute()
+
+
+class TestBlocks:
+    TOML = '# mine\nmodel = "m1"  # a comment\n\n[mcp_servers.other]\ncommand = "x"\n'
+    PART = Block(file="config.toml", text='[mcp_servers.holdfast]\ncommand = "{command}"')
+
+    def installer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *parts: Block) -> Installer:
+        host = Host(title="Texts", program="texts", folder=str(tmp_path / "texts"), changes=parts)
+        monkeypatch.setitem(HOSTS, "texts", host)
+        return Installer("texts", records=tmp_path / "records", environ={}, command="/bin/holdfast")
+
+    def test_comments_are_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        one = self.installer(tmp_path, monkeypatch, self.PART)
+        file = tmp_path / "texts" / "config.toml"
+        file.parent.mkdir()
+        file.write_text(self.TOML)
+        one.install()
+        text = file.read_text()
+        assert text.startswith(self.TOML)
+        assert tomllib.loads(text)["mcp_servers"]["holdfast"] == {"command": "/bin/holdfast"}
+        one.uninstall()
+        assert file.read_text() == self.TOML
+
+    def test_what_was_added_since_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        one = self.installer(tmp_path, monkeypatch, self.PART)
+        file = tmp_path / "texts" / "config.toml"
+        file.parent.mkdir()
+        file.write_text(self.TOML)
+        one.install()
+        file.write_text(file.read_text() + "[later]\n")
+        assert {change.action for change in one.install()} == {"keep"}
+        one.uninstall()
+        assert file.read_text() == self.TOML + "[later]\n"
+
+    def test_a_table_of_the_same_name_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        one = self.installer(tmp_path, monkeypatch, self.PART)
+        file = tmp_path / "texts" / "config.toml"
+        file.parent.mkdir()
+        file.write_text('[mcp_servers.holdfast]\ncommand = "mine"\n')
+        with pytest.raises(InputError, match="remove them first"):
+            one.install()
+
+    @pytest.mark.parametrize("text", ["", "extensions:\n  developer: {}\nother: 1\n", "other: 1"])
+    def test_lines_go_under_a_key(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+        part = Block(file="config.yaml", text="  holdfast:\n    cmd: '{command}'", under="extensions:")
+        one = self.installer(tmp_path, monkeypatch, part)
+        file = tmp_path / "texts" / "config.yaml"
+        file.parent.mkdir()
+        file.write_text(text)
+        one.install()
+        lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
+        assert lines[lines.index("extensions:") + 1 :][:2] == ["  holdfast:", "    cmd: '/bin/holdfast'"]
+        assert {change.action for change in one.install()} == {"keep"}
+        one.uninstall()
+        assert file.read_text() == text
+
+
+class TestItems:
+    def test_items_are_added_once_to_a_list(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        added: dict[str, Any] = {"hooks": [{"command": "{command}"}]}
+        part = Keys(file="hooks.json", items={"hooks.Stop": (added,)})
+        host = Host(title="Texts", program="texts", folder=str(tmp_path / "texts"), changes=(part,))
+        monkeypatch.setitem(HOSTS, "texts", host)
+        one = Installer("texts", records=tmp_path / "records", environ={}, command="/bin/holdfast")
+        file = tmp_path / "texts" / "hooks.json"
+        file.parent.mkdir()
+        file.write_text('{"hooks": {"Stop": [{"mine": 1}]}}')
+        one.install()
+        filled = {"hooks": [{"command": "/bin/holdfast"}]}
+        assert json.loads(file.read_bytes())["hooks"]["Stop"] == [{"mine": 1}, filled]
+        file.write_text(json.dumps({**json.loads(file.read_bytes()), "more": 1}))
+        assert {change.action for change in one.install()} == {"keep"}
+        one.uninstall()
+        assert json.loads(file.read_bytes()) == {"hooks": {"Stop": [{"mine": 1}]}, "more": 1}
