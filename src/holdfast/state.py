@@ -25,6 +25,7 @@ from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
 from holdfast.messages import Message, units
 from holdfast.providers import Incoming
+from holdfast.report import ContextReport
 from holdfast.store.base import Job, MessageRow, Record, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
@@ -380,6 +381,34 @@ class SessionState:
                 self._unreadable = 2 * self._unreadable + 1
             raise
         self.load()
+
+    def record_turn(
+        self, report: ContextReport, *, time: int, edits: tuple[int, int] | None, limit: int, provider: str
+    ) -> None:
+        """Record the report of a turn, and how its window can be made again where its `edits` were recorded."""
+        self.turn = report.turn
+        key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
+        rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time)]
+        base, before = self.recorded
+        numbers = [item.id for item in self.history]
+        if edits is not None:
+            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
+            source = WindowSource(
+                base=base if kept else "",
+                kept=kept,
+                added=tuple(numbers[kept:]),
+                system=tuple(item.id for item in self.system),
+                edits=edits,
+                limit=limit,
+                provider=provider,
+                window=report.raw_max_tokens,
+                sizes=tuple(part.tokens for part in report.categories),
+                changes=tuple(change.kind for change in report.changes),
+            )
+            rows.append(Record(scope=self.scope, kind=WINDOW, key=key, data=structs.asdict(source), time=time))
+        self.memory.store.add_records(rows)
+        if edits is not None:
+            self.recorded = (key, numbers)
 
     def record_after_others(
         self,

@@ -74,7 +74,12 @@ def terms(text: str) -> list[str]:
         if token < _FIRST_UNSEGMENTED or not is_unsegmented(token):
             result += _EXPANSIONS[token]
         else:
-            result += _make_ngrams(token)
+            run = token
+            if not unicodedata.is_normalized("NFKC", token):
+                run = "".join(character for character, _, _ in _normalise_characters(token))
+            result += run[:1]
+            for before, character in pairwise(run):
+                result += (before + character, character)
     return result
 
 
@@ -100,20 +105,6 @@ def _token_pattern(text: str) -> re.Pattern[str]:
 def is_unsegmented(character: str) -> bool:
     """Whether a character belongs to a script that is searched by characters and pairs."""
     return character >= _FIRST_UNSEGMENTED and compile_once(_UNSEGMENTED_CHARACTER).match(character) is not None
-
-
-def _make_ngrams(run: str) -> list[str]:
-    """Return each character, and each pair of neighbours."""
-    if not unicodedata.is_normalized("NFKC", run):
-        run = "".join(character for character, _, _ in _normalise_characters(run))
-    ngrams: list[str] = []
-    before = ""
-    for character in run:
-        if before:
-            ngrams.append(before + character)
-        ngrams.append(character)
-        before = character
-    return ngrams
 
 
 def _normalise_characters(run: str) -> Iterator[tuple[str, int, int]]:

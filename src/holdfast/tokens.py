@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import cache, lru_cache, partial
 from operator import getitem
 from pathlib import Path
@@ -228,10 +228,8 @@ def counter(name: str = "estimate", *, model: str | None = None) -> TokenCounter
     if name in _ESTIMATES:
         return _ESTIMATES[name]
     kind, _, argument = name.partition(":")
-    if kind == "tiktoken":
-        return _open_tiktoken(argument or "o200k_base")
-    if kind == "tokenizers" and argument:
-        return _open_tokenizers(Path(argument))
+    if kind == "tiktoken" or (kind == "tokenizers" and argument):
+        return _open_tokenizer(kind, argument or "o200k_base")
     known = "estimate[:any|:gpt], thirds, tiktoken:ENCODING, tokenizers:FILE"
     raise InputError(f"token counter {name!r} is not one of {known}")
 
@@ -241,30 +239,22 @@ def is_estimate(count: TokenCounter) -> bool:
     return count in _ESTIMATES.values()
 
 
-def _open_tiktoken(encoding: str) -> TokenCounter:
+def _open_tokenizer(kind: str, argument: str) -> TokenCounter:
+    encode: Callable[[str], Sized]
     try:
-        import tiktoken  # noqa: PLC0415 - an extra
+        if kind == "tiktoken":
+            import tiktoken  # noqa: PLC0415 - an extra
+
+            problem = f"tiktoken has no encoding {argument!r} here"  # an unknown name, or it could not be downloaded
+            encode = partial(tiktoken.get_encoding(argument).encode, disallowed_special=())
+        else:
+            from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
+
+            problem = f"{argument}: not a tokenizer.json that can be read"
+            encode = partial(Tokenizer.from_buffer(Path(argument).read_bytes()).encode, add_special_tokens=False)
     except ImportError:
-        raise MissingExtraError("counting with tiktoken", extra="tiktoken") from None
-    try:
-        encode = tiktoken.get_encoding(encoding).encode
-    except (ValueError, OSError) as error:  # an unknown name, or tables that it could not download
-        raise InputError(f"tiktoken has no encoding {encoding!r} here: {error}") from error
-    return lambda text: len(encode(_replace_surrogates(text), disallowed_special=()))
-
-
-def _open_tokenizers(path: Path) -> TokenCounter:
-    try:
-        from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtraError("counting with tokenizers", extra="tokenizers") from None
-    try:
-        encode = Tokenizer.from_buffer(path.read_bytes()).encode
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a tokenizer.json that can be read: {error}") from error
-    return lambda text: len(encode(_replace_surrogates(text), add_special_tokens=False).ids)
-
-
-def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which tokenizers refuse."""
-    return text.encode("utf-8", "replace").decode()
+        raise MissingExtraError(f"counting with {kind}", extra=kind) from None
+    except (ValueError, OSError) as error:
+        raise InputError(f"{problem}: {error}") from error
+    # Tokenizers refuse lone surrogates.
+    return lambda text: len(encode(text.encode("utf-8", "replace").decode()))

@@ -31,8 +31,8 @@ from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
-from holdfast.state import MAX_TRIES, TURN, WINDOW, SessionState, WindowSource
-from holdfast.store.base import FactRow, Record
+from holdfast.state import MAX_TRIES, SessionState
+from holdfast.store.base import FactRow
 from holdfast.window import Window
 
 if TYPE_CHECKING:
@@ -276,36 +276,9 @@ def _report(
         token_scale=turn.limits.scale,
         is_calibrated=state.scale is not None,
     )
-    state.turn, state.sent, state.sent_tokens = report.turn, sent, total
-    state.reported_edits = len(state.edits)
-    key = f"{report.turn:08d}:{state.memory.new_id()}"  # another process may be at the same turn
-    rows = [Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)]
-    if turn.edits is not None:
-        source = structs.asdict(_describe_source(state, turn, report))
-        rows.append(Record(scope=state.scope, kind=WINDOW, key=key, data=source, time=turn.now))
+    state.sent, state.sent_tokens, state.reported_edits = sent, total, len(state.edits)
     try:
-        state.memory.store.add_records(rows)
+        state.record_turn(report, time=turn.now, edits=turn.edits, limit=turn.limits.safe_limit, provider=turn.provider)
     except HoldfastError as error:
         return replace(report, warnings=(*report.warnings, f"report: {error}"))
-    if turn.edits is not None:
-        state.recorded = (key, [item.id for item in state.history])
     return report
-
-
-def _describe_source(state: SessionState, turn: Turn, report: ContextReport) -> WindowSource:
-    """Describe a window by numbers: the messages that are new since the last recorded turn, and the edits."""
-    base, before = state.recorded
-    numbers = [item.id for item in state.history]
-    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
-    return WindowSource(
-        base=base if kept else "",
-        kept=kept,
-        added=tuple(numbers[kept:]),
-        system=tuple(item.id for item in state.system),
-        edits=turn.edits or (0, 0),
-        limit=turn.limits.safe_limit,
-        provider=turn.provider,
-        window=report.raw_max_tokens,
-        sizes=tuple(part.tokens for part in report.categories),
-        changes=tuple(change.kind for change in report.changes),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -103,13 +104,35 @@ class Sessions:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._summaries: dict[Scope, Summary] = {}
+        self._listed: tuple[float, dict[Scope, int]] = (-math.inf, {})
+
+    def listed(self, *, age: float = 1.0) -> dict[Scope, int]:
+        """Return all sessions with their messages; a list of at most this age in seconds is returned again."""
+        if time.monotonic() - self._listed[0] > age:
+            self._listed = (time.monotonic(), self._engine.sessions())
+        return self._listed[1]
+
+    def tenants(self, *, age: float = 1.0) -> list[str]:
+        """Return the tenants that have sessions."""
+        return sorted({scope.tenant for scope in self.listed(age=age)}) or ["local"]
+
+    def newest(self) -> tuple[int, int]:
+        """Return the numbers of the newest message and the newest turn: they change when something is stored."""
+        store = self._engine.memory.store
+        selects = [
+            Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=1)
+            for tenant in self.tenants(age=15.0)
+        ]
+        messages = (row.id for select in selects for row in store.read_messages(select))
+        turns = (row.id for select in selects for row in store.read_records(select, kind=WINDOW))
+        return max(messages, default=0), max(turns, default=0)
 
     def page(self, params: Params, *, seconds: float = 0.12) -> tuple[list[SessionRow], bool]:
         """Return a page of the sessions that match the filters, newest first, and whether there are more."""
         since = time.time() * 1000 - float(params.get("days") or 0) * 86_400_000 if params.get("days") else 0
         wanted = [
             (scope, count)
-            for scope, count in self._engine.sessions().items()
+            for scope, count in self.listed().items()
             if all(not params.get(name) or params[name] == getattr(scope, name) for name in ("project", "agent"))
         ]
         start = int(params.get("start") or 0)
@@ -130,14 +153,14 @@ class Sessions:
 
     def owners(self) -> tuple[list[str], list[str]]:
         """Return the projects and the agents that have sessions."""
-        scopes = self._engine.sessions()
+        scopes = self.listed()
         return sorted({scope.project for scope in scopes}), sorted({scope.agent for scope in scopes})
 
 
-def search(engine: Engine, query: str, *, limit: int = 20) -> list[tuple[Hit, Scope]]:
+def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int = 20) -> list[tuple[Hit, Scope]]:
     """Search all sessions of all projects and agents; return each passage with the session it is from."""
     hits: list[tuple[Hit, Scope]] = []
-    for tenant in sorted({scope.tenant for scope in engine.sessions()}) or ["local"]:
+    for tenant in tenants:
         scope = Scope(tenant=tenant)
         found = engine.memory.search(query, scope=scope, across=EVERYTHING, limit=limit)
         ids = tuple(hit.message for hit in found)
@@ -335,25 +358,31 @@ class FactView:
     is_current: bool = True
 
 
-def list_facts(engine: Engine, params: Params) -> list[FactView]:
+def list_facts(engine: Engine, params: Params, tenants: Sequence[str]) -> list[FactView]:
     """Return the facts that match the filters, newest first; with `all` also those that no longer hold."""
-    found: list[FactView] = []
-    wanted, query = params.get("type", ""), params.get("q", "").casefold()
-    for tenant in sorted({scope.tenant for scope in engine.memory.store.scopes()}) or ["local"]:
-        rows = engine.memory.store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING))
-        newest = {row.id: row for row in rows}
-        current = {row.id for row in versions.current(rows)}
-        for key, row in newest.items():
-            if (key in current or params.get("all")) and wanted in {"", row.type} and query in row.content.casefold():
-                found.append(
-                    FactView(
-                        row=row,
-                        history=tuple(one for one in rows if one.id == key and one is not row),
-                        successor=newest.get(row.superseded_by or ""),
-                        is_current=key in current,
-                    )
-                )
+    store = engine.memory.store
+    rows = [
+        row for tenant in tenants for row in store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING))
+    ]
+    by_id: dict[str, list[FactRow]] = {}
+    for row in rows:
+        by_id.setdefault(row.id, []).append(row)
+    current = {row.id for row in versions.current(rows)}
+    found = [
+        FactView(
+            row=by_id[key][-1],
+            history=tuple(by_id[key][:-1]),
+            successor=by_id.get(by_id[key][-1].superseded_by or "", [None])[-1],
+            is_current=key in current,
+        )
+        for key in (by_id if params.get("all") else current)
+        if _matches(by_id[key][-1], params)
+    ]
     return sorted(found, key=lambda fact: -fact.row.time)
+
+
+def _matches(row: FactRow, params: Params) -> bool:
+    return params.get("type", "") in {"", row.type} and params.get("q", "").casefold() in row.content.casefold()
 
 
 def find_fact(engine: Engine, scope: Scope, key: str) -> FactRow:
@@ -447,10 +476,10 @@ class Outside:
     notes: Callable[[], Sequence[Note]] = tuple
 
 
-def latencies(engine: Engine, *, limit: int = 200) -> dict[str, tuple[float, float, int]]:
+def latencies(engine: Engine, tenants: Sequence[str], *, limit: int = 200) -> dict[str, tuple[float, float, int]]:
     """Return the median, the 95th percentile and the count of the time of each step, over the newest turns."""
     times: dict[str, list[float]] = {}
-    for tenant in sorted({scope.tenant for scope in engine.sessions()}):
+    for tenant in tenants:
         select = Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=limit)
         for record in engine.memory.store.read_records(select, kind="turn"):
             report = ContextReport.from_json(record.data)
@@ -461,14 +490,3 @@ def latencies(engine: Engine, *, limit: int = 200) -> dict[str, tuple[float, flo
 
 def _quantiles(values: Sequence[float]) -> tuple[float, float, int]:
     return values[len(values) // 2], values[min(len(values) - 1, len(values) * 95 // 100)], len(values)
-
-
-def newest(engine: Engine) -> tuple[int, int]:
-    """Return the numbers of the newest message and the newest record: they change whenever something is stored."""
-    store = engine.memory.store
-    marks = [0, 0]
-    for tenant in sorted({scope.tenant for scope in store.scopes()}) or ["local"]:
-        select = Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=1)
-        marks[0] = max([marks[0], *(row.id for row in store.read_messages(select))])
-        marks[1] = max([marks[1], *(row.id for row in store.read_records(select, kind=WINDOW))])
-    return marks[0], marks[1]

@@ -198,7 +198,7 @@ class Inspector:
         """Show the list of sessions, with the search over everything."""
         projects, agents = self._sessions.owners()
         rows, more = self._sessions.page(params)
-        hits = data.search(self._engine, params["q"]) if params.get("q") else []
+        hits = data.search(self._engine, params["q"], self._sessions.tenants()) if params.get("q") else []
         return self._render(
             "sessions.html",
             page="sessions",
@@ -219,14 +219,14 @@ class Inspector:
 
     def search(self, params: data.Params) -> str:
         """Show what a search finds."""
-        hits = data.search(self._engine, params["q"]) if params.get("q", "").strip() else []
+        hits = data.search(self._engine, params["q"], self._sessions.tenants()) if params.get("q", "").strip() else []
         return self._render("_hits.html", hits=hits, params=params)
 
     # --- one session -------------------------------------------------------------
 
     def _open(self, params: data.Params) -> Session:
         scope = data.parse_scope(params)
-        if scope not in self._engine.sessions():
+        if scope not in self._sessions.listed() and scope not in self._sessions.listed(age=0):
             raise InputError(f"there is no session {scope.session!r} of agent {scope.agent!r} in this project")
         return self._engine.session(scope.session, tenant=scope.tenant, project=scope.project, agent=scope.agent)
 
@@ -290,7 +290,7 @@ class Inspector:
 
     def memory(self, params: data.Params) -> str:
         """Show the facts."""
-        facts = data.list_facts(self._engine, params)
+        facts = data.list_facts(self._engine, params, self._sessions.tenants())
         start = int(params.get("start") or 0)
         return self._render(
             "_facts.html" if params.get("rows") else "memory.html",
@@ -339,7 +339,7 @@ class Inspector:
             params=params,
             answers=answers,
             default_cap=self._engine.settings.recall.hard_cap_tokens,
-            scopes=[scope for scope, _ in list(self._engine.sessions().items())[:200]],
+            scopes=[scope for scope, _ in list(self._sessions.listed().items())[:200]],
         )
 
     # --- health ------------------------------------------------------------------
@@ -352,7 +352,7 @@ class Inspector:
             page="health",
             params=params,
             stats=stats,
-            latencies=data.latencies(self._engine),
+            latencies=data.latencies(self._engine, self._sessions.tenants()),
             embedder=self._engine.memory.choice.reasons,
             waiting=self._engine.memory.waiting(),
         )
@@ -424,7 +424,7 @@ class Inspector:
         async def changes() -> AsyncIterator[str]:
             last: tuple[int, int] | None = None
             while not await request.is_disconnected():
-                marks = await to_thread.run_sync(data.newest, self._engine)
+                marks = await to_thread.run_sync(self._sessions.newest)
                 if marks != last:
                     last = marks
                     yield f"data: {json.dumps({'message': marks[0], 'turn': marks[1]})}\n\n"
