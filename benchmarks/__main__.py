@@ -395,5 +395,17 @@ def chat(*, turns: int, runs: int, as_json: bool) -> None:
     open_console().print(f"\n{missed}; {found['compactions']} compactions; load {load} on {os.cpu_count()} cores")
 
 
+@bench.command()
+@click.option("--streams", type=click.IntRange(min=1), default=100, show_default=True, help="Clients at once.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True)
+@as_json
+def proxy(*, streams: int, seconds: float, as_json: bool) -> None:
+    """Run many streams through the proxy, kill the server, and count bytes that changed and replies that are lost."""
+    from benchmarks.proxy import measure  # noqa: PLC0415 - each bench loads what it needs
+
+    found = measure(streams=streams, seconds=seconds)
+    show(found, {name: {"value": value} for name, value in found.items()}, first="figure", as_json=as_json)
+
+
 if __name__ == "__main__":
     bench()

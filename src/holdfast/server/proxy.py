@@ -69,6 +69,8 @@ _HOP_HEADERS: Final = frozenset(
 OWN_HEADERS: Final = b"x-holdfast-"
 """How headers begin that are for this server and not for the provider."""
 _TIMEOUT: Final = httpx.Timeout(600.0, connect=30.0)
+_LIMITS: Final = httpx.Limits(keepalive_expiry=2.0)
+"""Idle connections are closed before most servers close them, which could happen while a request is being sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,7 @@ class Proxy:
         self._engine = engine
         self._upstreams = upstreams
         self._shadow = shadow
-        self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=httpx.Limits())
+        self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS)
         self._conversations = Conversations()
         self._limits: dict[Scope, int] = {}
 
@@ -184,8 +186,9 @@ class Proxy:
         except ClientDisconnect:
             return Response(status_code=CLIENT_LEFT)
         except httpx.HTTPError as error:
-            log.warning("upstream: %s", error)
-            message = f"holdfast: {self._upstreams.url(request)} did not answer: {str(error) or type(error).__name__}"
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            log.warning("upstream: %s", reason)
+            message = f"holdfast: {self._upstreams.url(request)} did not answer: {reason}"
             return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status_code=502)
 
     # --- requests --------------------------------------------------------------------
