@@ -1,25 +1,31 @@
 """Hook events of hosts that run a command for each of them: Claude Code, Codex, Qwen Code, Gemini CLI.
 
 The transcript of the host is archived when a turn ends and before a compaction. A new prompt gets what memory recalls
-for it, without what the host's window still shows. After a compaction the details that the summary lost are put back.
+for it, without what the host's window still shows. After a compaction the details that the summary lost are put back,
+with what is recalled for the prompt of the turn. A tool output that is very long is archived whole and shortened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, Final
 
+from holdfast.memory.block import Detail, render
 from holdfast.memory.memory import Memory
-from holdfast.messages import Message
+from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Record, Scope, Select
 
-MAX_CONTEXT_CHARS: Final = 9_500
-"""Hosts cut a longer text off."""
 MAX_BLOCK_TOKENS: Final = 1_500
-"""A block of this size is below that; it is never cut, because its end mark belongs to it."""
+"""A block of this size is below what hosts cut off; it is never cut, because its end mark belongs to it."""
+MAX_LOST_CHARS: Final = 3_000
+"""The most characters of details that are put back after a compaction."""
+MAX_OUTPUT_CHARS: Final = 16_000
+"""What is left of a tool output that is longer than `pruning.min_prunable_tool_chars`."""
+MAX_PROMPT_BYTES: Final = 1 << 20
+"""A transcript that was never archived is archived before a prompt up to this size, else when the turn ends."""
 MAX_HOSTS: Final = 256
 """Sessions whose state is kept between two events."""
 HOST: Final = "host"
@@ -40,6 +46,8 @@ class _Host:
         messages: The archived messages that its window shows.
         transcript: The file that was read, its size then, and how many of its messages are archived.
         quoted: The passages that its window was given.
+        prompt: The prompt of the turn that runs.
+        added: What is added to every request of the turn, where the host has compacted in the middle of it.
     """
 
     scope: Scope
@@ -49,6 +57,8 @@ class _Host:
     messages: list[int] = field(default_factory=list)
     transcript: tuple[str, int, int] = ("", 0, 0)
     quoted: set[int] = field(default_factory=set)
+    prompt: str = ""
+    added: str = ""
 
 
 class HostHooks:
@@ -67,27 +77,21 @@ class HostHooks:
 
     def handle(self, payload: Payload) -> Output:
         """Answer an event with what its host expects; an event that is not known gets an empty answer."""
-        event = str(payload.get("hook_event_name", ""))
-        action = _ACTIONS.get(event)
+        action = _ACTIONS.get(str(payload.get("hook_event_name", "")))
         session = str(payload.get("session_id") or "")
         if action is None or not session:
             return {}
         host = self._find(Scope(project=str(payload.get("cwd") or ""), session=session))
         with host.lock:
-            context = action(self, payload, host)
-        if not context:
-            return {}
-        return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}}
+            return action(self, payload, host)
 
-    def _archive(self, payload: Payload, host: _Host) -> str:
+    def _archive(self, payload: Payload, host: _Host) -> Output:
         """Archive what is new in the transcript of the host."""
         path = Path(str(payload.get("transcript_path") or ""))
-        if not path.is_file():
-            return ""
-        size = path.stat().st_size
+        size = path.stat().st_size if path.is_file() else 0
         name, known_size, known = host.transcript
-        if (name, known_size) == (str(path), size):
-            return ""
+        if not size or (name, known_size) == (str(path), size):
+            return {}
         messages = _read(path)
         if name != str(path) or len(messages) < known:  # another file, or one that was rewritten
             known = 0
@@ -95,16 +99,32 @@ class HostHooks:
         host.transcript = (str(path), size, len(messages))
         self._record(host)
         self._notify()
-        return ""
+        return {}
 
-    def _recall(self, payload: Payload, host: _Host) -> str:
+    def _end_turn(self, payload: Payload, host: _Host) -> Output:
+        """Archive the transcript of the host; a compaction that follows is no longer about the prompt."""
+        self._archive(payload, host)
+        host.prompt = ""
+        return {}
+
+    def _recall_prompt(self, payload: Payload, host: _Host) -> Output:
         """Recall for a prompt what the window does not show."""
+        prompt = str(payload.get("submitted_prompt") or payload.get("prompt") or "")
+        if not prompt.strip():  # Qwen Code sends the event for tool results too
+            return {}
+        path = Path(str(payload.get("transcript_path") or ""))
+        if not host.transcript[0] and path.is_file() and path.stat().st_size <= MAX_PROMPT_BYTES:
+            self._archive(payload, host)
+        host.prompt, host.added = prompt, ""
+        return _add_context(payload, self._recall(host))
+
+    def _recall(self, host: _Host) -> str:
         from holdfast.memory.query import build_query  # noqa: PLC0415 - other events do not need it
 
         memory = self._memory
         query = build_query(
             memory.settings,
-            (str(payload.get("prompt") or ""),),
+            (host.prompt,),
             scope=host.scope,
             now=memory.clock(),
             cap=min(MAX_BLOCK_TOKENS, memory.settings.recall.hard_cap_tokens),
@@ -115,23 +135,79 @@ class HostHooks:
         host.quoted |= {hit.passage for hit in found.hits}
         return found.block
 
-    def _record_compaction(self, payload: Payload, host: _Host) -> str:
+    def _record_compaction(self, payload: Payload, host: _Host) -> Output:
         """Archive what the host will compact, and record how far that goes."""
         self._archive(payload, host)
-        host.previous, host.compacted = host.compacted, max(host.messages, default=host.compacted)
-        host.messages, host.quoted = [], set()
-        self._record(host)
-        return ""
+        self._set_compacted(host, last=max(host.messages, default=host.compacted))
+        return {}
 
-    def _restore_details(self, payload: Payload, host: _Host) -> str:
-        """After a compaction, return the details that the host's summary lost."""
+    def _set_compacted(self, host: _Host, *, last: int) -> None:
+        host.previous, host.compacted = host.compacted, last
+        host.messages = [number for number in host.messages if number > last]
+        host.quoted = set()
+        self._record(host)
+
+    def _start(self, payload: Payload, host: _Host) -> Output:
+        """After a compaction, return the details that the host's summary lost, and what the prompt recalls."""
         if payload.get("source") != "compact":
-            return self._archive(payload, host) if payload.get("source") == "resume" else ""
+            return self._archive(payload, host) if payload.get("source") == "resume" else {}
         from holdfast.compaction.host_summary import find_lost  # noqa: PLC0415 - only for this
 
         select = Select(scope=host.scope, after=host.previous, before=host.compacted + 1)
         history = [row.message for row in self._memory.store.read_messages(select)]
-        return find_lost(history, _summary(payload), settings=self._memory.settings.compaction)[:MAX_CONTEXT_CHARS]
+        lost = find_lost(history, _summary(payload), settings=self._memory.settings.compaction)[:MAX_LOST_CHARS]
+        blocks = [render((), [Detail(role="archive", time=0, text=lost)] if lost else [], self._memory.marks)]
+        if host.prompt:
+            blocks.append(self._recall(host))
+        return _add_context(payload, "\n\n".join(filter(None, blocks)))
+
+    def _check_window(self, payload: Payload, host: _Host) -> Output:
+        """Recall once more where the request does not show what it showed before: Gemini CLI compacts inside a turn.
+
+        It reports every request as one that is about to be compacted, so that the request itself must be compared.
+        """
+        request = payload.get("llm_request")
+        messages = request.get("messages") if isinstance(request, Mapping) else None
+        if not isinstance(messages, list):
+            return {}
+        window = "\n".join(map(_content, messages))
+        rows = [
+            (row.id, text)
+            for row in self._memory.get(host.messages, scope=host.scope)
+            if (text := _first_text(row.message))
+        ]
+        missing = [number for number, text in rows if text not in window]
+        if 2 * len(missing) > len(rows):  # single messages may differ: secrets are masked in the archive
+            self._set_compacted(host, last=max(missing))
+            host.added = self._recall(host)
+        if not host.added:
+            return {}
+        last = max((index for index, one in enumerate(messages) if host.prompt in _content(one)), default=-1)
+        messages = [*messages]
+        messages[last] = {**messages[last], "content": f"{_content(messages[last])}\n\n{host.added}"}
+        output = {"hookEventName": "BeforeModel", "llm_request": {"messages": messages}}
+        return {"hookSpecificOutput": output}
+
+    def _prune_output(self, payload: Payload, host: _Host) -> Output:
+        """Shorten a very long tool output, and archive it whole first."""
+        pruning = self._memory.settings.pruning
+        response = payload.get("tool_response")
+        longest = max(map(len, _texts(response)), default=0)
+        if pruning.mode == "off" or longest <= pruning.min_prunable_tool_chars:
+            return {}
+        call, name = str(payload.get("tool_use_id") or ""), str(payload.get("tool_name") or "")
+        content = (Text(text="\n".join(_texts(response))),)
+        whole = Message(role="tool", parts=(ToolResult(call_id=call, content=content, name=name),))
+        (number,) = self._memory.ingest([whole], scope=host.scope)
+        self._notify()
+        note = f"[Shortened by Holdfast. The whole output is message {number} of the archive: archive_get shows it.]"
+        if (
+            payload.get("hook_event_name") == "AfterTool"
+        ):  # Gemini CLI replaces an output only by the reason of a refusal
+            text = response.get("llmContent") if isinstance(response, Mapping) else response
+            return {"decision": "deny", "reason": "\n".join(_texts(_shorten(text, note)))}
+        output = {"hookEventName": payload["hook_event_name"], "updatedToolOutput": _shorten(response, note)}
+        return {"hookSpecificOutput": output}
 
     def _find(self, scope: Scope) -> _Host:
         """Return what is known of a session; of an earlier process, what was recorded."""
@@ -158,18 +234,26 @@ class HostHooks:
         self._memory.store.add_records([row])
 
 
-_ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, _Host], str]]] = {
-    "SessionStart": HostHooks._restore_details,  # noqa: SLF001 - its own methods
-    "UserPromptSubmit": HostHooks._recall,  # noqa: SLF001
-    "BeforeAgent": HostHooks._recall,  # noqa: SLF001
+_ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, _Host], Output]]] = {
+    "SessionStart": HostHooks._start,  # noqa: SLF001 - its own methods
+    "UserPromptSubmit": HostHooks._recall_prompt,  # noqa: SLF001
+    "BeforeAgent": HostHooks._recall_prompt,  # noqa: SLF001
+    "BeforeModel": HostHooks._check_window,  # noqa: SLF001
+    "PostToolUse": HostHooks._prune_output,  # noqa: SLF001
+    "AfterTool": HostHooks._prune_output,  # noqa: SLF001
     "PreCompact": HostHooks._record_compaction,  # noqa: SLF001
-    "PreCompress": HostHooks._record_compaction,  # noqa: SLF001
-    "Stop": HostHooks._archive,  # noqa: SLF001
-    "AfterAgent": HostHooks._archive,  # noqa: SLF001
+    "Stop": HostHooks._end_turn,  # noqa: SLF001
+    "AfterAgent": HostHooks._end_turn,  # noqa: SLF001
     "SubagentStop": HostHooks._archive,  # noqa: SLF001
-    "SessionEnd": HostHooks._archive,  # noqa: SLF001
+    "SessionEnd": HostHooks._end_turn,  # noqa: SLF001
 }
 """What is done for each event, by its name in Claude Code or in Gemini CLI."""
+
+
+def _add_context(payload: Payload, context: str) -> Output:
+    if not context:
+        return {}
+    return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": context}}
 
 
 def _read(path: Path) -> list[Message]:
@@ -185,3 +269,42 @@ def _summary(payload: Payload) -> str:
     path = Path(str(payload.get("transcript_path") or ""))
     messages = _read(path) if path.is_file() else []
     return next((message.text for message in reversed(messages) if message.role == "user" and message.text), "")
+
+
+# --- requests of Gemini CLI, and tool outputs ------------------------------------
+
+
+def _first_text(message: Message) -> str:
+    """Return the first text of a message of the user or the model."""
+    texts = (part.text for part in message.parts if isinstance(part, Text)) if message.role != "tool" else ()
+    return next((text.strip() for text in texts if text.strip()), "")
+
+
+def _content(message: Any) -> str:
+    return str(message.get("content") or "") if isinstance(message, Mapping) else ""
+
+
+def _is_media(value: Any) -> bool:
+    """Whether the long text in a value is an image or a sound."""
+    return isinstance(value, Mapping) and (value.get("type") in {"image", "audio"} or bool(value.get("isImage")))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list) and not _is_media(value):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
+
+
+def _shorten(value: Any, note: str) -> Any:
+    """Shorten every long text in a JSON value, and keep its shape."""
+    if isinstance(value, list):
+        return [_shorten(item, note) for item in value]
+    if isinstance(value, Mapping) and not _is_media(value):
+        return {key: _shorten(item, note) for key, item in value.items()}
+    from holdfast.compaction.dialogue import shorten  # noqa: PLC0415 - takes time, and prompts do not need it
+
+    is_long = isinstance(value, str) and len(value) > MAX_OUTPUT_CHARS
+    return f"{shorten(value, MAX_OUTPUT_CHARS)}\n{note}" if is_long else value

@@ -79,6 +79,7 @@ class Session:
         overhead: int = 0,
         facts: Sequence[FactRow] = (),
         recall: bool = True,
+        question: str = "",
     ) -> Window:
         """Make the window for the next request out of the whole history.
 
@@ -96,6 +97,8 @@ class Session:
             overhead: Tokens of anything else in the request.
             facts: Facts that the caller chose for this question; they go into the block first.
             recall: Whether memory is recalled for this request.
+            question: What the user asks, where the caller sends it after the window. It is not archived; the block for
+                it is `Window.block`.
 
         Raises:
             WindowTooSmallError: What must stay in the window does not fit.
@@ -110,6 +113,7 @@ class Session:
             now=self._memory.clock(),
             facts=facts,
             is_recalling=recall,
+            question=question,
             provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
             archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
         )

@@ -75,7 +75,8 @@ class TestHosts:
             direct = httpx.post(
                 f"{server.provider.url}/v1/messages", json={"model": MODEL, "messages": [], "stream": True}
             )
-            assert ask_summary(server, "messages", ASKED["claude"], stream=True).content == direct.content
+            passed = ask_summary(server, "messages", ASKED["claude"], stream=True).content
+            assert passed.replace(b"msg_2", b"msg_1") == direct.content
 
     def test_a_conversation_inside_one_message_is_read(self, start: Start) -> None:
         """As pi sends it, without tools and beside its session."""
