@@ -396,6 +396,18 @@ def chat(*, turns: int, runs: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--streams", type=click.IntRange(min=1), default=100, show_default=True, help="Clients at once.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True)
+@as_json
+def proxy(*, streams: int, seconds: float, as_json: bool) -> None:
+    """Run many streams through the proxy, kill the server, and count bytes that changed and replies that are lost."""
+    from benchmarks.proxy import measure  # noqa: PLC0415 - each bench loads what it needs
+
+    found = measure(streams=streams, seconds=seconds)
+    show(found, {name: {"value": value} for name, value in found.items()}, first="figure", as_json=as_json)
+
+
+@bench.command()
 @click.option("--messages", type=click.IntRange(min=1), default=1_000_000, show_default=True)
 @as_json
 def inspector(*, messages: int, as_json: bool) -> None:

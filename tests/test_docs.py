@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 import holdfast
 from benchmarks.__main__ import bench
-from holdfast import __version__, cli, errors
+from holdfast import Engine, Settings, __version__, cli, errors
 from test_settings_openclaw import DOCUMENTED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -202,7 +202,14 @@ def test_python_in_the_docs_runs(page: str, code: str, home: Path) -> None:
 def test_commands_in_the_docs_run(
     script: tuple[str, ...], page: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command of the docs runs in an empty home. Only the how-to pages run without the examples."""
+    """Every command of the docs runs in an empty home. Only the how-to pages run without the examples.
+
+    The page of commands shows each by itself: there the memory has one session.
+    """
+    if page == "docs/cli.md":
+        with Engine.open(home / "memory", settings=Settings(), background=False) as engine:
+            texts = [f"Message {number} about the carrier signature." for number in range(4)]
+            engine.session("s1").append([{"role": "user", "content": text} for text in texts])
     monkeypatch.chdir(home if page in {"README.md", *HOW_TO} else ROOT)
     for words in script:
         program, arguments = next(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2 as httpx
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 from holdfast import Engine
 from holdfast.settings import Settings
+from waiting import until
 
 
 @pytest.fixture
@@ -54,6 +59,10 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
                 "memory_store",
                 "memory_timeline",
             }
+            for tool in tools.values():
+                assert tool.output_schema
+                assert tool.annotations is not None
+                assert tool.annotations.read_only_hint == (tool.name not in {"memory_store", "memory_forget"})
             hints = tools["memory_forget"].annotations
             assert hints is not None
             assert hints.destructive_hint
@@ -74,9 +83,51 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
             resource = await client.read_resource("holdfast://sessions")
             assert "s1" in str(resource)
             assert "s2" not in str(resource)
+            assert "Tuesdays" in str(await client.read_resource("holdfast://facts"))
             prompt = await client.get_prompt("what_did_we_decide", {"about": "ports"})
             assert "memory_search" in str(prompt)
             assert (await call("memory_forget", {"messages": numbers}))["rows"] >= len(numbers)
             assert not (await call("memory_search", question))["excerpts"]
 
     anyio.run(use)
+
+
+def test_streamable_http_needs_the_token_and_a_name_of_this_machine(home: Path) -> None:
+    """The token stays the same from one start to the next, in a file of its owner alone."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/mcp"
+    command = [sys.executable, "-m", "holdfast", "mcp", "--home", str(home), "--project", "shop", "--http", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        assert process.stderr is not None
+        assert b"mcp.token" in process.stderr.readline()
+        file = home / "mcp.token"
+        assert file.stat().st_mode & 0o777 == 0o600
+        until(lambda: _status(url) == 401)
+        token = {"authorization": f"Bearer {file.read_text()}"}
+        assert _status(url, **token, host="evil.example") == 403
+        assert _status(url, **token, origin="https://example.com") == 403
+
+        async def use() -> None:
+            async with (
+                httpx.AsyncClient(headers=token) as http,
+                streamable_http_client(url, http_client=http) as streams,
+                ClientSession(streams[0], streams[1]) as client,
+            ):
+                await client.initialize()
+                found = await client.call_tool("memory_search", {"query": "which port has the replica?"})
+                assert "5433" in str(found.structured_content)
+                assert "s1" in str(await client.read_resource("holdfast://sessions"))
+
+        anyio.run(use)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _status(url: str, **headers: str) -> int:
+    try:
+        return httpx.post(url, json={}, headers=headers).status_code
+    except httpx.HTTPError:
+        return 0

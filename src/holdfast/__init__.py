@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.events import SummaryRequest as SummaryRequest
     from holdfast.events import SummaryResult as SummaryResult
     from holdfast.memory.archive import Ingested as Ingested
+    from holdfast.memory.exclusion import Exclusions as Exclusions
     from holdfast.memory.facts import FactHit as FactHit
     from holdfast.memory.memory import Stats as Stats
     from holdfast.memory.recall import Hit as Hit
@@ -84,6 +85,7 @@ _HOMES: Final = {
     " UnavailableError WindowError WindowTooSmallError",
     "holdfast.events": "Compacted Compacting Hooks SummaryRequest SummaryResult",
     "holdfast.memory.archive": "Ingested",
+    "holdfast.memory.exclusion": "Exclusions",
     "holdfast.memory.facts": "FactHit",
     "holdfast.memory.memory": "Stats",
     "holdfast.memory.recall": "Hit Recall",

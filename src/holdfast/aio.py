@@ -62,6 +62,7 @@ class AsyncSession(_Async[Session]):
         return self.sync.id
 
     assemble = _awaitable(Session.assemble)
+    preview = _awaitable(Session.preview)
     append = _awaitable(Session.append)
     compact = _awaitable(Session.compact)
     size = _awaitable(Session.size)
@@ -74,6 +75,8 @@ class AsyncSession(_Async[Session]):
     remember = _awaitable(Session.remember)
     facts = _awaitable(Session.facts)
     learn = _awaitable(Session.learn)
+    exclude = _awaitable(Session.exclude)
+    exclusions = _awaitable(Session.exclusions)
     forget = _awaitable(Session.forget)
     forget_facts = _awaitable(Session.forget_facts)
     edits = _awaitable(Session.edits)

@@ -18,6 +18,7 @@ from holdfast.errors import CompactionError
 from holdfast.events import Compacted, Compacting, SummaryRequest
 from holdfast.memory.learning import jobs
 from holdfast.messages import Message, Text
+from holdfast.models.base import Model
 from holdfast.redact import redact
 from holdfast.state import SessionState
 from holdfast.tokens import count_message
@@ -85,6 +86,7 @@ def run_compaction(
     *,
     force: bool = False,
     instructions: str | None = None,
+    model: Model | None = None,
     cancel: Event | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Compaction:
@@ -98,7 +100,7 @@ def run_compaction(
         ModelCancelledError: It was cancelled.
     """
     engine, state = session.engine, session.state
-    settings, model, hooks = engine.settings, engine.model or session.model, engine.hooks
+    settings, model, hooks = engine.settings, model or engine.model or session.model, engine.hooks
     with session.lock:
         planned, known = plan_compaction(session, limits, force=force), len(state.edits)
     if planned.outcome != "ready":

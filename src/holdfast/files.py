@@ -43,11 +43,14 @@ def open_private(path: Path) -> IO[bytes]:
 
 @contextmanager
 def only_process(path: Path) -> Iterator[bool]:
-    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it."""
+    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it.
+
+    Where files cannot be locked, every process is told that it is the only one.
+    """
     try:
         import fcntl  # noqa: PLC0415 - not on every platform
     except ImportError:
-        yield True  # the work is safe to do twice, only wasteful
+        yield True
         return
     with path.open("a") as file:
         path.chmod(0o600)

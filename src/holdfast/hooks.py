@@ -7,32 +7,29 @@ with what is recalled for the prompt of the turn. A tool output that is very lon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, Final
 
-from holdfast import transcripts
-from holdfast.compaction.audit import audit, find_requirements
-from holdfast.compaction.dialogue import shorten
-from holdfast.engine import Engine
-from holdfast.errors import HoldfastError
 from holdfast.memory.block import Detail, render
-from holdfast.memory.query import build_query
+from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
-from holdfast.session import Session
-from holdfast.store.base import Record, Select
+from holdfast.store.base import Record, Scope, Select
 
 MAX_BLOCK_TOKENS: Final = 1_500
-"""A block of this size is below that; it is never cut, because its end mark belongs to it."""
+"""A block of this size is below what hosts cut off; it is never cut, because its end mark belongs to it."""
 MAX_LOST_CHARS: Final = 3_000
 """The most characters of details that are put back after a compaction."""
 MAX_OUTPUT_CHARS: Final = 16_000
 """What is left of a tool output that is longer than `pruning.min_prunable_tool_chars`."""
-COMPACTED: Final = "compacted"
-"""The kind of the record that says which messages the host has compacted."""
-LOST: Final = "The summary of the conversation left these details out. They are quoted from the archive:"
+MAX_PROMPT_BYTES: Final = 1 << 20
+"""A transcript that was never archived is archived before a prompt up to this size, else when the turn ends."""
+MAX_HOSTS: Final = 256
+"""Sessions whose state is kept between two events."""
+HOST: Final = "host"
+"""The kind of the record about a host: what it has compacted, and how much of its transcript is archived."""
 
 Payload = Mapping[str, Any]
 Output = dict[str, Any]
@@ -40,22 +37,42 @@ Output = dict[str, Any]
 
 @dataclass(slots=True)
 class _Host:
-    """What the window of a host shows: its messages after the last compaction, and the passages it was given."""
+    """What is known of the session of a host.
 
-    compacted: int
-    messages: Sequence[int] = ()
+    Attributes:
+        scope: The owner of the session.
+        lock: Held while an event of the session is handled.
+        previous, compacted: The last archived messages that the last two compactions have removed from its window.
+        messages: The archived messages that its window shows.
+        transcript: The file that was read, its size then, and how many of its messages are archived.
+        quoted: The passages that its window was given.
+        prompt: The prompt of the turn that runs.
+        added: What is added to every request of the turn, where the host has compacted in the middle of it.
+    """
+
+    scope: Scope
+    lock: RLock = field(default_factory=RLock)
+    previous: int = 0
+    compacted: int = 0
+    messages: list[int] = field(default_factory=list)
+    transcript: tuple[str, int, int] = ("", 0, 0)
     quoted: set[int] = field(default_factory=set)
     prompt: str = ""
     added: str = ""
-    """What is added to every request of the turn, where the host has compacted in the middle of it."""
 
 
 class HostHooks:
-    """Answers hook events. One object serves any number of sessions and threads."""
+    """Answers hook events. One object serves any number of sessions and threads.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._hosts: dict[str, _Host] = {}
+    Args:
+        memory: The memory.
+        notify: Called when there is something new in it.
+    """
+
+    def __init__(self, memory: Memory, *, notify: Callable[[], None] = lambda: None) -> None:
+        self._memory = memory
+        self._notify = notify
+        self._hosts: dict[Scope, _Host] = {}
         self._lock = Lock()
 
     def handle(self, payload: Payload) -> Output:
@@ -64,95 +81,105 @@ class HostHooks:
         session = str(payload.get("session_id") or "")
         if action is None or not session:
             return {}
-        with self._lock:
-            return action(self, payload, self._engine.session(session, project=str(payload.get("cwd") or "")))
+        host = self._find(Scope(project=str(payload.get("cwd") or ""), session=session))
+        with host.lock:
+            return action(self, payload, host)
 
-    def _archive(self, payload: Payload, session: Session) -> Output:
-        """Archive the transcript of the host."""
+    def _archive(self, payload: Payload, host: _Host) -> Output:
+        """Archive what is new in the transcript of the host."""
         path = Path(str(payload.get("transcript_path") or ""))
-        if path.is_file():
-            messages = transcripts.read(path).messages
-            self._host(session).messages = self._engine.memory.ingest(messages, scope=session.scope)
-            self._engine.notify()
+        size = path.stat().st_size if path.is_file() else 0
+        name, known_size, known = host.transcript
+        if not size or (name, known_size) == (str(path), size):
+            return {}
+        messages = _read(path)
+        if name != str(path) or len(messages) < known:  # another file, or one that was rewritten
+            known = 0
+        host.messages += self._memory.ingest(messages[known:], scope=host.scope)
+        host.transcript = (str(path), size, len(messages))
+        self._record(host)
+        self._notify()
         return {}
 
-    def _end_turn(self, payload: Payload, session: Session) -> Output:
+    def _end_turn(self, payload: Payload, host: _Host) -> Output:
         """Archive the transcript of the host; a compaction that follows is no longer about the prompt."""
-        self._archive(payload, session)
-        self._host(session).prompt = ""
+        self._archive(payload, host)
+        host.prompt = ""
         return {}
 
-    def _recall_prompt(self, payload: Payload, session: Session) -> Output:
+    def _recall_prompt(self, payload: Payload, host: _Host) -> Output:
         """Recall for a prompt what the window does not show."""
-        if session.id not in self._hosts:  # a session of an earlier process
-            self._archive(payload, session)
-        host = self._host(session)
         prompt = str(payload.get("submitted_prompt") or payload.get("prompt") or "")
         if not prompt.strip():  # Qwen Code sends the event for tool results too
             return {}
+        path = Path(str(payload.get("transcript_path") or ""))
+        if not host.transcript[0] and path.is_file() and path.stat().st_size <= MAX_PROMPT_BYTES:
+            self._archive(payload, host)
         host.prompt, host.added = prompt, ""
-        return _add_context(payload, self._recall(session))
+        return _add_context(payload, self._recall(host))
 
-    def _recall(self, session: Session) -> str:
-        host, memory = self._host(session), self._engine.memory
+    def _recall(self, host: _Host) -> str:
+        from holdfast.memory.query import build_query  # noqa: PLC0415 - other events do not need it
+
+        memory = self._memory
         query = build_query(
-            self._engine.settings,
+            memory.settings,
             (host.prompt,),
-            scope=session.scope,
+            scope=host.scope,
             now=memory.clock(),
-            cap=min(MAX_BLOCK_TOKENS, self._engine.settings.recall.hard_cap_tokens),
-            in_window=[number for number in host.messages if number > host.compacted],
+            cap=min(MAX_BLOCK_TOKENS, memory.settings.recall.hard_cap_tokens),
+            in_window=host.messages,
             automatic=True,
         )
         found = memory.recall(replace(query, quoted=host.quoted))
         host.quoted |= {hit.passage for hit in found.hits}
         return found.block
 
-    def _record_compaction(self, payload: Payload, session: Session) -> Output:
+    def _record_compaction(self, payload: Payload, host: _Host) -> Output:
         """Archive what the host will compact, and record how far that goes."""
-        self._archive(payload, session)
-        host = self._host(session)
-        self._set_compacted(session, last=max(host.messages, default=host.compacted))
+        self._archive(payload, host)
+        self._set_compacted(host, last=max(host.messages, default=host.compacted))
         return {}
 
-    def _set_compacted(self, session: Session, *, last: int) -> None:
-        host = self._host(session)
-        self._hosts[session.id] = _Host(last, host.messages, prompt=host.prompt)
-        row = Record(scope=session.scope, kind=COMPACTED, key="", data={"last": last}, time=self._engine.memory.clock())
-        self._engine.memory.store.add_records([row])
+    def _set_compacted(self, host: _Host, *, last: int) -> None:
+        host.previous, host.compacted = host.compacted, last
+        host.messages = [number for number in host.messages if number > last]
+        host.quoted = set()
+        self._record(host)
 
-    def _start(self, payload: Payload, session: Session) -> Output:
+    def _start(self, payload: Payload, host: _Host) -> Output:
         """After a compaction, return the details that the host's summary lost, and what the prompt recalls."""
         if payload.get("source") != "compact":
-            return self._archive(payload, session) if payload.get("source") == "resume" else {}
-        plan = session.compact(dry_run=True).plan
-        required = find_requirements(plan, settings=self._engine.settings.compaction)
-        lost = audit(_summary(payload), required)
-        lines = [line for line in str(lost).splitlines() if not line.startswith("- the heading")]
-        text = "\n".join([LOST, *lines])[:MAX_LOST_CHARS]
-        details = [Detail(role="archive", time=0, text=text)] if lines else []
-        blocks = [render((), details, self._engine.memory.marks)]
-        if self._host(session).prompt:
-            blocks.append(self._recall(session))
+            return self._archive(payload, host) if payload.get("source") == "resume" else {}
+        from holdfast.compaction.host_summary import find_lost  # noqa: PLC0415 - only for this
+
+        select = Select(scope=host.scope, after=host.previous, before=host.compacted + 1)
+        history = [row.message for row in self._memory.store.read_messages(select)]
+        lost = find_lost(history, _summary(payload), settings=self._memory.settings.compaction)[:MAX_LOST_CHARS]
+        blocks = [render((), [Detail(role="archive", time=0, text=lost)] if lost else [], self._memory.marks)]
+        if host.prompt:
+            blocks.append(self._recall(host))
         return _add_context(payload, "\n\n".join(filter(None, blocks)))
 
-    def _check_window(self, payload: Payload, session: Session) -> Output:
+    def _check_window(self, payload: Payload, host: _Host) -> Output:
         """Recall once more where the request does not show what it showed before: Gemini CLI compacts inside a turn.
 
         It reports every request as one that is about to be compacted, so that the request itself must be compared.
         """
         request = payload.get("llm_request")
         messages = request.get("messages") if isinstance(request, Mapping) else None
-        if not isinstance(messages, list) or session.id not in self._hosts:
+        if not isinstance(messages, list):
             return {}
-        host = self._host(session)
         window = "\n".join(map(_content, messages))
-        rows = [(row.id, text) for row in session.get(_after(host)) if (text := _first_text(row.message))]
+        rows = [
+            (row.id, text)
+            for row in self._memory.get(host.messages, scope=host.scope)
+            if (text := _first_text(row.message))
+        ]
         missing = [number for number, text in rows if text not in window]
         if 2 * len(missing) > len(rows):  # single messages may differ: secrets are masked in the archive
-            self._set_compacted(session, last=max(missing))
-            host = self._host(session)
-            host.added = self._recall(session)
+            self._set_compacted(host, last=max(missing))
+            host.added = self._recall(host)
         if not host.added:
             return {}
         last = max((index for index, one in enumerate(messages) if host.prompt in _content(one)), default=-1)
@@ -161,9 +188,9 @@ class HostHooks:
         output = {"hookEventName": "BeforeModel", "llm_request": {"messages": messages}}
         return {"hookSpecificOutput": output}
 
-    def _prune_output(self, payload: Payload, session: Session) -> Output:
+    def _prune_output(self, payload: Payload, host: _Host) -> Output:
         """Shorten a very long tool output, and archive it whole first."""
-        pruning = self._engine.settings.pruning
+        pruning = self._memory.settings.pruning
         response = payload.get("tool_response")
         longest = max(map(len, _texts(response)), default=0)
         if pruning.mode == "off" or longest <= pruning.min_prunable_tool_chars:
@@ -171,8 +198,8 @@ class HostHooks:
         call, name = str(payload.get("tool_use_id") or ""), str(payload.get("tool_name") or "")
         content = (Text(text="\n".join(_texts(response))),)
         whole = Message(role="tool", parts=(ToolResult(call_id=call, content=content, name=name),))
-        (number,) = self._engine.memory.ingest([whole], scope=session.scope)
-        self._engine.notify()
+        (number,) = self._memory.ingest([whole], scope=host.scope)
+        self._notify()
         note = f"[Shortened by Holdfast. The whole output is message {number} of the archive: archive_get shows it.]"
         if (
             payload.get("hook_event_name") == "AfterTool"
@@ -182,14 +209,32 @@ class HostHooks:
         output = {"hookEventName": payload["hook_event_name"], "updatedToolOutput": _shorten(response, note)}
         return {"hookSpecificOutput": output}
 
-    def _host(self, session: Session) -> _Host:
-        if session.id not in self._hosts:
-            records = self._engine.memory.store.read_records(Select(scope=session.scope), kind=COMPACTED)
-            self._hosts[session.id] = _Host(max((row.data.get("last", 0) for row in records), default=0))
-        return self._hosts[session.id]
+    def _find(self, scope: Scope) -> _Host:
+        """Return what is known of a session; of an earlier process, what was recorded."""
+        with self._lock:
+            host = self._hosts.pop(scope, None) or self._load(scope)
+            self._hosts[scope] = host  # the session that was used last is the last to go
+            while len(self._hosts) > MAX_HOSTS:
+                del self._hosts[next(iter(self._hosts))]
+            return host
+
+    def _load(self, scope: Scope) -> _Host:
+        host = _Host(scope)
+        for row in self._memory.store.read_records(Select(scope=scope), kind=HOST):
+            host.previous, host.compacted = row.data.get("previous", 0), row.data.get("compacted", 0)
+            host.transcript = (row.data.get("path", ""), row.data.get("size", 0), row.data.get("messages", 0))
+        shown = self._memory.store.read_messages(Select(scope=scope, after=host.compacted))
+        host.messages = [row.id for row in shown]
+        return host
+
+    def _record(self, host: _Host) -> None:
+        path, size, count = host.transcript
+        data = {"previous": host.previous, "compacted": host.compacted, "path": path, "size": size, "messages": count}
+        row = Record(scope=host.scope, kind=HOST, key="", data=data, time=self._memory.clock())
+        self._memory.store.add_records([row])
 
 
-_ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, Session], Output]]] = {
+_ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, _Host], Output]]] = {
     "SessionStart": HostHooks._start,  # noqa: SLF001 - its own methods
     "UserPromptSubmit": HostHooks._recall_prompt,  # noqa: SLF001
     "BeforeAgent": HostHooks._recall_prompt,  # noqa: SLF001
@@ -211,22 +256,22 @@ def _add_context(payload: Payload, context: str) -> Output:
     return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": context}}
 
 
+def _read(path: Path) -> list[Message]:
+    from holdfast import transcripts  # noqa: PLC0415 - takes time, and prompts do not need it
+
+    return transcripts.read(path).messages
+
+
 def _summary(payload: Payload) -> str:
     """Return the host's summary: the text of the event, or the last long text of its transcript."""
     if isinstance(given := payload.get("compact_summary"), str):
         return given
-    try:
-        messages: Sequence[Message] = transcripts.read(Path(str(payload.get("transcript_path") or ""))).messages
-    except HoldfastError:
-        return ""
+    path = Path(str(payload.get("transcript_path") or ""))
+    messages = _read(path) if path.is_file() else []
     return next((message.text for message in reversed(messages) if message.role == "user" and message.text), "")
 
 
 # --- requests of Gemini CLI, and tool outputs ------------------------------------
-
-
-def _after(host: _Host) -> list[int]:
-    return [number for number in host.messages if number > host.compacted]
 
 
 def _first_text(message: Message) -> str:
@@ -259,5 +304,7 @@ def _shorten(value: Any, note: str) -> Any:
         return [_shorten(item, note) for item in value]
     if isinstance(value, Mapping) and not _is_media(value):
         return {key: _shorten(item, note) for key, item in value.items()}
+    from holdfast.compaction.dialogue import shorten  # noqa: PLC0415 - takes time, and prompts do not need it
+
     is_long = isinstance(value, str) and len(value) > MAX_OUTPUT_CHARS
     return f"{shorten(value, MAX_OUTPUT_CHARS)}\n{note}" if is_long else value

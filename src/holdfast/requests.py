@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.messages import Message
+from holdfast.providers import render_request
 from holdfast.providers.overflow import numbers
 from holdfast.window import Window
 
@@ -27,15 +28,16 @@ def reply_reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
     return given if 0 < given <= limit // 2 else None
 
 
-def changed_fields(body: Mapping[str, Any], messages: Sequence[Message], window: Window) -> dict[str, Any]:
+def changed_fields(
+    body: Mapping[str, Any], messages: Sequence[Message], window: Sequence[Message], *, format: str
+) -> dict[str, Any]:
     """Return the fields of a body that the window of its messages changes. A system prompt without edits stays."""
-    if [message.parts for message in messages] == [message.parts for message in window.messages]:
+    if [message.parts for message in messages] == [message.parts for message in window]:
         return {}  # also where a system message in the middle would be rendered as the user's
-    before, after = (
-        [message for message in given if message.role == "system"] for given in (messages, window.messages)
-    )
+    before, after = ([message for message in given if message.role == "system"] for given in (messages, window))
     kept = {"system", "instructions"} if before == after else set()
-    return {key: value for key, value in window.request().items() if key not in kept and body.get(key) != value}
+    fields = render_request(window, format)
+    return {key: value for key, value in fields.items() if key not in kept and body.get(key) != value}
 
 
 def smaller_limit(limit: int, window: Window | None, error: str) -> int:

@@ -12,12 +12,15 @@ from holdfast.compact import Compaction, plan_compaction, run_compaction
 from holdfast.compaction.summarise import Progress
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
+from holdfast.context.validate import validate
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.archive import Ingested
+from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.learning import queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
+from holdfast.messages import Message
 from holdfast.models.base import Model
 from holdfast.past import rebuild
 from holdfast.providers import Incoming
@@ -78,6 +81,7 @@ class Session:
         tools: Sequence[Mapping[str, Any]] = (),
         overhead: int = 0,
         facts: Sequence[FactRow] = (),
+        recall: bool = True,
         question: str = "",
     ) -> Window:
         """Make the window for the next request out of the whole history.
@@ -95,6 +99,7 @@ class Session:
                 name it.
             overhead: Tokens of anything else in the request.
             facts: Facts that the caller chose for this question; they go into the block first.
+            recall: Whether memory is recalled for this request.
             question: What the user asks, where the caller sends it after the window. It is not archived; the block for
                 it is `Window.block`.
 
@@ -110,12 +115,24 @@ class Session:
             limits=self._limits(limit, reserve, model=model, overhead=beside),
             now=self._memory.clock(),
             facts=facts,
+            is_recalling=recall,
             question=question,
             provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
             archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
         )
         with self.lock:
             return turn.assemble(self, messages, request, format=format, provider=provider)
+
+    def preview(
+        self, messages: Sequence[Incoming], *, format: str | None = None, provider: str
+    ) -> list[Message] | None:
+        """Return what a request that goes on from the last one would send, without archiving or editing anything.
+
+        None where this process has sent no request of the session whose history these messages continue.
+        """
+        with self.lock:
+            items = self.state.preview(messages, format=format)
+        return None if items is None else list(validate([item.sent for item in items], provider).messages)
 
     def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> Ingested:
         """Archive messages that follow those of the session, such as a reply, and return their numbers.
@@ -178,6 +195,7 @@ class Session:
         instructions: str | None = None,
         force: bool = True,
         dry_run: bool = False,
+        model: Model | None = None,
         cancel: Event | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Compaction:
@@ -191,6 +209,7 @@ class Session:
             instructions: What the summary should cover.
             force: Compact even if the conversation fits.
             dry_run: Only plan.
+            model: The model that writes the summary; by default that of the engine.
             cancel: Cancels the compaction when set, from any thread; then nothing has changed.
             on_progress: Called after every step.
 
@@ -207,7 +226,7 @@ class Session:
             plan = plan_compaction(self, limits, force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
         done = run_compaction(
-            self, limits, force=force, instructions=instructions, cancel=cancel, on_progress=on_progress
+            self, limits, force=force, instructions=instructions, model=model, cancel=cancel, on_progress=on_progress
         )
         self.state.summary_parts.clear()
         self.engine.notify()
@@ -307,6 +326,19 @@ class Session:
     def forget_facts(self, ids: Sequence[str], *, across: bool = True) -> int:
         """Forget facts for good, with their earlier versions."""
         return self._memory.forget(scope=self.scope, fact_ids=ids, across=across)
+
+    def exclude(self, ids: Sequence[int] = (), *, facts: Sequence[str] = (), excluded: bool = True) -> int:
+        """Exclude messages and facts from recall, or include them again, and return how many were found.
+
+        `get`, `search` and `facts` still find them. A block that was recalled before stays in the window until the
+        next cut.
+        """
+        _require_numbers(ids)
+        return self._memory.exclude(ids, scope=self.scope, fact_ids=facts, across=True, excluded=excluded)
+
+    def exclusions(self) -> Exclusions:
+        """Return the messages and facts that recall leaves out."""
+        return self._memory.exclusions(scope=self.scope)
 
     # --- edits -----------------------------------------------------------------------
 

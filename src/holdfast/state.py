@@ -175,6 +175,18 @@ class SessionState:
             self.calibrate(fresh)
         self.sent_tokens = 0  # a later report is about a request that is not known yet
 
+    def preview(self, given: Sequence[Incoming], *, format: str | None = None) -> tuple[Item, ...] | None:
+        """Return the window of a history that goes on from that of the last request; None for any other history."""
+        messages = providers.normalise(given)
+        leading = sum(1 for _ in takewhile(_is_system, messages))
+        history, known = messages[leading:], len(self.given)
+        if self.limits is None or not known or list(history[:known]) != self.given:
+            return None
+        read = providers.read([*messages[:leading], *history[known:]], format=format)
+        fresh = self.make_items(read, [0] * len(read))
+        window, _ = self.replay(limit=self.limits.safe_limit)
+        return (*fresh[:leading], *(item for item in window if item.kind != "system"), *fresh[leading:])
+
     def restore(self) -> None:
         """Take the archived messages for the history, where no request has brought one yet."""
         if self.given or self.history:

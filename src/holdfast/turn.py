@@ -55,6 +55,7 @@ class Turn:
         limits: The limits of its window.
         now: When it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
+        is_recalling: Whether memory is recalled for it.
         question: What the user asks, where the caller sends that after the window.
         archive_tool: The name of the tool that shows archived messages, where the model has one.
         provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
@@ -67,6 +68,7 @@ class Turn:
     limits: Budget
     now: int
     facts: Sequence[FactRow] = ()
+    is_recalling: bool = True
     question: str = ""
     archive_tool: str = ""
     provider: str = "openai_chat"
@@ -179,7 +181,9 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
             count=state.count,
         )
     with turn.guard("recall"):
-        if not settings.recall.automatic or settings.slots.memory == "none":
+        if not turn.is_recalling:
+            turn.recall = Recall(reason="no recall was asked for")
+        elif not settings.recall.automatic or settings.slots.memory == "none":
             switch = "slots.memory is none" if settings.recall.automatic else "recall.automatic is off"
             turn.recall = Recall(reason=switch)
         else:

@@ -156,6 +156,7 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "doctor": lambda _: ("doctor",),
     "export": lambda home: ("export", home.folder / f"{NAME}.out"),
     "facts": lambda _: ("facts",),
+    "exclude": lambda _: ("exclude", EVIL),
     "forget": lambda _: ("forget", EVIL, "--yes"),
     "get": lambda _: ("get", "1", "--around", "3"),
     "import": lambda home: ("import", home.file, home.folder / NAME / "nothing"),

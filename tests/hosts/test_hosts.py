@@ -19,9 +19,9 @@ from holdfast import Engine
 from holdfast.models.scripted import Said
 from holdfast.server.process import find
 from holdfast.settings import Settings
+from holdfast.testing.provider import overflow
 from hosts.model import Model, shown, shown_without_recall
 from hosts.programs import PROGRAMS, Pi, Program
-from scripted_provider import overflow
 
 IS_ASKED = bool(os.environ.get("HOLDFAST_TEST_HOSTS"))
 FACT = "The billing replica listens on port 5433"

@@ -52,7 +52,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         numbers = memory.ingest(SAID, scope=SCOPE)
         memory.ingest([SAID[0]], scope=Scope(project="atlas", session="s2"))
         memory.pin(numbers[:1], scope=SCOPE)
-        memory.exclude_from_recall(numbers[3:4], scope=SCOPE)
+        memory.exclude(numbers[3:4], scope=SCOPE)
         old = FactRow(scope=SCOPE, id="f1", type="config", content="Deploys go to fra1", time=1, evidence=(numbers[2],))
         memory.store.add_facts([old])
         memory.remember("Deploys go to ams1", scope=SCOPE, subject="deploy", slot="region")

@@ -35,7 +35,7 @@ def test_lines_bring_everything_back(tmp_path: Path) -> None:
     with opened(tmp_path / "a.db") as first, opened(tmp_path / "b.db") as second:
         numbers = first.ingest([Message(role="user", parts=(Text(text=f"port {n}"),)) for n in range(3)], scope=SCOPE)
         first.pin(numbers[:1], scope=SCOPE)
-        first.exclude_from_recall(numbers[1:2], scope=SCOPE)
+        first.exclude(numbers[1:2], scope=SCOPE)
         fact = FactRow(scope=SCOPE, id="f", type="config", content="The port is 2", evidence=(numbers[2], 99))
         first.store.add_facts([fact])
         file = exported(first, tmp_path / "out.jsonl")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import Engine
-from holdfast.hooks import HostHooks
+from holdfast.hooks import MAX_HOSTS, HostHooks
 from holdfast.server.process import find
 from holdfast.settings import Archive, Settings
 
@@ -58,8 +58,9 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """A host whose server is stopped at the end."""
+    monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "60000")  # the machine may be busy
     one = Host(tmp_path)
     yield one
     if server := find(one.home):
@@ -93,7 +94,7 @@ def test_a_compaction_inside_a_turn(tmp_path: Path) -> None:
     host.write("user", "The billing replica listens on port 5433, say the operators.")
     host.write("assistant", "I will use port 5433 for the billing replica.")
     with Engine.open(host.home, settings=Settings(), background=False) as engine:
-        hooks = HostHooks(engine)
+        hooks = HostHooks(engine.memory)
         assert hooks.handle(host.payload("UserPromptSubmit", prompt=QUESTION)) == {}
         hooks.handle(host.payload("PreCompact", trigger="auto"))
         output = hooks.handle(host.payload("SessionStart", source="compact", compact_summary="Several things."))
@@ -109,7 +110,7 @@ def test_a_request_that_gemini_compressed_gets_what_it_lost(tmp_path: Path) -> N
     whole = [{"role": line["type"], "content": line["message"]["content"]} for line in host.lines]
     asked = {"role": "user", "content": QUESTION}
     with Engine.open(host.home, settings=Settings(), background=False) as engine:
-        hooks = HostHooks(engine)
+        hooks = HostHooks(engine.memory)
         assert hooks.handle(host.payload("BeforeModel", llm_request={"messages": whole})) == {}
         assert hooks.handle(host.payload("BeforeAgent", prompt=QUESTION)) == {}
         assert hooks.handle(host.payload("BeforeModel", llm_request={"messages": [*whole, asked]})) == {}
@@ -131,7 +132,7 @@ def test_a_very_long_output_is_archived_whole_and_shortened(tmp_path: Path, even
     stream = "llmContent" if event == "AfterTool" else "stdout"
     fields = {"tool_name": "Bash", "tool_use_id": "call_1", "tool_response": {stream: lines, "interrupted": False}}
     with Engine.open(host.home, settings=Settings(), background=False) as engine:
-        output = HostHooks(engine).handle(host.payload(event, **fields))
+        output = HostHooks(engine.memory).handle(host.payload(event, **fields))
         if event == "AfterTool":
             assert output["decision"] == "deny"
             text = output["reason"]
@@ -144,24 +145,57 @@ def test_a_very_long_output_is_archived_whole_and_shortened(tmp_path: Path, even
         (row,) = engine.session("s1", project="/srv/shop").get([int(text.partition("message ")[2].split()[0])])
         assert row.message.results[0].text.startswith(lines)
         image = {"tool_response": [{"type": "image", "data": "A" * 90_000}]}
-        assert HostHooks(engine).handle(host.payload(event, **image)) == {}
+        assert HostHooks(engine.memory).handle(host.payload(event, **image)) == {}
         short = {"tool_response": {"stdout": "done"}, "tool_name": "Bash"}
-        assert HostHooks(engine).handle(host.payload(event, **short)) == {}
+        assert HostHooks(engine.memory).handle(host.payload(event, **short)) == {}
 
 
 def test_another_process_recalls_nothing_that_the_window_shows(host: Host) -> None:
-    """It reads the transcript of the session before its first answer."""
+    """It knows from the store how far the transcript was archived, and what the window shows."""
     host.write("user", "The billing replica listens on port 5433, say the operators.")
     host.write("assistant", "I will use port 5433 for the billing replica.")
     prompt = host.payload("UserPromptSubmit", prompt="Where does the billing replica listen?")
     for _ in range(2):
         with Engine.open(host.home, settings=Settings(), background=False) as engine:
-            assert HostHooks(engine).handle(prompt) == {}
+            hooks = HostHooks(engine.memory)
+            hooks.handle(host.payload("Stop"))
+            assert hooks.handle(prompt) == {}
     other = {**prompt, "session_id": "s2", "transcript_path": ""}
     with Engine.open(host.home, settings=Settings(archive=Archive(cross_session=True)), background=False) as engine:
-        block = HostHooks(engine).handle(other)["hookSpecificOutput"]["additionalContext"]
+        block = HostHooks(engine.memory).handle(other)["hookSpecificOutput"]["additionalContext"]
         assert "5433" in block
         assert "</recalled-context" in block.splitlines()[-1]  # it is whole
+
+
+def test_a_turn_archives_what_is_new_in_the_transcript(host: Host) -> None:
+    """Also in another process; a transcript that was rewritten is read from its beginning."""
+    notified: list[int] = []
+    for turn in range(4):
+        with Engine.open(host.home, settings=Settings(), background=False) as engine:
+            hooks = HostHooks(engine.memory, notify=lambda: notified.append(1))
+            host.write("user", f"Question {turn} about the replica.")
+            host.write("assistant", f"Answer {turn} about the replica.")
+            for _ in range(3):
+                hooks.handle(host.payload("Stop"))
+            assert len(notified) == turn + 1
+            assert sum(engine.sessions().values()) == 2 * (turn + 1)
+    host.lines = host.lines[:2]
+    host.write("user", "Another question after going back.")
+    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+        HostHooks(engine.memory).handle(host.payload("Stop"))
+        assert sum(engine.sessions().values()) == 9
+
+
+def test_the_state_of_many_sessions_is_bounded(host: Host) -> None:
+    """What is dropped from memory is read from the store again."""
+    host.write("user", "The billing replica listens on port 5433, say the operators.")
+    prompt = host.payload("UserPromptSubmit", prompt="Where does the billing replica listen?")
+    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+        hooks = HostHooks(engine.memory)
+        hooks.handle(host.payload("Stop"))
+        for number in range(MAX_HOSTS + 1):
+            hooks.handle({**host.payload("Stop"), "session_id": f"other-{number}", "transcript_path": ""})
+        assert hooks.handle(prompt) == {}
 
 
 def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:
@@ -172,12 +206,17 @@ def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:
     log = host.home / "hooks.log"
     assert log.read_text("utf-8").count("\n") == 1
     assert log.stat().st_mode & 0o777 == 0o600
+    command = [sys.executable, "-m", "holdfast", "doctor", "--home", str(host.home), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    findings = [finding["what"] for finding in json.loads(done.stdout)["findings"]]
+    assert [what for what in findings if what.startswith("hook: ") and "StorageError" in what]
+    assert {"uvicorn is installed", "mcp is installed"} <= set(findings)
 
 
 def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:
     """Also those without a session."""
     with Engine.open(tmp_path, settings=Settings(), background=False) as engine:
-        hooks = HostHooks(engine)
+        hooks = HostHooks(engine.memory)
         assert hooks.handle({"hook_event_name": "PreToolUse", "session_id": "s1"}) == {}
         assert hooks.handle({"hook_event_name": "Stop"}) == {}
         assert hooks.handle({"hook_event_name": "Stop", "session_id": "s1", "transcript_path": "/nowhere"}) == {}

@@ -23,6 +23,7 @@ from holdfast.models.scripted import Hang
 from holdfast.server.process import Server, find, find_or_start
 from holdfast.settings import Settings
 from holdfast.testing.provider import ScriptedProvider
+from waiting import until
 
 
 @contextmanager
@@ -96,14 +97,53 @@ def test_an_idle_server_stops(tmp_path: Path) -> None:
         assert process.wait(timeout=60) == 0
 
 
-@pytest.mark.parametrize("answer", [b"[]", b"{}", b"5", b'"result"'])
-def test_a_stale_file_whose_port_belongs_to_another_program_is_no_server(tmp_path: Path, answer: bytes) -> None:
-    """Whatever that program answers."""
-    (tmp_path / "server.json").write_text(json.dumps({"port": 99999999, "pid": 1, "token": "x"}))
-    assert find(tmp_path) is None
+def test_of_servers_that_start_at_once_one_serves(tmp_path: Path) -> None:
+    """The others say which one, and leave its file alone."""
+    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", "0", "--json"]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        until(lambda: sum(one.poll() is not None for one in started) == 2)
+        failed = [one for one in started if one.poll() is not None]
+        (serving,) = (one for one in started if one not in failed)
+        assert serving.stdout is not None
+        server = find(tmp_path)
+        assert server is not None
+        assert json.loads(serving.stdout.readline())["pid"] == server.pid == server.call("ping")["pid"]
+        for one in failed:
+            assert one.returncode == 1
+            assert f"is served by process {server.pid}" in one.communicate()[1]
+    finally:
+        for one in started:
+            one.kill()
+            one.communicate()
+
+
+def test_a_server_that_was_started_on_demand_makes_room(tmp_path: Path) -> None:
+    """For one that the user starts; what it has stored is there."""
+    first = find_or_start(tmp_path)
+    first.call("remember", session="s1", content="The port is 5433.")
+    with running(tmp_path) as (process, _):
+        second = find(tmp_path)
+        assert second is not None
+        assert second.pid == process.pid != first.pid
+        assert [fact["content"] for fact in second.call("facts", session="s1")] == ["The port is 5433."]
+
+
+def test_a_file_of_a_server_that_was_killed_is_no_server(tmp_path: Path) -> None:
+    """Nothing is sent to its port, which may belong to another program by now."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        (tmp_path / "server.json").write_text(json.dumps({"port": port, "pid": 1, "token": "x"}))
+        (tmp_path / "server.json").write_text(json.dumps({"port": port, "pid": os.getpid(), "token": "x"}))
+        assert find(tmp_path) is None
+        other.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            other.accept()
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"{}", b"5", b'"result"'])
+def test_an_answer_that_is_none_is_an_error(answer: bytes) -> None:
+    """Whatever another program answers."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
 
         def reply() -> None:
             connection, _ = other.accept()
@@ -113,7 +153,8 @@ def test_a_stale_file_whose_port_belongs_to_another_program_is_no_server(tmp_pat
 
         thread = threading.Thread(target=reply)
         thread.start()
-        assert find(tmp_path) is None
+        with pytest.raises(HoldfastError):
+            Server(port=other.getsockname()[1], pid=1, token="x").call("ping")
         thread.join()
 
 
@@ -138,7 +179,7 @@ def test_a_taken_port_is_an_error_with_advice(tmp_path: Path) -> None:
     """With one line that names the option."""
     with running(tmp_path) as (_, url):
         port = url.rpartition(":")[2]
-        command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", port]
+        command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path / "other"), "--port", port]
         failed = subprocess.run(command, capture_output=True, text=True, check=False)
         assert failed.returncode == 1
         assert "--port" in failed.stderr

@@ -92,7 +92,7 @@ class Exchange:
             provider=self.format,
             tools=[tool for tool in self.given.get("tools") or () if isinstance(tool, dict)],
         )
-        changed = changed_fields(self.given, self.messages, self.window)
+        changed = changed_fields(self.given, self.messages, self.window.messages, format=self.format)
         self.body = {**self.given, **changed} if changed else self.given
 
     def shrink(self, status: int, error: str) -> bool:

@@ -38,7 +38,17 @@ from holdfast.text import printable
 
 Level = Literal["ok", "note", "wrong"]
 _MARKS: Final[dict[Level, tuple[str, str]]] = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "red")}
-_EXTRAS: Final = {"tokenizers": "tokenizers", "tiktoken": "tiktoken", "wordllama": "local", "onnxruntime": "onnx"}
+_EXTRAS: Final = {
+    "tokenizers": "tokenizers",
+    "tiktoken": "tiktoken",
+    "wordllama": "local",
+    "onnxruntime": "onnx",
+    "starlette": "server",
+    "uvicorn": "server",
+    "mcp": "mcp",
+}
+_HOOK_FAILURES: Final = 3
+"""The number of newest failures of hooks that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,7 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
             problems.append(Finding("note", f"settings of other programs that were ignored: {others}"))
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
     file = store_file(home, settings=settings)
-    memory = _check_memory(file, choice, mend=mend)
+    memory = [*_check_memory(file, choice, mend=mend), *_check_hooks(file.parent)]
     return [
         *_check_installation(),
         *problems,
@@ -152,6 +162,16 @@ def _check_database(file: Path, choice: Choice) -> Iterator[Finding]:
             missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
         for note in missing:
             yield Finding("note", f"search: {note}")
+
+
+def _check_hooks(home: Path) -> Iterator[Finding]:
+    """Show the newest failures of `holdfast hook`, which hosts do not show."""
+    file = home / "hooks.log"
+    lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
+    if lines:
+        yield Finding("note", f"{len(lines):,} failures of hooks in {file}; delete it once they are fixed. The newest:")
+    for line in lines[-_HOOK_FAILURES:]:
+        yield Finding("note", f"hook: {line}")
 
 
 def _check_agents(memory: Path) -> Iterator[Finding]:

@@ -11,12 +11,18 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from holdfast.files import open_private
-from holdfast.server.process import find, find_or_start
+from holdfast.server.process import find, find_or_start, start
+
+PROMPTS: Final = frozenset({"UserPromptSubmit", "BeforeAgent"})
+"""The events before a prompt, which the user waits for."""
+PROMPT_SECONDS: Final = 5.0
+"""How long the user waits at most."""
+OTHER_SECONDS: Final = 60.0
 
 
 @click.command()
@@ -36,17 +42,26 @@ def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every c
 
 
 def _answer(folder: Path, payload: dict[str, Any]) -> Any:
-    """Ask the server. Where none runs, a prompt is answered here, and every other event starts one."""
+    """Ask the server. Where none runs, one is started; a prompt is answered here, and a beginning needs no answer."""
+    event = payload.get("hook_event_name")
     if server := find(folder):
-        return server.call("hook", **payload)
-    if payload.get("hook_event_name") not in {"UserPromptSubmit", "BeforeAgent"}:
-        return find_or_start(folder).call("hook", **payload)
-    from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time
-    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
-    from holdfast.hooks import HostHooks  # noqa: PLC0415 - takes time
+        return server.call("hook", timeout=PROMPT_SECONDS if event in PROMPTS else OTHER_SECONDS, **payload)
+    if event == "SessionStart" and payload.get("source") == "startup":
+        return start(folder)
+    if event not in PROMPTS:
+        return find_or_start(folder).call("hook", timeout=OTHER_SECONDS, **payload)
+    from msgspec.structs import replace  # noqa: PLC0415 - takes time
 
-    with Engine.open(folder, settings=load_settings(), background=False) as engine:
-        return HostHooks(engine).handle(payload)
+    from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time
+    from holdfast.hooks import HostHooks  # noqa: PLC0415 - takes time
+    from holdfast.memory.memory import Memory  # noqa: PLC0415 - takes time
+
+    settings = load_settings()
+    by_words = replace(settings, embedding=replace(settings.embedding, provider="none"))  # a model takes time to load
+    with Memory.open(folder, settings=by_words) as memory:
+        output = HostHooks(memory).handle(payload)
+    start(folder)
+    return output
 
 
 def _default_home() -> Path:

@@ -79,7 +79,7 @@ def import_(
     if discover:
         paths = (*paths, *_find_places(os.environ, Path.home()))
     result = _Result()
-    with open_memory(home) as memory:
+    with open_memory(home, create=True) as memory:
         _import_all(memory, paths, whose, result, vectors=vectors)
         if not as_json:
             _print_result(result)

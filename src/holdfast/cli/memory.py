@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _EXCERPT_CHARS: Final = 320
 _MIN_FACT_ID: Final = 8
+NOT_RECALLED: Final = "not recalled"
+"""The mark of what `holdfast exclude` named."""
 
 
 @click.command()
@@ -50,8 +52,9 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         _print_missing(memory)
     owner = {row.id: owner_of(row.scope) for row in rows}
+    hidden = {row.id for row in rows if row.excluded}
     if as_json:
-        emit_json([asdict(hit) | owner[hit.message] for hit in hits])
+        emit_json([asdict(hit) | owner[hit.message] | {"excluded": hit.message in hidden} for hit in hits])
         return
     if not hits:
         echo("Nothing found.", err=True)
@@ -60,6 +63,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     for hit in hits:
         whose = owner[hit.message]
         fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", whose["session"], whose["project"]]
+        fields += [NOT_RECALLED] if hit.message in hidden else []
         heading = printable("  ".join(["", *filter(None, fields)]), one_line=True)
         echo_styled(click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(heading, dim=True))
         echo_styled(_excerpt(hit.text, query_terms))
@@ -127,10 +131,12 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
     with open_memory(home) as memory:
         rows = memory.get(ids, scope=scope, across=across, around=around)
     if as_json:
-        emit_json([message_to_json(row.message) | {"number": row.id} | owner_of(row.scope) for row in rows])
+        about = ({"number": row.id, "excluded": row.excluded} | owner_of(row.scope) for row in rows)
+        emit_json([message_to_json(row.message) | more for row, more in zip(rows, about, strict=True)])
     else:
         for row in rows:
-            print_message(open_console(), row.message, full=True, label=f"#{row.id} ")
+            mark = f"({NOT_RECALLED}) " if row.excluded else ""
+            print_message(open_console(), row.message, full=True, label=f"#{row.id} {mark}")
     missing = set(ids) - {row.id for row in rows}
     if missing:
         echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
@@ -148,13 +154,14 @@ def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) 
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         rows = memory.facts(scope=scope, across=across)
+        hidden = memory.exclusions(scope=scope, across=across).facts
     if query:
         rows = [hit.fact for hit in find(rows, query)]
     if as_json:
-        emit_json([asdict(row) | owner_of(row.scope) for row in rows])
+        emit_json([asdict(row) | owner_of(row.scope) | {"excluded": row.id in hidden} for row in rows])
         return
     for row in rows:
-        echo(_format_fact(row))
+        echo(_format_fact(row) + (f" ({NOT_RECALLED})" if row.id in hidden else ""))
     if not rows:
         echo(f"No fact matches: {query}" if query else 'No facts. Add one: holdfast remember "…"', err=True)
 
@@ -175,12 +182,32 @@ def remember(
 ) -> None:
     """Store CONTENT as a fact."""
     scope, _ = scope_of(**whose)
-    with open_memory(home) as memory:
+    with open_memory(home, create=True) as memory:
         row = memory.remember(content, scope=scope, type=type_, subject=subject, slot=slot)
     if as_json:
         emit_json(asdict(row) | owner_of(row.scope))
     else:
         echo(_format_fact(row))
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True)
+@click.option("--undo", is_flag=True, help="Let them be recalled again.")
+@opens_memory
+@as_json
+def exclude(*, ids: tuple[str, ...], undo: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
+    """Exclude messages (by number) and facts (by id) from recall; search and get still find them."""
+    scope, across = scope_of(**whose)
+    with open_memory(home) as memory:
+        known = [row.id for row in memory.facts(scope=scope, across=across)]
+        numbers, fact_ids = _parse_ids(ids, known)
+        changed = memory.exclude(numbers, scope=scope, fact_ids=fact_ids, across=across, excluded=not undo)
+    if not changed:
+        raise InputError(f"{', '.join(ids)}: not found")
+    if as_json:
+        emit_json({"changed": changed, "excluded": not undo})
+    else:
+        echo(f"{changed} {'can be recalled again' if undo else 'will not be recalled'}.")
 
 
 @click.command()
@@ -224,6 +251,12 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
     if not ids:
         scope = session_scope(memory, **whose)
         known = [row.content for row in memory.facts(scope=scope, across=False)]
+        if (
+            not known
+            and not any(memory.store.read_records(Select(scope=scope)))
+            and scope not in memory.store.sessions()
+        ):
+            raise InputError(f"no session is called {scope.session}: `holdfast sessions` lists them")
         return _Plan(what=f"all of session {whose['session']}", scopes=[scope], facts=known)
     scope, across = scope_of(**whose)
     facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}

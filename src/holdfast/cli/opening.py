@@ -54,9 +54,17 @@ opens_memory: Final = add_options(
 """Adds the options that select a memory and its owner to a command."""
 
 
-def open_memory(home: Path | None) -> Memory:
-    """Open the memory of this machine. When the command ends, damaged rows that were skipped are listed on stderr."""
-    memory = Memory.open(home, settings=load_settings())
+def open_memory(home: Path | None, *, create: bool = False) -> Memory:
+    """Open the memory of this machine. When the command ends, damaged rows that were skipped are listed on stderr.
+
+    Raises:
+        InputError: There is none, and `create` is not set.
+    """
+    settings = load_settings()
+    is_address = "://" in str(home or settings.archive.path or "")
+    if not create and not is_address and not (file := store_file(home, settings=settings)).exists():
+        raise InputError(f"no memory at {file} yet: `holdfast import --discover` or `holdfast remember` creates one")
+    memory = Memory.open(home, settings=settings)
 
     def print_gaps() -> None:
         for gap in memory.store.gaps:

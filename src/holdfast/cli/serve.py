@@ -91,8 +91,15 @@ def mcp(*, session: str, project: str | None, agent: str, port: int | None, home
         server = create_server(engine, session=session, project=project, agent=agent)
         if port is None:
             server.run("stdio")
-        else:
-            server.run("streamable-http", host="127.0.0.1", port=port)
+            return
+        import uvicorn  # noqa: PLC0415 - comes with the SDK
+
+        from holdfast.server.guard import Guard, load_token  # noqa: PLC0415 - as above
+
+        file = store_of(home).parent / "mcp.token"
+        app = Guard(server.streamable_http_app(), token=load_token(file))
+        echo(f"Serving MCP on http://127.0.0.1:{port}/mcp. The token is in {file}. Ctrl-C stops it.", err=True)
+        uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", server_header=False)
 
 
 def require(feature: str, *modules: str, extra: str) -> None:

@@ -167,7 +167,7 @@ def plan_compaction(
             outcome=outcome,
             reason=what,
             kept=tuple(items),
-            request=_request(items),
+            request=find_request(items),
             tokens_before=total,
             tokens_kept=total,
         )
@@ -280,7 +280,7 @@ def _make_plan(
         prefix=prefix,
         kept=tuple(kept),
         previous=previous,
-        request=_request(items),
+        request=find_request(items),
         tokens_before=tokens(items),
         tokens_kept=sum(thinking_removed.get(item.id, item.tokens) if item.id else item.total for item in kept),
         replaced=replaced,
@@ -297,7 +297,8 @@ def _without(items: Sequence[Item], gone: Sequence[Item]) -> list[Item]:
     return [item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids)]
 
 
-def _request(items: Sequence[Item]) -> str:
+def find_request(items: Sequence[Item]) -> str:
+    """Return the last request of the user, in their own words."""
     requests = (
         own_words(item.message) for item in reversed(items) if item.kind == "message" and item.message.role == "user"
     )

@@ -206,6 +206,7 @@ _MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refr
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 _NO_LETTERS: Final = re.compile(r"[\W_]*")
 _MIN_LETTERS: Final = 6
+_HEAD_CHARS: Final = 800
 
 
 def unwrap(text: str) -> str:
@@ -230,6 +231,9 @@ def is_noise(text: str) -> bool:
         return True
     if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
         return True
+    beginning = words[:_HEAD_CHARS]
+    if any(mark in beginning for marks in patterns.load("compactions")["instructions"].values() for mark in marks):
+        return True  # a host asks for a summary of the conversation
     if words.startswith("[Audio]") and "file_key" in words:
         return True
     return "HEARTBEAT.md" in words and ("HEARTBEAT_OK" in words or words.startswith("Read HEARTBEAT.md"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 
 from holdfast.errors import EmbeddingError, InputError, StorageError
-from holdfast.memory import facts
+from holdfast.memory import exclusion, facts
 from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
 from holdfast.settings import Settings
@@ -206,11 +206,23 @@ class Memory:
         """Keep messages in every window, or no longer."""
         return self.store.set_flags(Select(scope=scope, across=across, ids=tuple(ids)), pinned=pinned)
 
-    def exclude_from_recall(
-        self, ids: Sequence[int], *, scope: Scope, across: bool = False, excluded: bool = True
+    def exclude(
+        self,
+        ids: Sequence[int] = (),
+        *,
+        scope: Scope,
+        fact_ids: Sequence[str] = (),
+        across: Across = False,
+        excluded: bool = True,
     ) -> int:
-        """Exclude messages from recall, or include them again."""
-        return self.store.set_flags(Select(scope=scope, across=across, ids=tuple(ids)), excluded=excluded)
+        """Exclude messages and facts from recall, or include them again, and return how many were found."""
+        messages = self.store.read_messages(Select(scope=scope, across=across, ids=tuple(ids))) if ids else []
+        chosen = [row for row in self.facts(scope=scope, across=across) if row.id in fact_ids] if fact_ids else []
+        return exclusion.exclude(self.store, [*messages, *chosen], excluded=excluded, time=self.clock())
+
+    def exclusions(self, *, scope: Scope, across: Across = True) -> exclusion.Exclusions:
+        """Return the messages and facts that recall leaves out."""
+        return exclusion.read_exclusions(self.store, scope, across=across)
 
     def forget(
         self,

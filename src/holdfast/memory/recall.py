@@ -19,6 +19,7 @@ from holdfast.calls import Deadline, DeadlineError
 from holdfast.memory import block, facts
 from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.embedding import embed_query
+from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
 from holdfast.memory.query import RecallQuery, weigh_terms
 from holdfast.search.candidates import Candidates
@@ -105,8 +106,10 @@ def recall(
 
 
 def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, deadline: Deadline) -> Recall:
+    hidden = read_exclusions(store, query.scope, across=query.across or True)
+    query = replace(query, in_window={*query.in_window, *hidden.messages})
     found = _search(store, query, embedder, deadline)
-    fact_hits = _find_facts(store, query)
+    fact_hits = [hit for hit in _find_facts(store, query) if hit.fact.id not in hidden.facts]
     nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
     by_words = word_relevance(found.signals) >= query.gate
     share = 1.0 if by_words else _block_share(found, query)

@@ -22,6 +22,7 @@ from holdfast.memory import facts
 from holdfast.memory.archive import mask, passages_of, unwrap
 from holdfast.memory.block import Marks, open_marks, strip_message
 from holdfast.memory.embedding import vector_rows
+from holdfast.memory.exclusion import exclude
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.redact import redact
 from holdfast.search.columns import Floats
@@ -98,6 +99,9 @@ def load_jsonl(store: Store, path: Path) -> int:
             if kind is MessageRow:
                 added = store.add_messages(cast("list[MessageRow]", rows))
                 numbers.update(zip((number for number, _ in batch), added, strict=True))
+                known_rows = zip(cast("list[MessageRow]", rows), added, strict=True)
+                hidden = [replace(row, id=number) for row, number in known_rows if row.excluded and number]
+                exclude(store, hidden, excluded=True, time=0)
             else:
                 known = (renumber_evidence(row, numbers) for row in cast("list[FactRow]", rows))
                 store.add_facts([fact for fact in known if not is_known(store, fact, seen)])

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+import httpx2 as httpx
+
 Json: TypeAlias = dict[str, Any]
 
 MAX_REPLY_BYTES: Final = 64 * 2**20
@@ -19,6 +21,8 @@ _DELTAS: Final = {
 }
 """For each delta of Anthropic: the field that holds the text, and the field of the block that it continues."""
 
+OPENINGS: Final = frozenset({"message_start", "response.created", "response.queued", "response.in_progress"})
+"""The events of a stream that may come before an error that refuses the request."""
 _BLOCK_LISTS: Final = {"anthropic": "content", "openai_chat": "tool_calls", "openai_responses": "output"}
 """For each format: the field of a reply that holds what is streamed in blocks."""
 
@@ -27,11 +31,13 @@ class ReplyCollector:
     """Collects one reply of a provider, streamed as server-sent events or as one JSON body.
 
     Attributes:
+        has_begun: Whether an event of a stream has come that is not its opening.
         is_complete: Whether the last event of a stream has come.
         error: The provider's error inside a stream, as it came.
     """
 
     def __init__(self, format: str, *, is_stream: bool) -> None:
+        self.has_begun = False
         self.is_complete = False
         self.error = ""
         self._format = format
@@ -61,7 +67,7 @@ class ReplyCollector:
         if self._size > MAX_REPLY_BYTES:
             return []
         if not self._is_stream:
-            return read_reply(_load(bytes(self._bytes)), self._format)
+            return read_reply(load_json(bytes(self._bytes)), self._format)
         self._read_line(bytes(self._bytes))  # a stream may end without an empty line
         self._read_line(b"")
         self._bytes.clear()
@@ -89,7 +95,8 @@ class ReplyCollector:
         if data == b"[DONE]":
             self.is_complete = True
             return
-        value = _load(data)
+        value = load_json(data)
+        self.has_begun |= value.get("type") not in OPENINGS
         if value.get("error") or value.get("type") in {"error", "response.failed"}:
             self.error = self.error or data.decode(errors="replace")
         elif self._format == "anthropic":
@@ -168,7 +175,12 @@ def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
 def _finish_block(block: Json) -> Json:
     """Parse the input of a tool call of Anthropic, which is streamed as JSON text."""
     is_call = str(block.get("type")).endswith("tool_use") and isinstance(block.get("input"), str)
-    return {**block, "input": _load(block["input"].encode())} if is_call else block
+    return {**block, "input": load_json(block["input"].encode())} if is_call else block
+
+
+def is_stream(sent: httpx.Response) -> bool:
+    """Whether a reply is streamed as server-sent events."""
+    return str(sent.headers.get("content-type", "")).startswith("text/event-stream")
 
 
 def _object(event: Json, key: str) -> Json:
@@ -176,7 +188,8 @@ def _object(event: Json, key: str) -> Json:
     return dict(event.get(key) or {})
 
 
-def _load(data: bytes) -> Json:
+def load_json(data: bytes) -> Json:
+    """Decode a JSON object; an empty one where there is none."""
     try:
         value = json.loads(data or b"{}")
     except ValueError:

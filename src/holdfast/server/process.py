@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
@@ -11,13 +10,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError, InputError
-from holdfast.files import open_private, write_private
+from holdfast.files import only_process, open_private, write_private
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -31,18 +31,22 @@ IDLE_SECONDS: Final = 1_800.0
 """How long a server that was started on demand waits for another request before it stops."""
 STOP_SECONDS: Final = 3
 """How long a server that is stopped waits for open replies."""
+LOCK_SECONDS: Final = 1.0
+"""How long a server that starts waits for the lock: `find` holds it for a moment to see whether it is free."""
 _FILE: Final = "server.json"
+_LOCK: Final = "server.lock"
 _started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 """Servers that this process has started. They outlive it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A running server, as its file describes it."""
+    """A running server, as its file describes it. One that was started on demand has `idle` seconds."""
 
     port: int
     pid: int
     token: str
+    idle: float | None = None
 
     @property
     def url(self) -> str:
@@ -76,10 +80,26 @@ def find(home: Path) -> Server | None:
     """Return the server that runs for a memory; None where there is none."""
     try:
         server = Server(**json.loads((home / _FILE).read_text()))
+        with only_process(home / _LOCK) as is_free:
+            if not is_free:
+                return server
+        if os.name == "posix":  # elsewhere files are not locked
+            return None
         server.call("ping", timeout=2.0)
     except (OSError, ValueError, TypeError, HoldfastError):
         return None
     return server
+
+
+def start(home: Path) -> None:
+    """Start a server for a memory that stops when idle, and do not wait for it."""
+    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0"]
+    command += ["--idle", str(IDLE_SECONDS)]
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open_private(home / "server.log") as output:
+        _started[home] = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
 
 
 def find_or_start(home: Path) -> Server:
@@ -90,29 +110,40 @@ def find_or_start(home: Path) -> Server:
     """
     if (server := find(home)) is not None:
         return server
-    command = [
-        sys.executable,
-        "-m",
-        "holdfast",
-        "serve",
-        "--home",
-        str(home),
-        "--port",
-        "0",
-        "--idle",
-        str(IDLE_SECONDS),
-    ]
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open_private(home / "server.log") as output:
-        _started[home] = subprocess.Popen(  # noqa: S603 - our own command
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
+    start(home)
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if (server := find(home)) is not None:
             return server
         time.sleep(0.05)
     raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
+
+
+@contextmanager
+def _only_server(home: Path, *, on_demand: bool) -> Iterator[None]:
+    """Hold the lock of the server of a memory. A server that was started on demand makes room for one that was not.
+
+    Raises:
+        InputError: Another server runs for this memory.
+    """
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    end = time.monotonic() + LOCK_SECONDS
+    is_asked = False
+    while True:
+        with only_process(home / _LOCK) as is_only:
+            if is_only:
+                (home / _FILE).unlink(missing_ok=True)  # of one that was killed
+                yield
+                return
+        other = find(home)
+        if other is not None and other.idle is not None and not on_demand and not is_asked:
+            is_asked = True
+            end = time.monotonic() + STOP_SECONDS + START_SECONDS
+            os.kill(other.pid, signal.SIGTERM)
+        if time.monotonic() > end:
+            where = "another process" if other is None else f"process {other.pid} on {other.url}"
+            raise InputError(f"{home} is served by {where}: use that server, or stop it first")
+        time.sleep(0.02)
 
 
 def run(
@@ -129,24 +160,18 @@ def run(
     """Serve until stopped, or until nothing was asked for `idle` seconds.
 
     Raises:
-        InputError: The port is taken.
+        InputError: The port is taken, or another server runs for this memory.
     """
+    import asyncio  # noqa: PLC0415 - slow to import
+
     import uvicorn  # noqa: PLC0415 - an extra, and slow to import
 
-    from holdfast.server.app import Activity, create_app  # noqa: PLC0415 - as above
+    from holdfast.server.app import create_app  # noqa: PLC0415 - as above
+    from holdfast.server.guard import Activity  # noqa: PLC0415 - as above
 
     activity = Activity()
     token = secrets.token_urlsafe(32)
     app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity, outside=outside)
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind(("127.0.0.1", port))
-    except OSError as error:
-        bound.close()
-        raise InputError(
-            f"port {port} of 127.0.0.1: {error.strerror}; name another with --port, or 0 for any"
-        ) from error
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -157,14 +182,13 @@ def run(
             timeout_graceful_shutdown=STOP_SECONDS,
         )
     )
-    described = Server(port=bound.getsockname()[1], pid=os.getpid(), token=token)
-    file = home / _FILE
 
-    async def serve() -> None:
+    async def serve(bound: socket.socket) -> None:
+        described = Server(port=bound.getsockname()[1], pid=os.getpid(), token=token, idle=idle)
         task = asyncio.create_task(server.serve(sockets=[bound]))
         while not server.started and not task.done():
             await asyncio.wait({task}, timeout=0.01)
-        write_private(file, json.dumps(asdict(described)).encode())
+        write_private(home / _FILE, json.dumps(asdict(described)).encode())
         on_start(described)
         while not task.done():
             await asyncio.wait({task}, timeout=1.0)
@@ -173,15 +197,21 @@ def run(
         await task
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again once it has stopped
-    try:
-        asyncio.run(serve())
-    finally:
-        if _is_own(file, described):
-            file.unlink(missing_ok=True)
+    with _only_server(home, on_demand=idle is not None), _bind(port) as bound:
+        try:
+            asyncio.run(serve(bound))
+        finally:
+            (home / _FILE).unlink(missing_ok=True)
 
 
-def _is_own(file: Path, described: Server) -> bool:
+def _bind(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        return bool(json.loads(file.read_text())["token"] == described.token)
-    except (OSError, ValueError, LookupError):
-        return False
+        bound.bind(("127.0.0.1", port))
+    except OSError as error:
+        bound.close()
+        raise InputError(
+            f"port {port} of 127.0.0.1: {error.strerror}; name another with --port, or 0 for any"
+        ) from error
+    return bound

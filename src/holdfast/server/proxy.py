@@ -22,14 +22,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from holdfast.aio import AsyncEngine, AsyncSession
+from holdfast.compaction.host_summary import find_lost, is_summary_request
 from holdfast.errors import CompactionError, HoldfastError, InputError
 from holdfast.messages import Message
 from holdfast.providers import read_request
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow
-from holdfast.providers.replies import ReplyCollector
+from holdfast.providers.replies import ReplyCollector, is_stream
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
+from holdfast.server.client_model import ClientModel
 from holdfast.server.conversations import Conversations, host_session
+from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.store.base import Scope, Select
 from holdfast.window import Window
 
@@ -43,12 +46,16 @@ ROUTES: Final[Mapping[str, str]] = {
     "/v1/responses": "openai_responses",
 }
 """The format of each path whose requests are assembled. Everything else passes."""
+COUNT_PATH: Final = "/v1/messages/count_tokens"
+"""The path whose requests count a window that is not sent."""
 CLIENT_LEFT: Final = 499
 """The status for a client that has left. Nobody reads it."""
 COMPARED_MESSAGES: Final = 50
 """Messages of a stored conversation by which it is recognised."""
 MAX_LIMITS: Final = 1_000
 """Sessions whose limit is remembered after the provider has refused a window."""
+OPENING_SECONDS: Final = 0.3
+"""How long the opening of a stream is held back for an error that may follow it."""
 MAX_ERROR_BYTES: Final = 2**20
 """Bytes of a provider's error that are read to recognise an overflow."""
 LARGE_WINDOW: Final = ("context-1m", 1_000_000)
@@ -59,6 +66,8 @@ _HOP_HEADERS: Final = frozenset(
 OWN_HEADERS: Final = b"x-holdfast-"
 """How headers begin that are for this server and not for the provider."""
 _TIMEOUT: Final = httpx.Timeout(600.0, connect=30.0)
+_LIMITS: Final = httpx.Limits(keepalive_expiry=2.0)
+"""Idle connections are closed before most servers close them, which could happen while a request is being sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +116,8 @@ class _Exchange:
     window: Window | None = None
     limit: int = 0
     is_changed: bool = False
+    is_summary: bool = False
+    model: ClientModel | None = None
     warnings: list[str] = field(default_factory=list)
 
     def headers(self) -> dict[str, str]:
@@ -144,7 +155,7 @@ class Proxy:
         self._engine = engine
         self._upstreams = upstreams
         self._shadow = shadow
-        self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=httpx.Limits())
+        self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS)
         self._conversations = Conversations()
         self._limits: dict[Scope, int] = {}
 
@@ -159,6 +170,11 @@ class Proxy:
             if request.method == "POST" and format:
                 exchange = await self._prepare(request, format)
                 return await _while_connected(request, self._answer(request, exchange))
+            if request.method == "POST" and request.url.path == COUNT_PATH:
+                content = await request.body()
+                counted = await self._preview(request, content)
+                sending = self._send(request, counted, is_changed=counted is not content)
+                return _relay(await _while_connected(request, sending))
             if not _has_body(request):
                 return _relay(await _while_connected(request, self._send(request, None)))
             received = asyncio.Event()
@@ -167,8 +183,9 @@ class Proxy:
         except ClientDisconnect:
             return Response(status_code=CLIENT_LEFT)
         except httpx.HTTPError as error:
-            log.warning("upstream: %s", error)
-            message = f"holdfast: {self._upstreams.url(request)} did not answer: {str(error) or type(error).__name__}"
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            log.warning("upstream: %s", reason)
+            message = f"holdfast: {self._upstreams.url(request)} did not answer: {reason}"
             return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status_code=502)
 
     # --- requests --------------------------------------------------------------------
@@ -181,6 +198,10 @@ class Proxy:
             body = json.loads(_decode(content, request.headers.get("content-encoding", "")))
             exchange.messages = read_request(body, format=format)
             exchange.body = body
+            exchange.is_summary = is_summary_request(exchange.messages)
+            exchange.model = ClientModel(
+                body, format=format, send=partial(self._send, request, is_changed=True), loop=asyncio.get_running_loop()
+            )
             exchange.session = await self._find_session(request, exchange)
             if exchange.session is not None:
                 await self._apply_memory(exchange, request.headers)
@@ -191,15 +212,41 @@ class Proxy:
             exchange.warnings.append(f"the request passed unchanged: {type(error).__name__}")
         return exchange
 
+    async def _preview(self, request: Request, content: bytes) -> bytes:
+        """Return the body of a request that counts tokens, with the window that would be sent instead of the history.
+
+        It stays as it came where it is not about the conversation of a known session, or memory fails.
+        """
+        try:
+            body = json.loads(_decode(content, request.headers.get("content-encoding", "")))
+            exchange = _Exchange(format="anthropic", body=body, content=content)
+            exchange.messages = read_request(body, format=exchange.format)
+            name, owner = host_session(request.headers, body), _owner(request)
+            if not name or self._shadow:
+                return content
+            session = self._engine.session(name, project=owner.project, agent=owner.agent)
+            window = await session.preview(exchange.messages, provider=exchange.format)
+            changed = (
+                changed_fields(exchange.body, exchange.messages, window, format=exchange.format)
+                if window is not None
+                else {}
+            )
+            return json.dumps({**body, **changed}, separators=(",", ":")).encode() if changed else content
+        except (HoldfastError, OSError, ValueError):
+            return content
+        except Exception:  # a fault of ours must not stop the agent
+            log.exception("a request to count tokens passed unchanged")
+            return content
+
     async def _find_session(self, request: Request, exchange: _Exchange) -> AsyncSession | None:
         """Return the session of a request; None for a request that a host makes beside its conversation."""
         name = host_session(request.headers, exchange.body)
         has_one_message = sum(message.role != "system" for message in exchange.messages) == 1
         if name and has_one_message and not exchange.body.get("tools") and not is_continued(exchange.body):
             return None  # a title, a topic, a probe
-        owner = Scope(
-            project=request.headers.get("x-holdfast-project", ""), agent=request.headers.get("x-holdfast-agent", "main")
-        )
+        owner = _owner(request)
+        if exchange.is_summary and has_one_message:
+            return None  # it quotes a conversation that is known from its own requests
         if not name:
             name = await asyncio.to_thread(
                 self._conversations.find,
@@ -238,8 +285,9 @@ class Proxy:
             model=str(body.get("model") or ""),
             provider=exchange.format,
             tools=[tool for tool in body.get("tools") or () if isinstance(tool, dict)],
+            recall=not exchange.is_summary,
         )
-        changed = changed_fields(body, exchange.messages, exchange.window)
+        changed = changed_fields(body, exchange.messages, exchange.window.messages, format=exchange.format)
         if changed and not self._shadow:
             exchange.content = json.dumps({**body, **changed}, separators=(",", ":")).encode()  # also lone surrogates
             exchange.is_changed = True
@@ -249,39 +297,57 @@ class Proxy:
     async def _answer(self, request: Request, exchange: _Exchange) -> Response:
         """Send a model request, once more after a compaction where it does not fit, and archive the reply."""
         sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-        if self._may_overflow(sent, exchange):
-            error = b"".join([chunk async for chunk in sent.aiter_raw()])
-            text = _decoder(sent)(error)[:MAX_ERROR_BYTES].decode(errors="replace")
-            if not is_overflow(text, status=sent.status_code) or not await self._compact(exchange, text):
-                return _reply(sent, error, exchange)
-            sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-        if exchange.session is None or not sent.is_success:
-            return _relay(sent, exchange)
-        is_stream = sent.headers.get("content-type", "").startswith("text/event-stream")
-        chunks = self._archive_on_the_way(sent, exchange, exchange.session, is_stream=is_stream)
-        return _reply(sent, chunks if is_stream else b"".join([chunk async for chunk in chunks]), exchange)
+        body = _Body(sent)
+        if exchange.window is not None and not self._shadow:
+            error = await _read_refusal(body, exchange.format)
+            if error and await self._compact(exchange, error):
+                await sent.aclose()
+                sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
+                body = _Body(sent)
+        passing = body.pass_on()
+        if not sent.is_success:
+            return _reply(sent, passing, exchange)
+        if exchange.is_summary and not self._shadow and "content-encoding" not in sent.headers:
+            return await self._complete_summary(sent, passing, exchange)
+        if exchange.session is None:
+            return _reply(sent, passing, exchange)
+        archived = self._archive_on_the_way(sent, passing, exchange, exchange.session)
+        return _reply(sent, archived if is_stream(sent) else b"".join([chunk async for chunk in archived]), exchange)
 
-    def _may_overflow(self, sent: httpx.Response, exchange: _Exchange) -> bool:
-        """Whether a reply may say that the window does not fit, and a smaller one may be sent."""
-        return sent.status_code in OVERFLOW_STATUSES and exchange.window is not None and not self._shadow
+    async def _complete_summary(
+        self, sent: httpx.Response, passing: AsyncIterator[bytes], exchange: _Exchange
+    ) -> Response:
+        """Pass a summary on that the host asked for, with the details that it lost."""
+        settings = self._engine.settings.compaction
+        last = exchange.messages[-1]
+        history = exchange.messages[:-1] if exchange.session is not None else [last]
+
+        async def find(summary: str) -> str:
+            try:
+                return await asyncio.to_thread(find_lost, history, summary, settings=settings)
+            except Exception:  # the host gets the summary in any case
+                log.exception("a summary was not completed")
+                return ""
+
+        if is_stream(sent):
+            return _reply(sent, complete_stream(passing, exchange.format, find), exchange)
+        content = await complete_body(b"".join([chunk async for chunk in passing]), exchange.format, find)
+        return _reply(sent, content, exchange)
 
     async def _archive_on_the_way(
-        self, sent: httpx.Response, exchange: _Exchange, session: AsyncSession, *, is_stream: bool
+        self, sent: httpx.Response, chunks: AsyncIterator[bytes], exchange: _Exchange, session: AsyncSession
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
-        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream), _decoder(sent)
+        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), _decoder(sent)
         is_archived = False
-        try:
-            async for chunk in sent.aiter_raw():
-                collector.feed(decode(chunk))
-                if collector.is_complete and not is_archived:
-                    is_archived = True
-                    await self._archive(session, collector, exchange)
-                yield chunk
-            if not is_archived:
+        async for chunk in chunks:
+            collector.feed(decode(chunk))
+            if collector.is_complete and not is_archived:
+                is_archived = True
                 await self._archive(session, collector, exchange)
-        finally:
-            await sent.aclose()
+            yield chunk
+        if not is_archived:
+            await self._archive(session, collector, exchange)
 
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
         """Compact the session and assemble a smaller window; whether there is one."""
@@ -292,7 +358,7 @@ class Proxy:
             del self._limits[next(iter(self._limits))]
         try:
             try:
-                await exchange.session.compact(exchange.messages, limit=exchange.limit)
+                await exchange.session.compact(exchange.messages, limit=exchange.limit, model=exchange.model)
             except CompactionError as failure:
                 exchange.warnings.append(f"compaction: {failure}")
             await self._assemble(exchange)
@@ -373,24 +439,81 @@ async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[by
     received.set()
 
 
-def _relay(sent: httpx.Response, exchange: _Exchange | None = None) -> Response:
-    """Pass a reply on as it comes."""
+def _owner(request: Request) -> Scope:
+    """Return the project and the agent that a request names."""
+    headers = request.headers
+    return Scope(project=headers.get("x-holdfast-project", ""), agent=headers.get("x-holdfast-agent", "main"))
 
-    async def chunks() -> AsyncIterator[bytes]:
+
+class _Body:
+    """The body of a reply, of which the beginning may be read before it is passed on."""
+
+    def __init__(self, sent: httpx.Response) -> None:
+        self.sent = sent
+        self._chunks = sent.aiter_raw()
+        self._held: list[bytes] = []
+        self._next: asyncio.Future[bytes | None] | None = None
+
+    async def peek(self, *, seconds: float | None = None) -> bytes | None:
+        """Read one more chunk and keep it; None at the end, or where none comes in time."""
+        self._next = self._next or asyncio.ensure_future(anext(self._chunks, None))
+        done, _ = await asyncio.wait({self._next}, timeout=seconds)
+        if not done:
+            return None
+        chunk, self._next = self._next.result(), None
+        self._held += [chunk] if chunk is not None else []
+        return chunk
+
+    async def pass_on(self) -> AsyncIterator[bytes]:
+        """Yield what was read, then the rest, and close the reply."""
         try:
-            async for chunk in sent.aiter_raw():
+            for chunk in self._held:
+                yield chunk
+            if self._next is not None and (late := await self._next) is not None:
+                yield late
+            async for chunk in self._chunks:
                 yield chunk
         finally:
-            await sent.aclose()
+            if self._next is not None:
+                self._next.cancel()
+            await self.sent.aclose()
 
-    return _reply(sent, chunks(), exchange)
+
+async def _read_refusal(body: _Body, format: str) -> str:
+    """Return the provider's error that a window does not fit; empty for any other reply.
+
+    An error is read whole; of a stream only the opening, for a moment, after which an error may come.
+    """
+    sent, decode, data = body.sent, _decoder(body.sent), b""
+    if sent.status_code in OVERFLOW_STATUSES:
+        while chunk := await body.peek():
+            data += chunk
+        text = decode(data)[:MAX_ERROR_BYTES].decode(errors="replace")
+        return text if is_overflow(text, status=sent.status_code) else ""
+    if not sent.is_success or not is_stream(sent):
+        return ""
+    collector = ReplyCollector(format, is_stream=True)
+    chunk = await body.peek()
+    while chunk:
+        collector.feed(decode(chunk))
+        if collector.error or collector.has_begun:
+            break
+        chunk = await body.peek(seconds=OPENING_SECONDS)
+    return collector.error if collector.error and is_overflow(collector.error) else ""
 
 
-def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange: _Exchange | None) -> Response:
+def _relay(sent: httpx.Response) -> Response:
+    """Pass a reply on as it comes."""
+    return _reply(sent, _Body(sent).pass_on())
+
+
+def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange: _Exchange | None = None) -> Response:
     """Make the reply to the client, with the provider's status and headers, and those of ours."""
     made = Response(content) if isinstance(content, bytes) else StreamingResponse(content)
     made.status_code = sent.status_code
     made.raw_headers = [(name.lower(), value) for name, value in sent.headers.raw if name.lower() not in _HOP_HEADERS]
+    if isinstance(content, bytes) and "content-length" in sent.headers:
+        made.headers["content-length"] = str(len(content))
     for name, value in ({} if exchange is None else exchange.headers()).items():
         made.headers[name] = value
     return made

@@ -133,7 +133,9 @@ def compact(
 @_method
 def search(session: Session, *, query: str, limit: int = 10, across: bool = True) -> list[dict[str, Any]]:
     """Find the passages that match a question."""
-    return [asdict(hit) for hit in session.search(query, limit=limit, across=across)]
+    hidden = session.exclusions().messages
+    hits = session.search(query, limit=limit, across=across)
+    return [{**asdict(hit), "excluded": hit.message in hidden} for hit in hits]
 
 
 @_method
@@ -151,7 +153,16 @@ def remember(session: Session, *, content: str, type: FactType = "decision") -> 
 @_method
 def facts(session: Session, *, across: bool = True) -> list[dict[str, Any]]:
     """List the current facts."""
-    return [asdict(row) for row in session.facts(across=across)]
+    hidden = session.exclusions().facts
+    return [{**asdict(row), "excluded": row.id in hidden} for row in session.facts(across=across)]
+
+
+@_method
+def exclude(
+    session: Session, *, ids: list[int] | None = None, facts: list[str] | None = None, excluded: bool = True
+) -> dict[str, int]:
+    """Exclude messages and facts from recall, or include them again."""
+    return {"changed": session.exclude(ids or (), facts=facts or (), excluded=excluded)}
 
 
 @_method
@@ -177,7 +188,8 @@ def report(session: Session) -> dict[str, Any] | None:
 def _message(row: MessageRow) -> dict[str, Any]:
     message = row.message
     shown = providers.render([message], "pi")
-    return {"id": row.id, "session": row.scope.session, "role": message.role, "text": message.text, "message": shown}
+    about = {"id": row.id, "session": row.scope.session, "role": message.role, "excluded": row.excluded}
+    return {**about, "text": message.text, "message": shown}
 
 
 def _struct(function: Method) -> type[msgspec.Struct]:
@@ -200,7 +212,7 @@ class Rpc:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._hooks = HostHooks(engine)
+        self._hooks = HostHooks(engine.memory, notify=engine.notify)
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Call a method by its name.

@@ -393,7 +393,7 @@ class Inspector:
         if action in {"pin", "unpin"}:
             session.pin([number], pinned=action == "pin")
             return f"Message {number} is {'pinned' if action == 'pin' else 'no longer pinned'}."
-        self._engine.memory.exclude_from_recall([number], scope=scope, excluded=action == "exclude")
+        session.exclude([number], excluded=action == "exclude")
         return f"Message {number} is {'not recalled from now on' if action == 'exclude' else 'recalled again'}."
 
     def _act_on_fact(self, action: str, scope: Scope, form: Mapping[str, str]) -> str:

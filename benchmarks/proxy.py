@@ -1,0 +1,208 @@
+"""Run many streams at once through the proxy, and kill the server in the middle.
+
+An upstream of this process answers every request with a stream of events whose bytes depend on the request alone, so a
+client can tell whether a byte was changed. The same load goes to the upstream directly first: the difference of the
+times to the first token is what the proxy adds. Then the server is killed, and every reply that a client has read to
+its end must be in the archive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import httpx2 as httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
+
+from holdfast.engine import Engine
+from holdfast.settings import Settings
+
+EVENTS: Final = 20
+PAUSE_SECONDS: Final = 0.02
+START_SECONDS: Final = 60
+
+
+def make_words(name: str) -> list[str]:
+    """Make the words of the reply to a request."""
+    return [name, *(hashlib.sha256(f"{name} {number}".encode()).hexdigest()[:12] for number in range(EVENTS))]
+
+
+def make_events(name: str) -> list[bytes]:
+    """Make the events of the reply to a request."""
+    deltas: list[dict[str, Any]] = [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"{word} "}}
+        for word in make_words(name)
+    ]
+    start: dict[str, Any] = {
+        "type": "message_start",
+        "message": {"type": "message", "role": "assistant", "content": []},
+    }
+    block: dict[str, Any] = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    stops: list[dict[str, Any]] = [{"type": "content_block_stop", "index": 0}, {"type": "message_stop"}]
+    events = [start, block, *deltas, *stops]
+    return [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
+
+
+def create_upstream() -> Starlette:
+    """Make a provider that streams the reply that belongs to the last message of a request."""
+
+    async def answer(request: Request) -> StreamingResponse:
+        body = await request.json()
+
+        async def stream() -> AsyncIterator[bytes]:
+            for event in make_events(body["messages"][-1]["content"].split()[0]):
+                yield event
+                await asyncio.sleep(PAUSE_SECONDS)
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    return Starlette(routes=[Route("/v1/messages", answer, methods=["POST"])])
+
+
+@dataclass
+class Load:
+    """What the clients of one run saw: seconds to the first token, names of whole replies, changed and failed ones."""
+
+    first: list[float] = field(default_factory=list)
+    whole: list[str] = field(default_factory=list)
+    changed: int = 0
+    failed: int = 0
+
+
+async def run_client(client: httpx.AsyncClient, url: str, number: int, until: float, load: Load) -> None:
+    """Hold a conversation until a moment: each request has the whole history."""
+    history: list[dict[str, str]] = []
+    turn = 0
+    while time.monotonic() < until:
+        name, turn = f"c{number}t{turn}", turn + 1
+        history = [*history[-20:], {"role": "user", "content": f"{name} asks about port {5000 + turn} of {number}."}]
+        body = {"model": "claude-x", "max_tokens": 500, "stream": True, "messages": history, "tools": []}
+        start, digest, is_first = time.perf_counter(), hashlib.sha256(), True
+        try:
+            headers = {"x-holdfast-session": f"client-{number}"}
+            async with client.stream("POST", f"{url}/v1/messages", json=body, headers=headers) as reply:
+                async for chunk in reply.aiter_raw():
+                    if is_first and b"text_delta" in chunk:
+                        load.first.append(time.perf_counter() - start)
+                        is_first = False
+                    digest.update(chunk)
+        except httpx.HTTPError:
+            load.failed += 1
+            return
+        if reply.status_code != httpx.codes.OK:
+            load.failed += 1
+            continue
+        expected = b"".join(make_events(name))
+        load.changed += digest.digest() != hashlib.sha256(expected).digest()
+        load.whole.append(name)
+        history.append({"role": "assistant", "content": "".join(f"{word} " for word in make_words(name))})
+
+
+async def run_load(url: str, *, streams: int, seconds: float, load: Load, memory: list[int], pid: int = 0) -> None:
+    """Run clients at once, and sample the memory of a process."""
+    until = time.monotonic() + seconds
+    limits = httpx.Limits(max_connections=streams)
+    async with httpx.AsyncClient(timeout=120, limits=limits) as client:
+        clients = [asyncio.ensure_future(run_client(client, url, n, until, load)) for n in range(streams)]
+        while not all(one.done() for one in clients):
+            await asyncio.wait(clients, timeout=0.5)
+            memory += [_resident(pid)] if pid else []
+        await asyncio.gather(*clients)
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def _median_ms(values: list[float]) -> float:
+    return round(1000 * statistics.median(values), 1) if values else 0.0
+
+
+async def _measure(home: Path, *, streams: int, seconds: float) -> dict[str, Any]:
+    server = uvicorn.Server(uvicorn.Config(create_upstream(), port=0, log_level="warning", lifespan="off"))
+    task = asyncio.ensure_future(server.serve())
+    while not server.started:
+        await asyncio.wait({task}, timeout=0.01)
+    upstream = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    direct, proxied, last = Load(), Load(), Load()
+    await run_load(upstream, streams=streams, seconds=max(2.0, seconds / 6), load=direct, memory=[])
+    memory: list[int] = []
+    process, url = await asyncio.to_thread(start_server, home, upstream)
+    try:
+        await run_load(url, streams=streams, seconds=seconds, load=proxied, memory=memory, pid=process.pid)
+        killing = asyncio.ensure_future(
+            run_load(url, streams=streams, seconds=max(2.0, seconds / 6), load=last, memory=[])
+        )
+        await asyncio.sleep(max(1.0, seconds / 12))
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.wait)
+    await killing
+    server.should_exit = True
+    await task
+    samples = [size for size in memory if size]
+    half = samples[len(samples) // 2 :]
+    lost, assemble = await asyncio.to_thread(check_archive, home, [*proxied.whole, *last.whole])
+    return {
+        "streams": streams,
+        "seconds": seconds,
+        "replies": len(proxied.whole),
+        "changed": proxied.changed + last.changed,
+        "failed": proxied.failed,
+        "first_token_direct_ms": _median_ms(direct.first),
+        "first_token_proxy_ms": _median_ms(proxied.first),
+        "added_ms": round(_median_ms(proxied.first) - _median_ms(direct.first), 1),
+        "assemble_ms": assemble,
+        "memory_middle_mb": round(half[0] / 2**20, 1) if half else None,
+        "memory_end_mb": round(half[-1] / 2**20, 1) if half else None,
+        "acknowledged": len(proxied.whole) + len(last.whole),
+        "broken_by_kill": last.failed,
+        "lost": lost,
+        "load": [round(value, 1) for value in os.getloadavg()],
+    }
+
+
+def start_server(home: Path, upstream: str) -> tuple[subprocess.Popen[bytes], str]:
+    """Start `holdfast serve` in front of an upstream."""
+    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0", "--json"]
+    process = subprocess.Popen([*command, "--upstream", upstream], stdout=subprocess.PIPE)  # noqa: S603 - our command
+    assert process.stdout is not None
+    return process, json.loads(process.stdout.readline())["url"]
+
+
+def check_archive(home: Path, names: list[str]) -> tuple[int, float]:
+    """Count the replies that are not in the archive, and return the median time of assembling, in milliseconds."""
+    with Engine.open(home, settings=Settings(), background=False) as engine:
+        times: list[float] = []
+        archived: set[str] = set()
+        for scope in engine.sessions():
+            session = engine.session(scope.session, project=scope.project, agent=scope.agent)
+            times += [sum(report.milliseconds.values()) for report in session.timeline()]
+            session.state.restore()
+            archived.update(item.message.text.strip() for item in session.state.history)
+        lost = [name for name in names if " ".join(make_words(name)) not in archived]
+        return len(lost), round(statistics.median(times), 1) if times else 0.0
+
+
+def measure(*, streams: int, seconds: float) -> dict[str, Any]:
+    """Measure the proxy with so many concurrent streams for so many seconds."""
+    with TemporaryDirectory() as folder:
+        return asyncio.run(_measure(Path(folder), streams=streams, seconds=seconds))

@@ -1,0 +1,138 @@
+"""Complete the summary that a host asked its model for: what it lacks is added at its end, while it streams."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Final
+
+from holdfast.providers.replies import Json, load_json
+
+_EVENT_END: Final = re.compile(rb"(\r?\n\r?\n)")
+_DATA: Final = re.compile(rb"^data:[ \t]*(.*?)\r?$", re.MULTILINE)
+
+Find = Callable[[str], Awaitable[str]]
+"""Returns what a summary lacks, as text to add to it."""
+
+
+async def complete_stream(chunks: AsyncIterator[bytes], format: str, find: Find) -> AsyncIterator[bytes]:
+    """Pass the events of a streamed summary on, and add what it lacks before its text ends."""
+    summary = _Summary(format)
+    rest = b""
+    async for chunk in chunks:
+        parts = _EVENT_END.split(rest + chunk)
+        rest = parts.pop()
+        for event, end in zip(parts[::2], parts[1::2], strict=True):
+            data = _DATA.search(event)
+            value = load_json(data[1]) if data else {}
+            if summary.is_ending(value):
+                summary.more = await find(summary.text)
+            for one in summary.extend(value) if summary.more else ():
+                yield _encode(one) + end
+            yield (_encode(value) if summary.is_repeated else event) + end
+    yield rest
+
+
+async def complete_body(content: bytes, format: str, find: Find) -> bytes:
+    """Return the body of a summary with what it lacks; as it came where it has no text."""
+    body = load_json(content)
+    places = [(holder, key) for holder, key in _texts(body, format) if isinstance(holder.get(key), str)]
+    if not places:
+        return content
+    holder, key = places[-1]
+    more = await find("\n".join(holder[key] for holder, key in places))
+    if not more:
+        return content
+    holder[key] += f"\n\n{more}"
+    return json.dumps(body).encode()
+
+
+def _texts(body: Json, format: str) -> Iterator[tuple[Json, str]]:
+    """Yield the places of the text in a reply."""
+    if format == "openai_chat":
+        yield from ((choice["message"], "content") for choice in (body.get("choices") or ())[:1] if "message" in choice)
+        return
+    items = body.get("output") or () if format == "openai_responses" else [body]
+    for item in items:
+        content = item.get("content") if isinstance(item, dict) else None
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict) and block.get("type") in {"text", "output_text"}:
+                yield block, "text"
+
+
+class _Summary:
+    """The text of a streamed summary so far.
+
+    Attributes:
+        text: The text.
+        more: What is added to it; empty until its end.
+        is_repeated: Whether the last event repeats the whole text.
+    """
+
+    def __init__(self, format: str) -> None:
+        self.text = ""
+        self.more = ""
+        self.is_repeated = False
+        self._format = format
+        self._delta: Json = {}
+        self._has_ended = False
+
+    def is_ending(self, event: Json) -> bool:
+        """Read an event; whether the text ends with it."""
+        is_end = False
+        if self._format == "anthropic":
+            self.text += str((event.get("delta") or {}).get("text") or "")
+            is_end = event.get("type") == "content_block_stop"
+        elif self._format == "openai_chat":
+            choice: Json = next(iter(event.get("choices") or ()), {})
+            self.text += str((choice.get("delta") or {}).get("content") or "")
+            is_end = bool(choice.get("finish_reason"))
+        elif event.get("type") == "response.output_text.delta":
+            self.text += str(event.get("delta") or "")
+            self._delta = event
+        else:
+            is_end = event.get("type") in {"response.output_text.done", "response.output_item.done"}
+        is_end = is_end and bool(self.text) and not self._has_ended
+        self._has_ended |= is_end
+        return is_end
+
+    def extend(self, event: Json) -> Iterator[Json]:
+        """Yield the event that adds more before the one that ends the text; later ones get the longer text."""
+        more = f"\n\n{self.more}"
+        kind = event.get("type")
+        self.is_repeated = False
+        if self._format == "openai_responses":
+            if self._delta:
+                yield {**self._delta, "delta": more}
+                self._delta = {}
+            self.is_repeated = _replace_text(event, self.text, self.text + more)
+        elif kind == "content_block_stop" and self.text:
+            yield {
+                "type": "content_block_delta",
+                "index": event["index"],
+                "delta": {"type": "text_delta", "text": more},
+            }
+            self.text = ""
+        elif self.text and any(choice.get("finish_reason") for choice in event.get("choices") or ()):
+            yield {**event, "usage": None, "choices": [{"index": 0, "delta": {"content": more}, "finish_reason": None}]}
+            self.text = ""
+
+
+def _replace_text(value: Any, old: str, new: str) -> bool:
+    """Replace every text that is the old one; whether there was one."""
+    found = False
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in list(items):
+        if item == old:
+            value[key] = new
+            found = True
+        else:
+            found = _replace_text(item, old, new) or found
+    return found
+
+
+def _encode(event: Json) -> bytes:
+    kind = event.get("type")
+    head = f"event: {kind}\n" if isinstance(kind, str) else ""
+    return f"{head}data: {json.dumps(event)}".encode()

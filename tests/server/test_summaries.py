@@ -1,0 +1,171 @@
+"""Compactions through the proxy: those that hosts ask for, and those after an overflow."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from openai import OpenAI
+
+from holdfast.testing.provider import Events, Raw
+
+from .conftest import Running, Start
+from .test_proxy import LS, MODEL, SMALL, anthropic, texts
+
+ASKED = {
+    "claude": "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n"
+    "Your task is to create a detailed summary of the conversation so far.",
+    "codex": "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.",
+    "opencode": "Provide a detailed prompt for continuing our conversation above.",
+}
+USELESS = "We worked on several things."
+HISTORY = [
+    {"role": "user", "content": "Deploy commit 4f9c2ab7e1 to /srv/billing/app.toml and tell me the port."},
+    {"role": "assistant", "content": "Deployed 4f9c2ab7e1; it listens on port 5433. " + "More words about it. " * 200},
+]
+
+
+def ask_summary(server: Running, path: str, instruction: str, *, stream: bool, **headers: str) -> httpx.Response:
+    """Send a request for a summary as a host does."""
+    key = "input" if path == "responses" else "messages"
+    body: dict[str, Any] = {"model": MODEL, key: [*HISTORY, {"role": "user", "content": instruction}], "stream": stream}
+    body |= {"max_tokens": 500, "tools": [LS]} if path == "messages" else {}
+    return httpx.post(f"{server.url}/v1/{path}", json=body, headers={"session-id": "s1", **headers}, timeout=60)
+
+
+class TestHosts:
+    @pytest.mark.parametrize(("host", "path"), [("claude", "messages"), ("opencode", "chat/completions")])
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_a_useless_summary_is_completed(self, start: Start, host: str, path: str, *, stream: bool) -> None:
+        with start([USELESS]) as server:
+            reply = ask_summary(server, path, ASKED[host], stream=stream)
+            assert "4f9c2ab7e1" in reply.text
+            assert server.provider.bodies[0]["messages"][:2] == HISTORY  # without a block of ours
+            assert USELESS not in texts(server.engine)
+            found = server.engine.session("s1").search("detailed summary prompt conversation checkpoint")
+            assert not [hit for hit in found if ASKED[host][-40:] in hit.text]
+
+    def test_the_sdk_of_codex_reads_a_completed_summary(self, start: Start) -> None:
+        """In the deltas, in the finished item, and in the whole response."""
+        with start([USELESS, USELESS]) as server, OpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
+            asked: Any = [*HISTORY, {"role": "user", "content": ASKED["codex"]}]
+            events: list[Any] = list(
+                client.responses.create(model="gpt-5", input=asked, stream=True, extra_headers={"session-id": "s1"})
+            )
+            deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+            items = [event.item for event in events if event.type == "response.output_item.done"]
+            final = events[-1].response
+            for text in (deltas, items[-1].content[0].text, final.output_text):
+                assert text.startswith(USELESS)
+                assert "4f9c2ab7e1" in text
+            whole = client.responses.create(model="gpt-5", input=asked, extra_headers={"session-id": "s1"})
+            assert "4f9c2ab7e1" in whole.output_text
+
+    def test_the_sdk_of_anthropic_reads_a_completed_summary(self, start: Start) -> None:
+        with start([USELESS]) as server, anthropic(server.url) as client:
+            asked: Any = [*HISTORY, {"role": "user", "content": ASKED["claude"]}]
+            with client.messages.stream(model=MODEL, max_tokens=500, messages=asked, tools=[LS]) as stream:
+                assert "4f9c2ab7e1" in stream.get_final_text()
+
+    def test_a_good_summary_passes_byte_for_byte(self, start: Start) -> None:
+        good = "Deploy commit 4f9c2ab7e1 to /srv/billing/app.toml and tell the port: it listens on port 5433. " * 5
+        with start([good, good]) as server:
+            direct = httpx.post(
+                f"{server.provider.url}/v1/messages", json={"model": MODEL, "messages": [], "stream": True}
+            )
+            passed = ask_summary(server, "messages", ASKED["claude"], stream=True).content
+            assert passed.replace(b"msg_2", b"msg_1") == direct.content
+
+    def test_a_conversation_inside_one_message_is_read(self, start: Start) -> None:
+        """As pi sends it, without tools and beside its session."""
+        talk = "".join(f"[{one['role']}]: {one['content']}\n" for one in HISTORY)
+        text = f"<conversation>\n{talk}</conversation>\n\nThe messages above are a conversation to summarize."
+        body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        with start([USELESS]) as server:
+            reply = httpx.post(f"{server.url}/v1/chat/completions", json=body, headers={"session-id": "s1"})
+            assert "4f9c2ab7e1" in reply.json()["choices"][0]["message"]["content"]
+            assert not server.engine.sessions()
+
+
+class TestOverflow:
+    def history(self) -> list[Any]:
+        """A history of 31 messages."""
+        return [
+            {"role": "user" if number % 2 == 0 else "assistant", "content": f"{number} " + "word " * 300}
+            for number in range(31)
+        ]
+
+    def test_the_summary_is_written_by_the_model_of_the_request(self, start: Start) -> None:
+        """With its key, and without a model in the settings."""
+        written: list[dict[str, Any]] = []
+
+        def answer(body: dict[str, Any]) -> str | Raw:
+            if "checkpoint" in json.dumps(body).lower() or "<conversation>" in json.dumps(body):
+                written.append(body)
+                return "## Goal\nThe zanzibar plan is to count words.\n" * 3
+            error = {"type": "invalid_request_error", "message": "prompt is too long: 9000 tokens > 8000 maximum"}
+            is_long = len(body["messages"]) > 30
+            return Raw(400, {"type": "error", "error": error}) if is_long else "Done."
+
+        with start(answer) as server, anthropic(server.url) as client:
+            headers = {"authorization": "Bearer key", "x-key": "mine"}
+            reply = client.messages.create(
+                model=MODEL, max_tokens=500, messages=self.history(), tools=[LS], extra_headers=headers
+            )
+            assert [block.text for block in reply.content if block.type == "text"] == ["Done."]
+            assert written
+            assert {body["model"] for body in written} == {MODEL}
+            keys = {
+                (request.headers["authorization"], request.headers["x-key"]) for request in server.provider.requests
+            }
+            assert keys == {("Bearer key", "mine")}
+            assert "zanzibar" in json.dumps(server.provider.bodies[-1])
+
+    def test_an_overflow_inside_a_stream_is_tried_once_more(self, start: Start) -> None:
+        """Where nothing was passed on yet: also after the event that opens the stream."""
+        opening = ("message_start", {"type": "message_start", "message": {"role": "assistant", "content": []}})
+        text = "prompt is too long: 9000 tokens > 8000 maximum"
+        error = ("error", {"type": "error", "error": {"type": "invalid_request_error", "message": text}})
+        asked = 0
+
+        def answer(body: dict[str, Any]) -> str | Events:
+            nonlocal asked
+            if len(body["messages"]) < 3:
+                return "## Goal\nCount words.\n" * 5
+            asked += 1
+            return Events([opening, error]) if asked == 1 else "Done."
+
+        with start(answer) as server, anthropic(server.url) as client:
+            with client.messages.stream(model=MODEL, max_tokens=500, messages=self.history(), tools=[LS]) as stream:
+                assert stream.get_final_text() == "Done."
+            assert asked == 2
+
+
+class TestCounting:
+    def test_the_window_is_counted_and_not_the_history(self, start: Start) -> None:
+        """And a text that is no conversation of the session is counted as it came."""
+        with (
+            start(lambda _: "Fine.", settings=SMALL) as server,
+            anthropic(server.url) as client,
+        ):
+            history: list[Any] = [
+                {"role": "user" if number % 2 == 0 else "assistant", "content": f"{number} " + "word " * 900}
+                for number in range(41)
+            ]
+            client.messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
+            sent = server.provider.bodies[-1]["messages"]
+            assert len(sent) < len(history)
+            history += [{"role": "assistant", "content": "Fine."}, {"role": "user", "content": "And now?"}]
+            count = {"model": MODEL, "messages": history, "tools": [LS]}
+            headers = {"x-claude-code-session-id": "s1"}
+            archived = len(texts(server.engine))
+            httpx.post(f"{server.url}/v1/messages/count_tokens", json=count, headers=headers)
+            counted = server.provider.bodies[-1]["messages"]
+            assert counted[-2:] == history[-2:]
+            assert len(counted) < len(history)
+            other = {"model": MODEL, "messages": [{"role": "user", "content": "foo"}]}
+            httpx.post(f"{server.url}/v1/messages/count_tokens", json=other, headers=headers)
+            assert server.provider.bodies[-1] == other
+            assert len(texts(server.engine)) == archived
