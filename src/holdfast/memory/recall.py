@@ -129,8 +129,9 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
 
 
-NEARLY: Final = 0.8
-"""The part of the gate that is enough for a short block where words and vectors both reach it."""
+NEAR_WORDS: Final = 0.8
+NEAR_COMBINED: Final = 0.75
+"""The parts of the gate that are enough for a short block where words and vectors both reach theirs."""
 NEAR_SHARE: Final = 1 / 3
 """The share of the cap that such a block may take."""
 
@@ -142,7 +143,8 @@ def _block_share(found: _Found, query: RecallQuery) -> float:
     words, combined = word_relevance(found.signals), combined_relevance(found.signals)
     if combined >= query.gate:
         return 1.0
-    return NEAR_SHARE if min(words, combined) >= NEARLY * query.gate else 0.0
+    is_near = words >= NEAR_WORDS * query.gate and combined >= NEAR_COMBINED * query.gate
+    return NEAR_SHARE if is_near else 0.0
 
 
 def _find_facts(store: Store, query: RecallQuery) -> list[FactHit]:
