@@ -115,7 +115,7 @@ class TestTenants:
         """Transactions of a superuser's login run as a role that row security applies to."""
         found = admin.execute("SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = %s", (ROLE,))
         assert found.fetchone() == (False, False, False)
-        assert store._read("x", lambda rows: rows.db.execute("SELECT current_user").fetchone()) == (ROLE,)
+        assert store.read_rows("x", lambda rows: rows.db.execute("SELECT current_user").fetchone()) == (ROLE,)
 
     def test_numbers_of_passages_differ_between_tenants(self, store: PostgresStore) -> None:
         """A vector is stored with the passage of its tenant, and found by no other."""

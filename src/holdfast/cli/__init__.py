@@ -46,6 +46,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "install": ("install", "Give the agent HOST its memory; without HOST, list the agents."),
     "learn": ("upkeep", "Extract facts from archived messages, of one --session or of all."),
     "mcp": ("serve", "Give memory to an MCP client as tools, over standard input and output or HTTP."),
+    "migrate": ("upkeep", "Copy a memory between folders, files and PostgreSQL servers."),
     "models": ("upkeep", "List embedding models, and download one."),
     "recall": ("memory", "Print the block that would be recalled for QUERY."),
     "reindex": ("upkeep", "Rebuild the index from the archive, and embed what the current model has not embedded yet."),

@@ -12,11 +12,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 from uuid import uuid4
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
@@ -40,6 +42,7 @@ from holdfast.store.postgres_database import (
 )
 from holdfast.store.rows import RowReader, add_jobs, where
 from holdfast.store.tables import R, TableStore
+from holdfast.store.upkeep import Health, Progress, check_index, reindex_tables, unreadable
 
 T = TypeVar("T")
 
@@ -258,7 +261,8 @@ class PostgresStore(TableStore):
 
     # --- what every store with tables does ------------------------------------------
 
-    def _read(self, tenant: str, work: Callable[[RowReader], T]) -> T:
+    def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:
+        """Read rows of a tenant, as of one moment."""
         return self._retry(lambda: self._read_once(tenant, work))
 
     def _read_once(self, name: str, work: Callable[[RowReader], T]) -> T:
@@ -285,7 +289,9 @@ class PostgresStore(TableStore):
 
         return self._retry(work)
 
-    def _change(self, tenant: str, work: Callable[[Database], T]) -> T:
+    def change_rows(self, tenant: str, work: Callable[[Database], T]) -> T:
+        """Change rows of a tenant in one transaction; other writers of that tenant wait for it."""
+
         def once() -> T:
             with self.transaction():
                 return work(self._write_as(tenant))
@@ -302,7 +308,7 @@ class PostgresStore(TableStore):
 
         if getattr(self._local, "db", None) is not None:
             raise StorageError("nothing can be removed in a transaction", path=self.place)
-        count = self._change(select.scope.tenant, work)
+        count = self.change_rows(select.scope.tenant, work)
         if count and kind in {"message", "fact"}:
             self._gaps.clear()
         return count
@@ -322,14 +328,53 @@ class PostgresStore(TableStore):
 
         return self._retry(work)
 
-    # --- of all scopes ----------------------------------------------------------------
-
     def _read_all(self, query: str, *values: object) -> list[tuple[object, ...]]:
         def work() -> list[tuple[object, ...]]:
             with self._reading(ALL_TENANTS, "") as db:
                 return db.execute(query, values).fetchall()
 
         return self._retry(work)
+
+    # --- upkeep -------------------------------------------------------------------
+
+    def reindex(self, *, progress: Progress | None = None) -> int:
+        """Rebuild the index of every tenant, one after the other; return the number of passages."""
+        work = partial(reindex_tables, place=self.place, progress=progress)
+        return sum(self.change_rows(name, work) for name in self.tenants())
+
+    def check(self) -> Health:
+        """Check every row, and whether the index of each tenant matches its rows."""
+        damage: list[str] = []
+        index: list[str] = []
+        for name in self.tenants():
+            self.read_rows(name, lambda rows: damage.extend(f"tenant {name}: {what}" for what in unreadable(rows.db)))  # noqa: B023 - called at once
+            self.read_rows(name, lambda rows: index.extend(f"tenant {name}: {what}" for what in check_index(rows.db)))  # noqa: B023 - called at once
+        counts = {name: count for name, count in self.counts().items() if name != "bytes"}
+        unscrubbed = self._read_all("SELECT count(*) FROM counters WHERE name = 'unscrubbed' AND value = 1")
+        note = "forgotten text may still be in free pages: run `holdfast vacuum`"
+        notes = (note,) if unscrubbed != [(0,)] else ()
+        return Health(path=self.place, counts=counts, damage=tuple(damage), index=tuple(index), notes=notes)
+
+    def vacuum(self) -> tuple[int, int]:
+        """Rewrite all tables without deleted rows; return their size before and after. Others wait meanwhile."""
+        before = self.counts()["bytes"]
+        with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
+            for (table,) in self._read_all(_TABLES):
+                connection.execute(
+                    sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(self._schema, str(table)))
+                )
+        self._retry(self._mark_scrubbed)
+        return before, self.counts()["bytes"]
+
+    def _mark_scrubbed(self) -> None:
+        with self.transaction():
+            self._local.db.execute("UPDATE counters SET value = 0 WHERE name = 'unscrubbed'")
+
+    # --- of all scopes ----------------------------------------------------------------
+
+    def tenants(self) -> list[str]:
+        """List the tenants."""
+        return self._names("SELECT 1")
 
     def waiting(self, kind: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope, tenant by tenant, oldest first."""
@@ -340,7 +385,7 @@ class PostgresStore(TableStore):
         found: list[Job] = []
         for name in self._names(_HAS_JOBS, kind):
             if len(found) < limit:
-                found += self._read(name, work)
+                found += self.read_rows(name, work)
         return found
 
     def take_job(self, kind: str) -> Job | None:
@@ -352,7 +397,7 @@ class PostgresStore(TableStore):
         )
         values = (_LEASE, self._id, kind, self._id)
         for name in self._names(_HAS_JOBS, kind):
-            if taken := self._change(name, lambda db: db.execute(claim, values).fetchone()):
+            if taken := self.change_rows(name, lambda db: db.execute(claim, values).fetchone()):
                 select = Select(scope=Scope(tenant=name), across=("project", "agent", "session"), ids=(taken[0],))
                 return next(iter(self.read_jobs(select)), None)
         return None
@@ -421,7 +466,7 @@ class PostgresStore(TableStore):
         found: list[PassageText] = []
         for name in self._names(_LACKS_VECTORS, space.name, space.dimension, space.digest):
             if len(found) < limit:
-                found += self._read(name, work)
+                found += self.read_rows(name, work)
         return found
 
     def _names(self, condition: str, *values: object) -> list[str]:
@@ -459,6 +504,7 @@ class PostgresStore(TableStore):
         return sorted(_scope(names) for names in self._read_all(f"SELECT {_SCOPE} FROM {found} {_JOIN}"))
 
 
+_TABLES: Final = "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
 _HAS_JOBS: Final = "SELECT 1 FROM jobs WHERE jobs.tenant = tenants.tenant AND kind = ?"
 _SCOPE: Final = "tenants.name, project, agent, session"
 _JOIN: Final = (
