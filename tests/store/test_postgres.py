@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from threading import Event, Thread
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
@@ -130,6 +132,38 @@ class TestTenants:
         found = store.search(asks("theirs", seed=3, scope=OTHER))
         assert found.passages.tolist() == [theirs.number]
         assert store.embedded(MODEL) == 1
+
+
+class TestVectors:
+    def test_vectors_of_a_large_tenant_stay_on_the_server(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]], tmp_path: Path
+    ) -> None:
+        """An index proposes windows; the best are those that a comparison with all finds, in any scope."""
+        space = replace(MODEL, dimension=64)
+        scopes = [HERE, replace(HERE, session="s2")]
+        for scope in scopes:
+            store.add_messages([says(f"passage {n}", scope=scope) for n in range(700)])
+        passages = store.read_passages(Select(scope=HERE, across=True))
+        store.add_vectors([vectors(row.number, [row.number], space=space) for row in passages])
+        large = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), max_loaded_windows=1000)
+        with closing(large):
+            assert large.index_vectors() == ["vectors_near_0_1"]
+            assert large.index_vectors() == []
+            for number, across in product((3, 650, 1399), (False, True)):
+                scope = scopes[number >= 700]
+                exact, found = (
+                    each.search(asks(seed=number, scope=scope, across=across, space=space)) for each in (store, large)
+                )
+                assert exact.cosine is not None
+                assert found.cosine is not None
+                assert found.passages[found.cosine.argmax()] == exact.passages[exact.cosine.argmax()] == number
+                assert np.allclose(found.nearest, exact.nearest, atol=0.01)
+            large.remove_messages(Select(scope=HERE, ids=(4,)))
+            gone = large.search(asks(seed=3, scope=HERE, space=space))
+            assert gone.cosine is not None
+            assert gone.cosine.max() < 0.9
+        plans = admin.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'vectors_near_0_1'").fetchone()
+        assert "bit_hamming_ops" in str(plans)
 
 
 class TestWork:

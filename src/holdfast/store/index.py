@@ -117,7 +117,8 @@ class Index:
         changes = self._find_changes(db)
         weights = dict(zip(term_ids(list(query.terms)).tolist(), query.terms.values(), strict=True))
         seek = self._seek(db, *self._missing(list(weights))) if self.columns.passages else _Seek([], 0, None)
-        vectors = None if space is None else self._find_vectors(db, space)
+        has_all = 0 < self.columns.windows < db.max_loaded_windows
+        vectors = self._find_vectors(db, space) if space is not None and has_all else None
         reader.take_scopes(scopes)
         readable = np.zeros(len(reader.scopes), np.bool_)
         readable[[number for (number,) in allowed]] = True
@@ -127,7 +128,7 @@ class Index:
         corpus = self.corpus(readable)
         keywords = score(self.postings(db, weights, seek), corpus)
         cosine = centre = None
-        matrix = None if space is None or vectors is None else self._take_vectors(space, vectors)
+        matrix = None if space is None else self._matrix(db, space, vectors, None if corpus.whole else readable)
         if query.vector is not None and matrix is not None:
             seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
             cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
@@ -234,6 +235,16 @@ class Index:
         sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
         chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
+
+    def _matrix(
+        self, db: Database, space: Space, found: Mapping[str, Rows] | None, readable: Bools | None
+    ) -> Matrix | None:
+        """Return the vectors of a space: all of them, or those on the server if there are very many."""
+        if self.columns.windows < db.max_loaded_windows:
+            return self._take_vectors(space, self._find_vectors(db, space) if found is None else found)
+        self._loaded.clear()
+        scopes = None if readable is None else np.flatnonzero(readable).tolist()
+        return db.open_matrix(space, self.columns, scopes)
 
     def _find_vectors(self, db: Database, space: Space) -> Mapping[str, Rows]:
         """Select the vectors of a space that are not read yet, by table."""

@@ -6,6 +6,7 @@ when it returns. A call whose connection is lost is repeated where that is safe.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -24,6 +25,7 @@ from psycopg_pool import ConnectionPool
 
 from holdfast.errors import StorageError, UnavailableError
 from holdfast.search.embed.base import Space
+from holdfast.search.vectors import MANY
 from holdfast.store import forgetting
 from holdfast.store.base import Gap, Job, Kind, PassageText, Scope, Select, VectorRow
 from holdfast.store.database import Database
@@ -40,11 +42,14 @@ from holdfast.store.postgres_database import (
     migrate,
     translate_errors,
 )
+from holdfast.store.postgres_vectors import index_vectors
 from holdfast.store.rows import RowReader, add_jobs, where
 from holdfast.store.tables import R, TableStore
 from holdfast.store.upkeep import Health, Progress, check_index, reindex_tables, unreadable
 
 T = TypeVar("T")
+
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # errors are raised, not printed
 
 MAX_TENANTS: Final = 64
 """Tenants whose index a process keeps in memory."""
@@ -81,6 +86,7 @@ class PostgresStore(TableStore):
         connections: The most connections of this process.
         timeout: Seconds that a statement may take.
         wait: Seconds to wait for a connection, or to repeat a call whose connection was lost.
+        max_loaded_windows: The vectors of a tenant with more windows stay on the server; an index proposes some.
     """
 
     readonly = False
@@ -95,15 +101,17 @@ class PostgresStore(TableStore):
         connections: int = 8,
         timeout: float = 60.0,
         wait: float = 5.0,
+        max_loaded_windows: int = MANY,
     ) -> None:
         self.path = home
         self._address, self._place = address, hide_password(address)
-        self._timeout, self._wait = timeout, wait
+        self._timeout, self._wait, self._max_loaded = timeout, wait, max_loaded_windows
         self._local = threading.local()
         self._lock = threading.Lock()
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._gaps: dict[Gap, None] = {}
         self._id, self._schema = uuid4().hex, schema
+        self._vectors_indexed = 20_000
         self._closed = threading.Event()
         self._listener: threading.Thread | None = None
         options = {"autocommit": True, "application_name": "holdfast", "connect_timeout": max(2, round(wait))}
@@ -149,7 +157,9 @@ class PostgresStore(TableStore):
     def _reading(self, tenant: int, name: str) -> Iterator[PostgresDatabase]:
         """Run a read transaction; statements are sent together until the rows of one are read."""
         with translate_errors(self.place), self._connect() as connection:
-            db = PostgresDatabase(connection, tenant=tenant, name=name, types=self._types)
+            db = PostgresDatabase(
+                connection, tenant=tenant, name=name, types=self._types, max_loaded_windows=self._max_loaded
+            )
             try:
                 with connection.pipeline():
                     db.begin(self._role, self._search_path, self._timeout, is_read=True)
@@ -340,7 +350,14 @@ class PostgresStore(TableStore):
     def reindex(self, *, progress: Progress | None = None) -> int:
         """Rebuild the index of every tenant, one after the other; return the number of passages."""
         work = partial(reindex_tables, place=self.place, progress=progress)
-        return sum(self.change_rows(name, work) for name in self.tenants())
+        count = sum(self.change_rows(name, work) for name in self.tenants())
+        self.index_vectors()
+        return count
+
+    def index_vectors(self) -> list[str]:
+        """Make the missing indexes of vectors; return their names. Needs the owner of the tables."""
+        with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
+            return index_vectors(connection, self._schema, windows=self._max_loaded)
 
     def check(self) -> Health:
         """Check every row, and whether the index of each tenant matches its rows."""
@@ -467,6 +484,10 @@ class PostgresStore(TableStore):
         for name in self._names(_LACKS_VECTORS, space.name, space.dimension, space.digest):
             if len(found) < limit:
                 found += self.read_rows(name, work)
+        if not found and (size := self.counts()["passages"]) > self._vectors_indexed:
+            self._vectors_indexed = 2 * size  # all are embedded: look again when there are twice as many
+            with suppress(StorageError):  # a login that does not own the tables: `holdfast reindex` says so
+                self.index_vectors()
         return found
 
     def _names(self, condition: str, *values: object) -> list[str]:
