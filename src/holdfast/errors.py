@@ -25,6 +25,7 @@ and its message says what to do.
       + MissingExtraError       an optional dependency is not installed
 """
 
+import copyreg
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -34,14 +35,8 @@ class HoldfastError(Exception):
     """The root of every error that Holdfast raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Constructors take more than `args` holds, so unpickling needs its own function.
-        return _restore, (type(self), self.args, vars(self))
-
-
-def _restore(kind: type[HoldfastError], args: tuple[object, ...], fields: dict[str, object]) -> HoldfastError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(fields)
-    return error
+        # Without the constructors, which take more than `args` holds.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class InputError(HoldfastError):

@@ -31,8 +31,8 @@ from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
-from holdfast.state import MAX_TRIES, TURN, WINDOW, SessionState, WindowSource
-from holdfast.store.base import FactRow, Record
+from holdfast.state import MAX_TRIES, SessionState
+from holdfast.store.base import FactRow
 from holdfast.window import Window
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Turn:
         milliseconds: How long each step took.
         warnings: What failed and was skipped.
         recall: What memory returned.
+        edits: The numbers of its new edits, as a range, once they are recorded.
     """
 
     limits: Budget
@@ -70,6 +71,7 @@ class Turn:
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
+    edits: tuple[int, int] | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -126,7 +128,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
     """Plan the window and record its new edits, durably; again where another process recorded one meanwhile."""
     for tries_left in reversed(range(MAX_TRIES)):
         items, new = _plan(state, turn)
-        state.source, first = None, state.next_edit
+        first = state.next_edit
         with turn.guard("record"):
             try:
                 state.record(new, time=turn.now)
@@ -135,26 +137,10 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
                     continue
                 raise
             state.shown, state.shown_with = items, state.replay_key(limit=turn.limits.safe_limit)
-            state.source = _describe_source(state, turn, edits=(first, first + len(new)))
+            turn.edits = (first, first + len(new))
         break
     state.last_time = turn.now
     return items, new
-
-
-def _describe_source(state: SessionState, turn: Turn, *, edits: tuple[int, int]) -> WindowSource:
-    """Describe the window by numbers: the messages that are new since the last recorded turn, and the edits."""
-    base, before = state.recorded
-    numbers = [item.id for item in state.history]
-    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
-    return WindowSource(
-        base=base if kept else "",
-        kept=kept,
-        added=tuple(numbers[kept:]),
-        system=tuple(item.id for item in state.system),
-        edits=edits,
-        limit=turn.limits.safe_limit,
-        provider=turn.provider,
-    )
 
 
 def _plan(state: SessionState, turn: Turn) -> Planned:
@@ -286,16 +272,9 @@ def _report(
         token_scale=turn.limits.scale,
         is_calibrated=state.scale is not None,
     )
-    state.turn, state.sent, state.sent_tokens = report.turn, sent, total
-    state.reported_edits = len(state.edits)
-    key = f"{report.turn:08d}:{state.memory.new_id()}"  # another process may be at the same turn
-    rows = [Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)]
-    if state.source is not None:
-        rows.append(Record(scope=state.scope, kind=WINDOW, key=key, data=structs.asdict(state.source), time=turn.now))
+    state.sent, state.sent_tokens, state.reported_edits = sent, total, len(state.edits)
     try:
-        state.memory.store.add_records(rows)
+        state.record_turn(report, time=turn.now, edits=turn.edits, limit=turn.limits.safe_limit, provider=turn.provider)
     except HoldfastError as error:
         return replace(report, warnings=(*report.warnings, f"report: {error}"))
-    if state.source is not None:
-        state.recorded = (key, [item.id for item in state.history])
     return report

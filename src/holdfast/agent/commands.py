@@ -10,7 +10,7 @@ from typing import Final, get_args
 from holdfast.agent import workspace
 from holdfast.agent.agent import Agent
 from holdfast.agent.sessions import Purpose, Spent
-from holdfast.agent.tools.memory import cite
+from holdfast.agent.tools import cite
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
 from holdfast.report import ContextReport

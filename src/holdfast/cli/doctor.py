@@ -57,6 +57,20 @@ class Finding:
 @as_json
 def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
     """Check the installation, the settings, the memory and the agents on this machine."""
+    findings = check_all(home, mend=mend)
+    if as_json:
+        emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
+    else:
+        screen = open_console()
+        for one in findings:
+            mark, colour = _MARKS[one.level]
+            screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
+    if any(one.level == "wrong" for one in findings):
+        sys.exit(1)
+
+
+def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
+    """Run every check."""
     files = configuration.default_files()
     try:
         loaded = configuration.load(files=files)
@@ -73,7 +87,7 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
     address = server_address(home, settings=settings)
     file = default_path() if address else store_file(home, settings=settings)
     memory = _check_server(address, settings) if address else _check_memory(file, choice, mend=mend)
-    findings = [
+    return [
         *_check_installation(),
         *problems,
         *_check_search(settings, choice),
@@ -81,15 +95,6 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
         *_check_agents(),
         *_check_hosts(file if address else file.parent),
     ]
-    if as_json:
-        emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
-    else:
-        screen = open_console()
-        for one in findings:
-            mark, colour = _MARKS[one.level]
-            screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
-    if any(one.level == "wrong" for one in findings):
-        sys.exit(1)
 
 
 def _check_installation() -> Iterator[Finding]:

@@ -29,7 +29,7 @@ except ImportError:
 
 if TYPE_CHECKING:  # loaded while the user types
     from holdfast.agent.agent import Agent
-    from holdfast.agent.tools import Action
+    from holdfast.agent.toolbox import Action
     from holdfast.cli.screen import Screen
 
 _QUESTIONS: Final = {"run": "  Run it?", "write": "  Write it?"}

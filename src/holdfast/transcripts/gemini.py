@@ -12,18 +12,11 @@ from typing import Any, Final
 
 from holdfast.messages import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import FORMATS
+from holdfast.providers.gemini import USAGE
+from holdfast.providers.wire import find, read_usage
 from holdfast.transcripts.claude_code import frame
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
-from holdfast.transcripts.reader import (
-    Reader,
-    attach_messages,
-    claims_if,
-    count,
-    facts,
-    read_entries,
-    read_usage,
-    read_values,
-)
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
+from holdfast.transcripts.reader import Reader, attach_messages, claims_if, facts, read_entries, read_values
 
 # --- parts of the Gemini API ---------------------------------------------------
 
@@ -32,22 +25,13 @@ def _read_parts(parts: Sequence[Json], entry: Entry) -> tuple[Part, ...]:
     return FORMATS["gemini"].read({"parts": parts}, f"line {entry.line}").parts
 
 
-_USAGE: Final = {
-    "input": "promptTokenCount input",
-    "output": "candidatesTokenCount output",
-    "cache_read": "cachedContentTokenCount cached",
-    "total": "totalTokenCount total",
-}
+_USAGE: Final = {**USAGE, "total": "totalTokenCount total"}
 
 
 def _make_message(role: Role, parts: Sequence[Part], usage: Any = None, model: str | None = None) -> list[Message]:
     """Make a message of parts, if there are any, with token counts by the names of the API or of Gemini CLI."""
-    if not parts:
-        return []
     read = read_usage(usage, _USAGE, has_cached_input=True)
-    if read is not None:
-        read = replace(read, output=read.output + count(usage, "thoughtsTokenCount", "thoughts"))
-    return [Message(role=role, parts=tuple(parts), usage=read, model=model)]
+    return [Message(role=role, parts=tuple(parts), usage=read, model=model)] if parts else []
 
 
 # --- Gemini CLI ----------------------------------------------------------------
