@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from benchmarks.scopes import crossings
 from holdfast import Engine
 from holdfast.errors import InputError, StorageError, UnavailableError
 from holdfast.settings import Embedding, Settings
@@ -19,7 +20,7 @@ from holdfast.settings.schema import Postgres
 from holdfast.store.base import Job, Record, Select
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import ROLE
-from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, says, texts, vectors
+from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, plant, says, texts, vectors
 from postgres_server import open_postgres, schema_of, start
 
 OTHER = replace(HERE, tenant="other")
@@ -118,6 +119,10 @@ class TestTenants:
         found = admin.execute("SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = %s", (ROLE,))
         assert found.fetchone() == (False, False, False)
         assert store.read_rows("x", lambda rows: rows.db.execute("SELECT current_user").fetchone()) == (ROLE,)
+
+    def test_no_read_crosses(self, store: PostgresStore) -> None:
+        """Reads of every kind, in scopes drawn by chance, show no row of another scope."""
+        assert crossings(store, plant(store), reads=300) == 0
 
     def test_numbers_of_passages_differ_between_tenants(self, store: PostgresStore) -> None:
         """A vector is stored with the passage of its tenant, and found by no other."""
@@ -242,6 +247,25 @@ class TestTrouble:
             raise InputError("something else")
         assert not store._has_committed(undone)
         assert not store._has_committed(str(2**40))
+
+    def test_a_commit_that_fails_is_repeated(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """Where the server ends the connection in the middle of the commit, the message is stored once all the same."""
+        admin.execute("CREATE SEQUENCE commits")
+        admin.execute(
+            "CREATE FUNCTION end_first_commit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN"
+            " IF nextval('commits') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;"
+            " RETURN NULL; END $$"
+        )
+        admin.execute(
+            "CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON messages DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION end_first_commit()"
+        )
+        store.add_facts([fact("f", "stored already")])
+        assert store.add_messages([says("once")]) == [1]
+        assert texts(store) == ["once"]
+        assert admin.execute("SELECT last_value FROM commits").fetchone() == (2,)
 
     def test_a_slow_statement_ends(self, store: PostgresStore, tmp_path: Path) -> None:
         """A statement that takes longer than allowed is a typed error; nothing is retried or changed."""

@@ -41,9 +41,10 @@ NewMessage: TypeAlias = tuple[Message, Sequence[PassageText], int, int]
 
 def add_passages(db: Database, new: Sequence[NewMessage]) -> None:
     """Add the passages of messages, numbered on from the last, and index full batches."""
-    first = count_passages(db)
     query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
-    latest = {scope: db.execute(query, (scope,)).fetchone()[0] for scope in {scope for _, _, scope, _ in new}}
+    found = {scope: db.execute(query, (scope,)) for scope in {scope for _, _, scope, _ in new}}
+    first = count_passages(db)
+    latest = {scope: one.fetchone()[0] for scope, one in found.items()}
     rows: list[tuple[object, ...]] = []
     added: list[PassageText] = []
     for message, passages, scope, number in new:
@@ -62,7 +63,8 @@ def add_passages(db: Database, new: Sequence[NewMessage]) -> None:
     columns = "number, message, scope, time, previous, human, speaker, start, windows, text"
     db.insert("passages", columns, rows)
     _add_unindexed(db, range(first, first + len(rows)), added)
-    index_full_batches(db)
+    if (first + len(rows)) // BLOCK_PASSAGES > first // BLOCK_PASSAGES:
+        index_full_batches(db)
 
 
 def reindex_passages(db: Database, passages: Sequence[PassageText]) -> None:

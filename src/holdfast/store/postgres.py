@@ -178,24 +178,24 @@ class PostgresStore(TableStore):
         with translate_errors(self.place), self._connect() as connection:
             db = PostgresDatabase(connection, tenant=ALL_TENANTS, name="", types=self._types)
             self._local.db, self._local.transaction = db, ""
+            is_complete = False
             try:
                 with connection.pipeline():
                     db.begin(self._role, self._search_path, self._timeout, is_read=False)
                     yield
-                self._commit(connection)
+                    is_complete = bool(self._local.transaction)
+                    connection.execute("COMMIT")
+            except psycopg.OperationalError:
+                self._local.db = None
+                # Without an answer to the commit, the server is asked.
+                if not is_complete or not self._retry(lambda: self._has_committed(self._local.transaction)):
+                    _roll_back(connection)
+                    raise
             except BaseException:
                 _roll_back(connection)
                 raise
             finally:
                 self._local.db = None
-
-    def _commit(self, connection: Connection) -> None:
-        """Commit. Where the connection is lost meanwhile, ask the server whether it has committed."""
-        try:
-            connection.execute("COMMIT")
-        except psycopg.OperationalError:
-            if not self._local.transaction or not self._retry(lambda: self._has_committed(self._local.transaction)):
-                raise
 
     def _has_committed(self, transaction: str) -> bool:
         with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
