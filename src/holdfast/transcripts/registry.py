@@ -221,7 +221,7 @@ def _inspect_file(path: Path) -> Iterator[_Item]:
             items = list(_read_refs(path))
     except (OSError, TranscriptError) as error:
         items = [Problem(0, str(error))]
-    yield from items or [path]
+    yield from items or ([] if path.name.endswith(("-wal", "-shm")) else [path])  # parts of an SQLite file
 
 
 def _read_refs(path: Path) -> Iterator[SessionRef | Problem]:
