@@ -99,7 +99,8 @@ def _begin(target: TableStore, tenant: str) -> None:
         raise InputError(f"{target.place} has rows of tenant {tenant} already: name an empty target")
 
 
-def _done(db: Database, table: str) -> int:
+def _last_number(db: Database, table: str) -> int:
+    """Return up to which row a table was copied."""
     query = f"SELECT value FROM counters WHERE {db.own}name = ?"
     return int(db.execute(query, (f"{_MOVED}{table}",)).fetchone()[0])
 
@@ -133,7 +134,7 @@ def _map_scopes(db: Database, rows: Sequence[list[Any]], scopes: Sequence[Scope]
 
 def _copy(source: TableStore, target: TableStore, tenant: str, table: str) -> int:
     """Copy the next rows of a table; return their number."""
-    after = target.change_rows(tenant, lambda db: _done(db, table))
+    after = target.change_rows(tenant, lambda db: _last_number(db, table))
     columns = f"{KEY[table.removesuffix('s')]}, {_TABLES[table]}"
     rows, scopes = _read_batch(source, tenant, table, columns, after)
 
@@ -152,7 +153,7 @@ def _copy(source: TableStore, target: TableStore, tenant: str, table: str) -> in
 
 def _copy_passages(source: TableStore, target: TableStore, tenant: str) -> int:
     """Copy the next passages, numbered on from the last of the target."""
-    after = target.change_rows(tenant, lambda db: _done(db, "passages"))
+    after = target.change_rows(tenant, lambda db: _last_number(db, "passages"))
     rows, scopes = _read_batch(source, tenant, "passages", _PASSAGE, after)
 
     def work(db: Database) -> None:

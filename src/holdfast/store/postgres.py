@@ -55,6 +55,8 @@ MAX_TENANTS: Final = 64
 """Tenants whose index a process keeps in memory."""
 _PAUSE: Final = 0.05
 _POLL: Final = 1.0
+_QUICK: Final = 0.2
+"""Seconds to wait for a connection to a server that did not answer the last time."""
 _LEASE: Final = timedelta(minutes=10)
 """How long a job is left to the process that took it."""
 _COUNTS: Final = {
@@ -111,7 +113,7 @@ class PostgresStore(TableStore):
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._gaps: dict[Gap, None] = {}
         self._id, self._schema = uuid4().hex, schema
-        self._vectors_indexed = 20_000
+        self._vectors_indexed, self._is_down = 20_000, False
         self._closed = threading.Event()
         self._listener: threading.Thread | None = None
         options = {"autocommit": True, "application_name": "holdfast", "connect_timeout": max(2, round(wait))}
@@ -147,7 +149,7 @@ class PostgresStore(TableStore):
 
     @contextmanager
     def _connect(self) -> Iterator[Connection]:
-        connection = self._pool.getconn()
+        connection = self._pool.getconn(_QUICK if self._is_down else self._wait)
         try:
             yield connection
         finally:
@@ -212,19 +214,33 @@ class PostgresStore(TableStore):
             return False
 
     def _retry(self, work: Callable[[], T]) -> T:
-        """Repeat work whose connection was lost before anything was committed."""
-        deadline, pause = time.monotonic() + self._wait, _PAUSE
+        """Repeat work whose connection was lost before anything was committed.
+
+        Once that was in vain, later calls are tried once, until one succeeds: a turn makes many, and must not wait for
+        each.
+        """
+        deadline, pause = time.monotonic() + (0 if self._is_down else self._wait), _PAUSE
         while True:
             try:
-                return work()
+                result = work()
             except UnavailableError as error:
                 is_part = getattr(self._local, "db", None) is not None
                 if not error.can_retry or is_part or time.monotonic() + pause > deadline:
+                    self._is_down = not self._can_connect()
                     raise
+            else:
+                self._is_down = False
+                return result
             time.sleep(pause)
             pause *= 2
             with suppress(psycopg.Error):
                 self._pool.check()
+
+    def _can_connect(self) -> bool:
+        with suppress(psycopg.Error):
+            psycopg.connect(self._address, connect_timeout=2).close()
+            return True
+        return False
 
     # --- tenants ------------------------------------------------------------------
 

@@ -320,6 +320,14 @@ def _has_prefix(code: str, prefixes: Iterable[str]) -> bool:
     return any(code.startswith(prefix) for prefix in prefixes)
 
 
+def _make_error(error: psycopg.Error, place: str) -> StorageError:
+    code = error.sqlstate or ("08000" if isinstance(error, psycopg.OperationalError) else "")
+    advice = next((advice for prefix, advice in (_ADVICE | _BUSY).items() if code.startswith(prefix)), str(error))
+    if _has_prefix(code, (*_RETRY, *_BUSY)):
+        return UnavailableError(advice, path=place, can_retry=_has_prefix(code, _RETRY))
+    return StorageError(advice, path=place)
+
+
 @contextmanager
 def translate_errors(place: str) -> Iterator[None]:
     """Raise errors of PostgreSQL, and of damaged rows, as errors that say what to do."""
@@ -331,11 +339,7 @@ def translate_errors(place: str) -> Iterator[None]:
     except psycopg.DataError as error:
         raise InputError(f"a scope, key or kind that PostgreSQL cannot keep: {error}") from error
     except psycopg.Error as error:
-        code = error.sqlstate or ("08000" if isinstance(error, psycopg.OperationalError) else "")
-        advice = next((advice for prefix, advice in (_ADVICE | _BUSY).items() if code.startswith(prefix)), str(error))
-        if _has_prefix(code, (*_RETRY, *_BUSY)):
-            raise UnavailableError(advice, path=place, can_retry=_has_prefix(code, _RETRY)) from error
-        raise StorageError(advice, path=place) from error
+        raise _make_error(error, place) from error
     except UnicodeEncodeError as error:
         raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
     except HoldfastError:
