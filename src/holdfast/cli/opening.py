@@ -15,10 +15,11 @@ from holdfast.cli.output import echo
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Across, Scope, Select
-from holdfast.store.opening import store_file
+from holdfast.store.opening import STORE_NAME, default_path, open_server, server_address, store_file
 
 if TYPE_CHECKING:
     from holdfast.models.base import Model
+    from holdfast.store.postgres import PostgresStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", "agent", "session")
@@ -82,8 +83,17 @@ def open_model(name: str | None, settings: configuration.Settings) -> Model | No
 
 
 def store_of(home: Path | None) -> Path:
-    """Return the file of this machine's memory, by its settings."""
-    return store_file(home, settings=load_settings())
+    """Return the file of this machine's memory, by its settings; local files of one on a server are beside it."""
+    settings = load_settings()
+    is_remote = server_address(home, settings=settings) is not None
+    return default_path() / STORE_NAME if is_remote else store_file(home, settings=settings)
+
+
+def server_of(home: Path | str | None) -> PostgresStore | None:
+    """Open the store on a server that is named here or in the settings, without a limit of time; None for files."""
+    settings = load_settings()
+    address = server_address(home, settings=settings)
+    return None if address is None else open_server(address, settings, timeout=0)
 
 
 def load_settings() -> configuration.Settings:

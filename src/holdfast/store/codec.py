@@ -50,6 +50,7 @@ _COMPRESSED: Final = b"\1"
 _CHECKED: Final = b"\6"
 """How text is encoded, by its first byte. `_PLAIN` is from before there were checksums; it differs in two bits."""
 _SUM: Final = 4
+_LATEST: Final = 2**63 - 1
 
 DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, HoldfastError)
 """What decoding a damaged row can raise."""
@@ -190,3 +191,8 @@ def text_bytes(text: str) -> bytes:
 def bytes_text(data: bytes) -> str:
     """Decode the text that `text_bytes` wrote."""
     return data.decode("utf-8", "surrogatepass")
+
+
+def clamp_time(milliseconds: int) -> int:
+    """Clamp a time to what a column can hold."""
+    return max(-_LATEST, min(milliseconds, _LATEST))
