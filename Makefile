@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: screenshots demo test coverage retest frameworks fuzz check bench docs build fix clean
+.PHONY: screenshots demo test coverage test-hosts retest frameworks fuzz check bench docs build fix clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,10 @@ test: $(STAMP)
 # The same with branch coverage, which takes half as long again.
 coverage: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+# Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about ten minutes.
+test-hosts: $(STAMP)
+	HOLDFAST_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
 
 # The tests that failed in the last run, once more and one at a time: a busy machine must not decide.
 retest: $(STAMP)

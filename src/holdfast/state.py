@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -271,10 +271,13 @@ class SessionState:
         """Name the format of the newest message that shows one."""
         return providers.format_of([item.message for item in self.history], default=default)
 
-    def question(self, *, most: int) -> tuple[str, ...]:
-        """What the user asks, newest last: the newest message, and those before it while they say too little."""
+    def question(self, *, most: int, newest: str = "") -> tuple[str, ...]:
+        """What the user asks, newest last: the newest message, and those before it while they say too little.
+
+        `newest` is a question that is not in the history yet.
+        """
         said = (unwrap(item.message.text) for item in reversed(self.history) if item.message.role == "user")
-        return select_texts(said, most=most)
+        return select_texts(chain((unwrap(newest),), said), most=most)
 
     # --- edits -------------------------------------------------------------------
 

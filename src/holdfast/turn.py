@@ -55,6 +55,7 @@ class Turn:
         limits: The limits of its window.
         now: When it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
+        question: What the user asks, where the caller sends that after the window.
         archive_tool: The name of the tool that shows archived messages, where the model has one.
         provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
         milliseconds: How long each step took.
@@ -66,6 +67,7 @@ class Turn:
     limits: Budget
     now: int
     facts: Sequence[FactRow] = ()
+    question: str = ""
     archive_tool: str = ""
     provider: str = "openai_chat"
     milliseconds: dict[str, float] = field(default_factory=dict)
@@ -119,9 +121,14 @@ def assemble(
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
             history = [item.message for item in state.history] if provider == "openai_responses" else []
-            valid = state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
+            if items or not turn.question:
+                valid = state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
+            else:  # the question is the first message
+                valid = ValidWindow(provider=provider, messages=(), wire=(), repairs=())
     turn.warnings += engine.take_warnings(state)
-    return Window(items=items, provider=provider, valid=valid, report=_report(state, turn, items, new, valid))
+    block = turn.recall.block if turn.question else ""
+    report = _report(state, turn, items, new, valid)
+    return Window(items=items, provider=provider, valid=valid, report=report, block=block)
 
 
 def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
@@ -146,7 +153,7 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
 def _plan(state: SessionState, turn: Turn) -> Planned:
     """Replay the recorded edits, then prune, trim, recall and place."""
     settings = state.memory.settings
-    query = state.question(most=settings.recall.query_messages)
+    query = state.question(most=settings.recall.query_messages, newest=turn.question)
 
     def score() -> dict[int, float]:
         """Score messages by relevance to the question; where memory fails, the oldest go first."""
@@ -187,6 +194,10 @@ def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     """Recall what the window does not show, and place it; earlier blocks are removed where there is no room."""
     position = state.memory.settings.recall.position
     turn.recall = Recall(reason="this question has its block already, or there is no room for one")
+    if turn.question:  # the caller places the block before it
+        if (cap := recall_room(plan.items, turn.limits, position="head")) >= MIN_BLOCK:
+            _recall_block(state, turn, texts, plan, cap=cap)
+        return ()
     for removed in dict.fromkeys((clear_blocks(plan.items, turn.limits, position=position), ())):
         items = apply(plan.items, removed)
         cap = recall_room(items, turn.limits, position=position)

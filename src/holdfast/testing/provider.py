@@ -176,8 +176,15 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: object) -> None:
             pass
 
+        def do_GET(self) -> None:
+            _send(self, Raw(200, {"object": "list", "data": [], "models": [], "has_more": False}))
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_POST(self) -> None:
-            data = self.rfile.read(int(self.headers.get("content-length", "0")))
+            data = b"".join(_read_chunks(self)) if self.headers.get("transfer-encoding") == "chunked" else b""
+            data = data or self.rfile.read(int(self.headers.get("content-length", "0")))
             body = json.loads(gzip.decompress(data) if self.headers.get("content-encoding") == "gzip" else data)
             number, step = provider.next_step(Request(self.path, dict(self.headers), body))
             self.close_connection = True
@@ -185,6 +192,14 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
                 _answer(self, step, body, number=number, closing=provider.closing)
 
     return Handler
+
+
+def _read_chunks(request: BaseHTTPRequestHandler) -> Iterator[bytes]:
+    """Read a body that comes in chunks."""
+    while size := int(request.rfile.readline().split(b";")[0], 16):
+        yield request.rfile.read(size)
+        request.rfile.readline()
+    request.rfile.readline()
 
 
 def _answer(
@@ -228,7 +243,8 @@ def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:
     for name, value in {"content-type": kind, **raw.headers, "content-length": str(len(content))}.items():
         to.send_header(name, value)
     to.end_headers()
-    to.wfile.write(content)
+    if to.command != "HEAD":
+        to.wfile.write(content)
 
 
 def _begin(to: BaseHTTPRequestHandler) -> None:
