@@ -127,7 +127,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
         words = found.ranking.stages["keyword"]
         lead = replace(found.ranking, order=top(words, _MAX_QUESTIONS), scores=words)
         alone = replace(found, signals=found.signals.without_vectors(), ranking=lead)
-        quotes = _Quoter(store, query, alone, deadline).pack(room=room, known=known, limit=1)
+        quotes = _Quoter(store, query, alone, deadline).pack(room=room, known=known, limit=_MAX_LEADS)
     if passed:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
@@ -257,6 +257,8 @@ _ANSWER_REACH: Final = 3
 """the answer is at most this many passages behind,"""
 _MAX_ANSWER_CHARS: Final = 100
 """and too short to match by itself."""
+_MAX_LEADS: Final = 6
+"""The number of best passages by words alone that are always quoted."""
 _ONE: Final = np.ones(1, np.float32)
 
 
