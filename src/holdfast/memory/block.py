@@ -227,9 +227,12 @@ def _format_time(milliseconds: int) -> tuple[str, str]:
 
 
 def _escape(text: str) -> str:
-    # Compiled when the first block is made: it takes 20 ms.
-    tag, entry = compile_once(_TAG, re.IGNORECASE), compile_once(_ENTRY, re.IGNORECASE)
-    return entry.sub(r"\g<0>\\", tag.sub("&lt;", text))
+    # Compiled when they are first needed: it takes 20 ms. Most texts have no such characters.
+    if "<" in text or not text.isascii():
+        text = compile_once(_TAG, re.IGNORECASE).sub("&lt;", text)
+    if "[" in text or "\uff3b" in text:
+        text = compile_once(_ENTRY, re.IGNORECASE).sub(r"\g<0>\\", text)
+    return text
 
 
 def strip_text(text: str, marks: Marks) -> str:

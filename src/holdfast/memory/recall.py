@@ -28,7 +28,7 @@ from holdfast.search.embed.base import Embedder, Floats
 from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
-from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Quotable, Quote, pack
+from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack
 from holdfast.search.relevance import combined_relevance, relevance, word_relevance
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
@@ -250,7 +250,8 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
 
 # --- quoting passages ------------------------------------------------------------------
 
-_BATCH: Final = 32
+_BATCH: Final = 16
+"""The number of passages that are read at once."""
 _MAX_QUESTIONS: Final = 10
 """The number of best passages that are looked at as questions;"""
 _ANSWER_REACH: Final = 3
@@ -286,19 +287,11 @@ class _Quoter:
         self._values = dict(zip(places, scores, strict=True))
         if is_recipe and query.neighbours > 0:
             self._values = _add_answers(self._values, found.candidates)
+        if query.fill == "adaptive":
+            self._values = {place: value for place, value in self._values.items() if value >= MIN_SCORE}
         self._order = list(self._values)
         self._ranks = {place: number for number, place in enumerate(self._order)}
-        # Windows of passages that have several are scored by words and by vector: 0 to 1 within each passage.
         self._scores: dict[int, Floats] = {}
-        chosen, windows = np.sort(np.array(self._order, np.int64)), found.candidates.windows
-        chosen = chosen[windows[chosen] > 1]
-        words, cosines = found.candidates.score_windows(chosen)
-        stops = windows[chosen].cumsum()
-        for place, start, stop in zip(chosen.tolist(), stops - windows[chosen], stops, strict=True):
-            scores = relative(words[start:stop])
-            if cosines is not None:
-                scores = (scores + relative(np.maximum(cosines[start:stop], 0))) / np.float32(2)
-            self._scores[place] = scores
 
     def pack(
         self, *, room: float, known: Sequence[str] = (), after: Sequence[Quote] = (), limit: int | None = None
@@ -320,11 +313,13 @@ class _Quoter:
     def _read(self, place: int) -> Quotable | None:
         """Read a passage, with those that follow it in the order; None where it no longer exists."""
         passages, candidates = self._found.texts, self._found.candidates
-        if place not in passages:
+        if place not in self._scores:
             self._deadline.check()
             start = self._ranks[place]
-            missing = [near for near in self._order[start : start + _BATCH] if near not in passages]
+            near = self._order[start : start + _BATCH]
+            missing = [each for each in near if each not in passages]
             passages.update(_read_passages(self._store, self._query, candidates, missing))
+            self._scores |= _score_windows(candidates, near)
         passage = passages.get(place)
         if passage is None:
             return None
@@ -333,11 +328,27 @@ class _Quoter:
             passage=place,
             text=passage.text,
             windows=passage.windows,
-            window_scores=self._scores.get(place, _ONE),
+            window_scores=self._scores[place],
             headers=block.headers(detail, self._query.header),
             said_in=detail.session if candidates.human[place] else None,
             room=MAX_EXCERPT_CHARS if place in self._best else MIN_EXCERPT_CHARS,
         )
+
+
+def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, Floats]:
+    """Score the windows of passages by words and by vector, 0 to 1 within each passage."""
+    scores = dict.fromkeys(places, _ONE)
+    chosen = np.sort(np.array(places, np.int64))
+    chosen = chosen[candidates.windows[chosen] > 1]
+    words, cosines = candidates.score_windows(chosen)
+    start = 0
+    for place, count in zip(chosen.tolist(), candidates.windows[chosen].tolist(), strict=True):
+        stop = start + count
+        scores[place] = relative(words[start:stop])
+        if cosines is not None:
+            scores[place] = (scores[place] + relative(np.maximum(cosines[start:stop], 0))) / np.float32(2)
+        start = stop
+    return scores
 
 
 def _add_answers(values: Mapping[int, float], found: Candidates) -> dict[int, float]:

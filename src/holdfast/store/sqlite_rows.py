@@ -15,11 +15,11 @@ from holdfast.store.codec import (
     DAMAGE,
     bytes_text,
     decode_message,
+    decode_words,
     pack_json,
     text_bytes,
     unpack_json,
     unpack_text,
-    words,
 )
 
 T = TypeVar("T")
@@ -170,7 +170,7 @@ class RowReader:
         query = "SELECT id, scope, body FROM messages WHERE id IN (SELECT value FROM json_each(?))"
         shared = self._connection.execute(query, (json.dumps(list({row[2] for row in rows if row[7] is None})),))
         damaged: list[Any] = []
-        texts = dict(self._readable("message", shared, lambda row: (row[:2], words(decode_message(row[2]))), damaged))
+        texts = dict(self._readable("message", shared, lambda row: (row[:2], decode_words(row[2])), damaged))
         unread = {row[:2] for row in damaged}
 
         def decode(row: Any) -> PassageText:
