@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: demo test retest fuzz check bench docs build fix clean
+.PHONY: screenshots demo test coverage test-hosts retest fuzz check bench docs build fix clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,7 +21,15 @@ demo: $(STAMP)
 	@$(BIN)/holdfast demo
 
 test: $(STAMP)
+	$(BIN)/python -m pytest -n auto
+
+# The same with branch coverage, which takes half as long again.
+coverage: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+# Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about ten minutes.
+test-hosts: $(STAMP)
+	HOLDFAST_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
 
 # The tests that failed in the last run, once more and one at a time: a busy machine must not decide.
 retest: $(STAMP)
@@ -43,6 +51,11 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m holdfast.settings | diff --strip-trailing-cr docs/settings.md -  # stale? make docs
+
+# The pictures and the tour of the inspector. Needs a Chromium.
+screenshots: $(STAMP)
+	$(BIN)/python -m pip install --quiet pillow
+	$(BIN)/python scripts/screenshots.py
 
 fix: $(STAMP)
 	$(BIN)/ruff check --fix .

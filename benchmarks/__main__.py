@@ -411,5 +411,52 @@ def chat(*, turns: int, runs: int, as_json: bool) -> None:
     open_console().print(f"\n{missed}; {found['compactions']} compactions; load {load} on {os.cpu_count()} cores")
 
 
+@bench.command()
+@click.option("--messages", type=click.IntRange(min=1), default=1_000_000, show_default=True)
+@as_json
+def inspector(*, messages: int, as_json: bool) -> None:
+    """How fast the pages of the inspector are over a large store."""
+    from benchmarks.inspector import measure  # noqa: PLC0415 - as above
+
+    with Progress(messages) as progress:
+        found = asdict(measure(messages, progress=lambda count: progress.advance(count, "messages")))
+    show(found, found["pages"], first="page", as_json=as_json)
+
+
+@bench.command()
+@click.option(
+    "--openclaw",
+    "host",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="The folder in which npm installed openclaw; default that on the PATH.",
+)
+@click.option("--alone", is_flag=True, help="OpenClaw as it is, without Holdfast.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep logs and memory in this new folder.")
+@as_json
+def openclaw(*, host: Path | None, alone: bool, keep: Path | None, as_json: bool) -> None:
+    """Whether what was said in passing is in the request with the question about it, inside the real OpenClaw."""
+    import tempfile  # noqa: PLC0415 - as above
+
+    from benchmarks.openclaw import TURNS, find_host, load_facts, measure  # noqa: PLC0415 - as above
+
+    command = find_host(host)
+    with tempfile.TemporaryDirectory() as temporary, Progress(TURNS + len(load_facts())) as progress:
+        folder = keep or Path(temporary) / "trial"
+        folder.mkdir(parents=True)
+        found = measure(
+            command=command, folder=folder, with_memory=not alone, progress=lambda n: progress.advance(n, "turns")
+        )
+    if as_json:
+        emit_json({"with_holdfast": not alone, **found, **machine()})
+        return
+    row = {name: found[name] for name in ("facts", "answered", "turns", "failed", "seconds_a_turn")}
+    print_table({"OpenClaw alone" if alone else "with Holdfast": row}, first="")
+    tokens = found["request_tokens"]
+    print_table(
+        {kind: {"answered": str(ok), "tokens": tokens[kind]} for kind, ok in found["by_fact"].items()}, first="fact"
+    )
+    print_table(found["calls"], first="call")
+
+
 if __name__ == "__main__":
     bench()

@@ -44,6 +44,8 @@ from scripted_wire import (
     anthropic_events,
     anthropic_message,
     error_answer,
+    gemini_events,
+    gemini_message,
     openai_events,
     openai_message,
     responses_events,
@@ -55,8 +57,14 @@ _STREAMED = {
     "/messages": anthropic_events,
     "/chat/completions": openai_events,
     "/responses": responses_events,
+    "gemini:stream": gemini_events,
 }
-_WHOLE = {"/messages": anthropic_message, "/chat/completions": openai_message, "/responses": responses_message}
+_WHOLE = {
+    "/messages": anthropic_message,
+    "/chat/completions": openai_message,
+    "/responses": responses_message,
+    "gemini": gemini_message,
+}
 
 
 @dataclass(frozen=True)
@@ -159,41 +167,64 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: object) -> None:
             pass
 
+        def do_GET(self) -> None:
+            _send(self, Raw(200, {"object": "list", "data": [], "models": [], "has_more": False}))
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_POST(self) -> None:
-            data = self.rfile.read(int(self.headers.get("content-length", "0")))
+            data = b"".join(_read_chunks(self)) if self.headers.get("transfer-encoding") == "chunked" else b""
+            data = data or self.rfile.read(int(self.headers.get("content-length", "0")))
             body = json.loads(gzip.decompress(data) if self.headers.get("content-encoding") == "gzip" else data)
             step = provider.next_step(Request(self.path, dict(self.headers), body))
             self.close_connection = True
             with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has hung up
-                _answer(self, step, body, provider.closing)
+                _answer(self, step, body, provider)
 
     return Handler
 
 
-def _answer(to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], closing: threading.Event) -> None:
-    path = to.path.removeprefix("/v1")
+def _read_chunks(request: BaseHTTPRequestHandler) -> Iterator[bytes]:
+    """Read a body that comes in chunks."""
+    while size := int(request.rfile.readline().split(b";")[0], 16):
+        yield request.rfile.read(size)
+        request.rfile.readline()
+    request.rfile.readline()
+
+
+def _answer(to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], provider: ScriptedProvider) -> None:
+    path, closing = _route(to.path), provider.closing
     if isinstance(step, str):
         step = Said(text=step)
     if isinstance(step, ModelError):
         step = Raw(*error_answer(step, anthropic=path == "/messages"))
-    model = str(body.get("model"))
+    model, number = str(body.get("model")), len(provider.requests)
     match step:
         case Raw():
             _send(to, step)
-        case Said() if body.get("stream"):
-            _stream(to, _STREAMED[path](step, model=model))
+        case Said() if body.get("stream") or path == "gemini:stream":
+            _stream(to, _STREAMED[path](step, model=model, number=number))
         case Said():
-            _send(to, Raw(200, _WHOLE[path](step, model=model)))
+            _send(to, Raw(200, _WHOLE[path](step, model=model, number=number)))
         case Events():
             _stream(to, iter(step.events))
         case Cut():
-            _stream(to, _STREAMED[path](step.said, model=model), most=step.after, cleanly=step.cleanly)
+            _stream(to, _STREAMED[path](step.said, model=model, number=number), most=step.after, cleanly=step.cleanly)
         case Hang():
             _begin(to)
             _write_event(to, "ping", {"type": "ping"})
             closing.wait(_LONGEST)
         case Mute():
             closing.wait(_LONGEST)
+
+
+def _route(path: str) -> str:
+    """Return what a path asks for, without the version of the API and the model in it."""
+    path = path.partition("?")[0].removeprefix("/v1")
+    if path.endswith(":streamGenerateContent"):
+        return "gemini:stream"
+    return "gemini" if path.endswith(":generateContent") else path
 
 
 def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:
@@ -203,7 +234,8 @@ def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:
     for name, value in {"content-type": kind, **raw.headers, "content-length": str(len(content))}.items():
         to.send_header(name, value)
     to.end_headers()
-    to.wfile.write(content)
+    if to.command != "HEAD":
+        to.wfile.write(content)
 
 
 def _begin(to: BaseHTTPRequestHandler) -> None:

@@ -32,7 +32,7 @@ def _halves(text: str) -> Iterator[str]:
     return filter(None, (text[:middle], text[middle:]))
 
 
-def anthropic_events(said: Said, *, model: str = "scripted") -> Iterator[Event]:
+def anthropic_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as the Messages API streams it."""
     usage = _usage(said)
     start = {
@@ -41,7 +41,14 @@ def anthropic_events(said: Said, *, model: str = "scripted") -> Iterator[Event]:
         "cache_creation_input_tokens": usage.cache_write,
         "output_tokens": 1,
     }
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "usage": start}
+    message = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "usage": start,
+    }
     yield "message_start", {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None}}
     yield "ping", {"type": "ping"}
     for index, (block, deltas) in enumerate(_blocks(said)):
@@ -72,9 +79,9 @@ def _arguments(call: ToolCall) -> str:
     return encode_arguments(call.arguments)
 
 
-def openai_events(said: Said, *, model: str = "scripted") -> Iterator[Event]:
+def openai_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as Chat Completions streams it."""
-    chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
+    chunk = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1, "model": model}
 
     def delta(content: Mapping[str, Any], finish: str | None = None) -> Event:
         return None, {**chunk, "choices": [{"index": 0, "delta": content, "finish_reason": finish}]}
@@ -105,7 +112,7 @@ def _openai_usage(said: Said) -> dict[str, Any]:
     }
 
 
-def anthropic_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
+def anthropic_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
     """A reply as the Messages API sends it in one piece."""
     usage = _usage(said)
     content: list[dict[str, Any]] = []
@@ -117,7 +124,7 @@ def anthropic_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
         given = object_arguments(call.arguments)
         content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
     return {
-        "id": "msg_1",
+        "id": f"msg_{number}",
         "type": "message",
         "role": "assistant",
         "model": model,
@@ -128,7 +135,7 @@ def anthropic_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
     }
 
 
-def openai_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
+def openai_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
     """A reply as Chat Completions sends it in one piece."""
     message: dict[str, Any] = {"role": "assistant", "content": said.words or None}
     if said.calls:
@@ -137,16 +144,19 @@ def openai_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
             for call in said.calls
         ]
     choice = {"index": 0, "message": message, "finish_reason": _FINISHES.get(_stop(said), _stop(said))}
-    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model}
+    head = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": model}
     return {**head, "choices": [choice], "usage": _openai_usage(said)}
 
 
-def responses_events(said: Said, *, model: str = "scripted") -> Iterator[Event]:
+def responses_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as Responses streams it."""
     yield _named(
-        {"type": "response.created", "response": {"id": "resp_1", "object": "response", "status": "in_progress"}}
+        {
+            "type": "response.created",
+            "response": {"id": f"resp_{number}", "object": "response", "status": "in_progress"},
+        }
     )
-    for index, item in enumerate(_items(said)):
+    for index, item in enumerate(_items(said, number)):
         yield _named(
             {"type": "response.output_item.added", "output_index": index, "item": {**item, "status": "in_progress"}}
         )
@@ -155,7 +165,7 @@ def responses_events(said: Said, *, model: str = "scripted") -> Iterator[Event]:
                 delta = {"item_id": item["id"], "output_index": index, "content_index": 0, "delta": piece}
                 yield _named({"type": "response.output_text.delta", **delta})
         yield _named({"type": "response.output_item.done", "output_index": index, "item": item})
-    response = responses_message(said, model=model)
+    response = responses_message(said, model=model, number=number)
     yield _named({"type": f"response.{response['status']}", "response": response})
 
 
@@ -163,22 +173,27 @@ def _named(event: dict[str, Any]) -> Event:
     return event["type"], event
 
 
-def _items(said: Said) -> Iterator[dict[str, Any]]:
+def _items(said: Said, number: int) -> Iterator[dict[str, Any]]:
     """The items of a response."""
     if said.thinking:
         summary = [{"type": "summary_text", "text": said.thinking}]
-        yield {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": said.signature or "sealed"}
+        yield {
+            "type": "reasoning",
+            "id": f"rs_{number}",
+            "summary": summary,
+            "encrypted_content": said.signature or "sealed",
+        }
     if said.words:
         kind = "refusal" if said.stop == "refusal" else "output_text"
         key = "refusal" if said.stop == "refusal" else "text"
         part = {"type": kind, key: said.words, "annotations": []}
-        yield {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+        yield {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [part]}
     for index, call in enumerate(said.calls):
         fields = {"call_id": call.id, "name": call.name, "arguments": _arguments(call)}
-        yield {"type": "function_call", "id": f"fc_{index}", "status": "completed", **fields}
+        yield {"type": "function_call", "id": f"fc_{number}_{index}", "status": "completed", **fields}
 
 
-def responses_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
+def responses_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
     """A reply as Responses sends it in one piece."""
     usage = _usage(said)
     cut = said.stop == "length"
@@ -186,14 +201,34 @@ def responses_message(said: Said, *, model: str = "scripted") -> dict[str, Any]:
     details = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
     counted = {"input_tokens": sent, "input_tokens_details": details, "output_tokens": usage.output}
     return {
-        "id": "resp_1",
+        "id": f"resp_{number}",
         "object": "response",
         "model": model,
         "status": "incomplete" if cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-        "output": list(_items(said)),
+        "output": list(_items(said, number)),
         "usage": {**counted, "total_tokens": sent + usage.output},
     }
+
+
+def gemini_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
+    """A reply as the Gemini API sends it in one piece."""
+    usage = _usage(said)
+    words = [{"text": said.words}] if said.words else []
+    calls = [{"id": one.id, "name": one.name, "args": object_arguments(one.arguments)} for one in said.calls]
+    parts = [*words, *({"functionCall": call} for call in calls)]
+    counted = {"promptTokenCount": usage.input, "candidatesTokenCount": usage.output}
+    return {
+        "candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}],
+        "usageMetadata": {**counted, "totalTokenCount": usage.input + usage.output},
+        "modelVersion": model,
+        "responseId": f"r{number}",
+    }
+
+
+def gemini_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+    """A reply as the Gemini API streams it."""
+    yield None, gemini_message(said, model=model, number=number)
 
 
 def error_answer(error: ModelError, *, anthropic: bool) -> tuple[int, dict[str, Any], dict[str, str]]:

@@ -392,5 +392,5 @@ def test_real_transcripts_come_through_untouched() -> None:
 
 def test_patterns_compile_only_when_needed() -> None:
     """Importing the module compiles no pattern."""
-    source = "import dataclasses, re; re.compile = None; import holdfast.redact"
+    source = "import dataclasses, pathlib, re; re.compile = None; import holdfast.redact"
     subprocess.run([sys.executable, "-c", source], check=True)

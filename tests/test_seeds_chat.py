@@ -123,11 +123,11 @@ class TestPlace:
         assert (shell.folder / "mine" / "holdfast.db").exists()
 
     def test_an_address_is_an_error(self, shell: Shell) -> None:
-        """An address makes no folder of that name, and its password is not shown."""
-        shell.toml('[archive]\npath = "postgresql://me:hunter2@db/memory"\n')
+        """An address where no server is makes no folder of that name, and its password is not shown."""
+        shell.toml('[archive]\npath = "postgresql://me:hunter2@127.0.0.1:9/memory"\n')
         code, _, told = shell.chat("Hello.\n", "Hi.")
         assert code == 1
-        assert "name a folder or a .db file" in told
+        assert "postgresql://127.0.0.1:9/memory" in told
         assert "hunter2" not in told
         assert list((shell.folder / "here").iterdir()) == []
 

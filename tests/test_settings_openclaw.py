@@ -252,6 +252,16 @@ def test_plugin_form(tmp_path: Path) -> None:
     assert loaded.ignored == {}
 
 
+@pytest.mark.parametrize("slots", [{}, {"memory": "holdfast"}, {"contextEngine": "holdfast", "memory": "memory-core"}])
+def test_the_section_of_the_plugin_and_the_older_one(tmp_path: Path, slots: dict[str, str]) -> None:
+    """Both hold inside OpenClaw; of one setting in both, the plugin's own."""
+    older = {"hardCapTokens": 1000, "crossSession": True}
+    own = {"hardCapTokens": 2000, "command": "/bin/holdfast", "timeoutMs": 900}
+    entries = {"memory-context": {"config": older}, "holdfast": {"enabled": True, "config": own}}
+    settings = read(tmp_path, {"plugins": {"slots": slots, "entries": entries}}).settings
+    assert (settings.recall.hard_cap_tokens, settings.archive.cross_session) == (2000, True)
+
+
 def test_transformer(tmp_path: Path) -> None:
     """The older word for a sentence model is understood."""
     loaded = read(tmp_path, nested("agents.defaults.memoryContext.embeddingModel", "transformer"))

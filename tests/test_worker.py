@@ -3,8 +3,9 @@
 from pathlib import Path
 from threading import Event
 
-from holdfast.engine import Worker, only_process
+from holdfast.engine import Worker
 from holdfast.errors import StorageError
+from holdfast.files import only_process
 
 
 def test_it_goes_on_while_there_is_more() -> None:

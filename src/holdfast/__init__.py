@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.errors import SettingsError as SettingsError
     from holdfast.errors import StorageError as StorageError
     from holdfast.errors import TranscriptError as TranscriptError
+    from holdfast.errors import UnavailableError as UnavailableError
     from holdfast.errors import WindowError as WindowError
     from holdfast.errors import WindowTooSmallError as WindowTooSmallError
     from holdfast.events import Compacted as Compacted
@@ -80,7 +81,7 @@ _HOMES: Final = {
     "holdfast.engine": "Engine",
     "holdfast.errors": "CompactionError ConflictError EmbeddingError FormatError HoldfastError InputError"
     " InvalidWindowError MissingExtraError ModelCancelledError ModelError SettingsError StorageError TranscriptError"
-    " WindowError WindowTooSmallError",
+    " UnavailableError WindowError WindowTooSmallError",
     "holdfast.events": "Compacted Compacting Hooks SummaryRequest SummaryResult",
     "holdfast.memory.archive": "Ingested",
     "holdfast.memory.facts": "FactHit",

@@ -15,7 +15,7 @@ from holdfast.compaction.summarise import Progress, Summariser, Summary, make_de
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Item, apply, tokens
 from holdfast.errors import CompactionError
-from holdfast.events import Compacted, Compacting, SummaryRequest, SummaryResult
+from holdfast.events import Compacted, Compacting, SummaryRequest
 from holdfast.memory.learning import jobs
 from holdfast.messages import Message, Text
 from holdfast.redact import redact
@@ -110,9 +110,13 @@ def run_compaction(
     hooks.notify(starting, state.notes.append)
     request = SummaryRequest(event=starting, plan=planned, instructions=instructions, cancel=Event())
     result, failures = hooks.ask_summary(request, cancel=cancel, seconds=settings.compaction.timeout_seconds)
-    summary = (
-        _read_hook_summary(state, result, planned)
-        or Summariser(
+    if result is not None and result.text.strip():
+        framed, details = wrap_summary(result.text), make_details(planned) | dict(result.details)
+        if (cost := _count(state, framed)) >= planned.replaced:
+            raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {planned.replaced:,}")
+        summary = Summary(text=result.text, framed=framed, tokens=cost, rung="full", details=details, from_hook=True)
+    else:
+        summary = Summariser(
             plan=planned,
             model=model,
             settings=settings.compaction,
@@ -125,7 +129,6 @@ def run_compaction(
             done=state.summary_parts,
             count=state.count,
         ).summarise()
-    )
     if settings.archive.redaction:  # it is made from unmasked messages, and is stored
         framed, instructions = redact(summary.framed), redact(instructions or "")
         summary = replace(summary, framed=framed, text=redact(summary.text), tokens=_count(state, framed))
@@ -140,18 +143,6 @@ def _compactable(state: SessionState, limits: Budget) -> tuple[Item, ...]:
     """Return everything since the last compaction, trimmed messages included: they go into the summary."""
     standing = state.standing_edits(limit=limits.safe_limit)
     return apply(state.items, [edit for edit in standing if edit.kind not in {"trimmed", "recalled"}])
-
-
-def _read_hook_summary(state: SessionState, result: SummaryResult | None, planned: CompactionPlan) -> Summary | None:
-    """Return the summary that a hook wrote, if it wrote one."""
-    if result is None or not result.text.strip():
-        return None
-    framed = wrap_summary(result.text)
-    cost = _count(state, framed)
-    if cost >= planned.replaced:
-        raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {planned.replaced:,}")
-    details = make_details(planned) | dict(result.details)
-    return Summary(text=result.text, framed=framed, tokens=cost, rung="full", details=details, from_hook=True)
 
 
 def _count(state: SessionState, text: str) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final, Self
@@ -69,6 +68,7 @@ class Engine:
         self._due: dict[Session, int] = {}
         self._worker = Worker(self._work_in_background) if background and not memory.store.readonly else None
         if self._worker is not None:
+            memory.store.listen(self._worker.notify)
             self._worker.start()
 
     @classmethod
@@ -85,7 +85,8 @@ class Engine:
         """Open the memory in a folder, which is created if it does not exist.
 
         Args:
-            path: The folder; unset, `archive.path` of the settings, `$HOLDFAST_HOME`, or the platform's data folder.
+            path: The folder, or the address of a PostgreSQL server (`postgresql://…`); unset, `archive.path` of the
+                settings, `$HOLDFAST_HOME`, or the platform's data folder.
             settings: Used exactly as given; unset, read as the commands do, from files and `HOLDFAST_*` variables.
             model: Writes summaries and extracts facts: a name (`anthropic/NAME`, `ollama/NAME`, `scripted:FILE`), a
                 `Model`, or a function that takes messages (dicts with `role` and `content`) and returns text. Unset,
@@ -214,7 +215,8 @@ class Engine:
         """Do one step: a compaction of this engine, or pending work of the store if no other process does it."""
         if self._compact_next():
             return True
-        with only_process(self.memory.store.path.with_suffix(".worker")) as is_only:
+        embedder = self.memory.embedder
+        with self.memory.store.lock_work(None if embedder is None else embedder.space) as is_only:
             return is_only and (self.memory.embed(limit=EMBED_BATCH) > 0 or self._extract_next(strict=True))
 
     def _compact_next(self) -> bool:
@@ -276,21 +278,3 @@ class Worker:
                 except (HoldfastError, OSError) as error:
                     self.error = str(error)
                     more = not self._stopped.wait(self._pause)
-
-
-@contextmanager
-def only_process(path: Path) -> Iterator[bool]:
-    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it."""
-    try:
-        import fcntl  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        yield True  # the work is safe to do twice, only wasteful
-        return
-    with path.open("a") as file:
-        path.chmod(0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True

@@ -21,9 +21,11 @@ and its message says what to do.
       + CompactionError         history could not be shortened; it is unchanged
       + StorageError            a file of ours could not be read or written; nothing acknowledged was lost
       |   x ConflictError         another process wrote the record first: read it again and retry
+      |   x UnavailableError      the database server does not answer now: a retry may help
       + MissingExtraError       an optional dependency is not installed
 """
 
+import copyreg
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -33,14 +35,8 @@ class HoldfastError(Exception):
     """The root of every error that Holdfast raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Constructors take more than `args` holds, so unpickling needs its own function.
-        return _restore, (type(self), self.args, vars(self))
-
-
-def _restore(kind: type[HoldfastError], args: tuple[object, ...], fields: dict[str, object]) -> HoldfastError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(fields)
-    return error
+        # Without the constructors, which take more than `args` holds.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class InputError(HoldfastError):
@@ -198,6 +194,17 @@ class StorageError(HoldfastError):
 
 class ConflictError(StorageError):
     """Another process wrote the same record first. Nothing was written: read it again and retry."""
+
+
+class UnavailableError(StorageError):
+    """The database server does not answer now, or not in time. Nothing was changed: a retry may help.
+
+    `can_retry` is whether the same call may succeed at once, as after a lost connection.
+    """
+
+    def __init__(self, message: str, *, path: Path | str, can_retry: bool = False) -> None:
+        super().__init__(message, path=path)
+        self.can_retry = can_retry
 
 
 class MissingExtraError(HoldfastError):

@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
@@ -37,3 +39,21 @@ def write_private(path: Path, data: bytes) -> None:
 def open_private(path: Path) -> IO[bytes]:
     """Open a file to append to it; a new one is readable by its owner alone."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+
+@contextmanager
+def only_process(path: Path) -> Iterator[bool]:
+    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it."""
+    try:
+        import fcntl  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        yield True  # the work is safe to do twice, only wasteful
+        return
+    with path.open("a") as file:
+        path.chmod(0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True

@@ -74,6 +74,7 @@ class Session:
         tools: Sequence[Mapping[str, Any]] = (),
         overhead: int = 0,
         facts: Sequence[FactRow] = (),
+        question: str = "",
     ) -> Window:
         """Make the window for the next request out of the whole history.
 
@@ -90,6 +91,8 @@ class Session:
                 name it.
             overhead: Tokens of anything else in the request.
             facts: Facts that the caller chose for this question; they go into the block first.
+            question: What the user asks, where the caller sends it after the window. It is not archived; the block for
+                it is `Window.block`.
 
         Raises:
             WindowTooSmallError: What must stay in the window does not fit.
@@ -103,6 +106,7 @@ class Session:
             limits=self._limits(limit, reserve, model=model, overhead=beside),
             now=self._memory.clock(),
             facts=facts,
+            question=question,
             provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
             archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
         )

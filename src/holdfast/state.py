@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -25,6 +25,7 @@ from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
 from holdfast.messages import Message, units
 from holdfast.providers import Incoming
+from holdfast.report import ContextReport
 from holdfast.store.base import Job, MessageRow, Record, Scope, Select
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
@@ -39,7 +40,7 @@ EDIT: Final = "edit"
 
 
 class WindowSource(Struct, frozen=True, kw_only=True):
-    """What a past window can be made of again. It is stored beside the report of its turn.
+    """What a past window can be made of again, and its size. It is stored beside the report of its turn.
 
     Attributes:
         base: The key of the turn whose history this one continues; empty where it continues none.
@@ -49,6 +50,9 @@ class WindowSource(Struct, frozen=True, kw_only=True):
         edits: The number of the first edit that is new in this turn, and of the first one after them.
         limit: The tokens that it had to fit into.
         provider: The provider whose rules it keeps.
+        window: The tokens of the model's window.
+        sizes: The tokens of each category of the report, in its order.
+        changes: The kinds of the edits that are new in this turn.
     """
 
     base: str
@@ -58,6 +62,9 @@ class WindowSource(Struct, frozen=True, kw_only=True):
     edits: tuple[int, int]
     limit: int
     provider: str
+    window: int
+    sizes: tuple[int, ...]
+    changes: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +86,6 @@ class SessionState:
         reported_edits: How many of the edits are in earlier reports; None before the first request.
         sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
         scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
-        source: How the last recorded window can be made again.
         recorded: The key of the last recorded turn, and the numbers of its history.
         shown, shown_with: The last window that was recorded, from which the next one is replayed, and its `replay_key`.
     """
@@ -103,7 +109,6 @@ class SessionState:
     reported_edits: int | None = None
     sent_tokens: int = 0
     scale: float | None = None
-    source: WindowSource | None = None
     recorded: tuple[str, list[int]] = ("", [])
     shown: Sequence[Item] = ()
     shown_with: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -266,10 +271,13 @@ class SessionState:
         """Name the format of the newest message that shows one."""
         return providers.format_of([item.message for item in self.history], default=default)
 
-    def question(self, *, most: int) -> tuple[str, ...]:
-        """What the user asks, newest last: the newest message, and those before it while they say too little."""
+    def question(self, *, most: int, newest: str = "") -> tuple[str, ...]:
+        """What the user asks, newest last: the newest message, and those before it while they say too little.
+
+        `newest` is a question that is not in the history yet.
+        """
         said = (unwrap(item.message.text) for item in reversed(self.history) if item.message.role == "user")
-        return select_texts(said, most=most)
+        return select_texts(chain((unwrap(newest),), said), most=most)
 
     # --- edits -------------------------------------------------------------------
 
@@ -364,6 +372,34 @@ class SessionState:
                 self._unreadable = 2 * self._unreadable + 1
             raise
         self.load()
+
+    def record_turn(
+        self, report: ContextReport, *, time: int, edits: tuple[int, int] | None, limit: int, provider: str
+    ) -> None:
+        """Record the report of a turn, and how its window can be made again where its `edits` were recorded."""
+        self.turn = report.turn
+        key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
+        rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time)]
+        base, before = self.recorded
+        numbers = [item.id for item in self.history]
+        if edits is not None:
+            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
+            source = WindowSource(
+                base=base if kept else "",
+                kept=kept,
+                added=tuple(numbers[kept:]),
+                system=tuple(item.id for item in self.system),
+                edits=edits,
+                limit=limit,
+                provider=provider,
+                window=report.raw_max_tokens,
+                sizes=tuple(part.tokens for part in report.categories),
+                changes=tuple(change.kind for change in report.changes),
+            )
+            rows.append(Record(scope=self.scope, kind=WINDOW, key=key, data=structs.asdict(source), time=time))
+        self.memory.store.add_records(rows)
+        if edits is not None:
+            self.recorded = (key, numbers)
 
     def record_after_others(
         self,

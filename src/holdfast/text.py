@@ -16,6 +16,8 @@ from itertools import chain, pairwise
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
+from holdfast.patterns import compile_once
+
 if TYPE_CHECKING:
     import regex
     import Stemmer
@@ -46,10 +48,10 @@ _MARKS: Final = (
 _WORD: Final = rf"[^\W{_UNSEGMENTED}]+(?:[{_MARKS}]+[^\W{_UNSEGMENTED}]*)*"
 _TOKEN: Final = rf"[{_UNSEGMENTED}]+|{_WORD}(?:[.\-/\uff0e\uff0d\uff0f]{_WORD})*"
 _ASCII_TOKEN: Final = re.compile(r"\w+(?:[.\-/]\w+)*")
-# Characters that are in no token.
-_SIGNS: Final = re.compile(rf"[^\x00-\x7f\w{_UNSEGMENTED}{_MARKS}\uff0e\uff0d\uff0f]+")
+# Characters that are in no token. Classes of many scripts take 3 to 12 ms to compile, and ASCII does not need them.
+_SIGNS: Final = rf"[^\x00-\x7f\w{_UNSEGMENTED}{_MARKS}\uff0e\uff0d\uff0f]+"
 _ASCII_TO_BLANK: Final = re.sub(r"[^\w.\-/]", " ", "".join(map(chr, range(128))))
-_UNSEGMENTED_CHARACTER: Final = re.compile(rf"[{_UNSEGMENTED}]")
+_UNSEGMENTED_CHARACTER: Final = rf"[{_UNSEGMENTED}]"
 _ONE_HUMP: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _HUMP: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SEPARATOR: Final = re.compile(r"[._\-/]+")
@@ -63,7 +65,7 @@ _MIN_PART_CHARS: Final = 3
 
 def terms(text: str) -> list[str]:
     """Return the search terms of a text, in order, with repetitions."""
-    plain = text if text.isascii() else _SIGNS.sub(" ", text)  # often only a dash or a quote is not ASCII
+    plain = text if text.isascii() else compile_once(_SIGNS).sub(" ", text)  # often only a dash or a quote is not ASCII
     if plain.isascii():
         pieces = plain.translate(_ASCII_TO_BLANK).split()
         return list(chain.from_iterable(map(_EXPANSIONS.__getitem__, pieces)))
@@ -72,13 +74,19 @@ def terms(text: str) -> list[str]:
         if token < _FIRST_UNSEGMENTED or not is_unsegmented(token):
             result += _EXPANSIONS[token]
         else:
-            result += _make_ngrams(token)
+            run = token
+            if not unicodedata.is_normalized("NFKC", token):
+                run = "".join(character for character, _, _ in _normalise_characters(token))
+            result += run[:1]
+            for before, character in pairwise(run):
+                result += (before + character, character)
     return result
 
 
 def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield start, end and terms of each token, in the order of `terms`."""
-    for match in _token_pattern(text).finditer(text):
+    plain = text if text.isascii() else compile_once(_SIGNS).sub(lambda match: " " * len(match[0]), text)
+    for match in _token_pattern(plain).finditer(plain):
         token, start = match.group(), match.start()
         if is_unsegmented(token):
             characters = [(each, start + first, start + last) for each, first, last in _normalise_characters(token)]
@@ -91,27 +99,12 @@ def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
 
 
 def _token_pattern(text: str) -> re.Pattern[str]:
-    """Return the pattern of a token; the one for all scripts takes 12 ms to compile, and ASCII does not need it."""
-    return _ASCII_TOKEN if text.isascii() else re.compile(_TOKEN)
+    return _ASCII_TOKEN if text.isascii() else compile_once(_TOKEN)
 
 
 def is_unsegmented(character: str) -> bool:
     """Whether a character belongs to a script that is searched by characters and pairs."""
-    return character >= _FIRST_UNSEGMENTED and _UNSEGMENTED_CHARACTER.match(character) is not None
-
-
-def _make_ngrams(run: str) -> list[str]:
-    """Return each character, and each pair of neighbours."""
-    if not unicodedata.is_normalized("NFKC", run):
-        run = "".join(character for character, _, _ in _normalise_characters(run))
-    ngrams: list[str] = []
-    before = ""
-    for character in run:
-        if before:
-            ngrams.append(before + character)
-        ngrams.append(character)
-        before = character
-    return ngrams
+    return character >= _FIRST_UNSEGMENTED and compile_once(_UNSEGMENTED_CHARACTER).match(character) is not None
 
 
 def _normalise_characters(run: str) -> Iterator[tuple[str, int, int]]:
@@ -205,7 +198,7 @@ def digest(text: str) -> str:
 
 # Characters that combine with whatever follows, so that the next one is not a character by itself.
 _COMBINING: Final = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\u1100-\u115f\ua960-\ua97c\U00011000-\U00011fff"
-_SIMPLE: Final = re.compile(
+_SIMPLE: Final = (
     rf"(?<![{_COMBINING}])[ -~\u00c0-\u02ff\u0370-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u1e00-\u1fff"
     "\u3041-\u3096\u30a1-\u30fa\u3131-\u318e\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff66-\uff9d]"
 )
@@ -245,7 +238,8 @@ def clip(text: str, *, head: int, tail: int, marker: str = "\n...\n") -> str:
 def _find_boundaries(text: str, place: int) -> tuple[int, int]:
     """Return the last grapheme boundary up to `place`, and the first from it on."""
     start = place = max(0, min(place, len(text)))
-    while start > 0 and not _SIMPLE.match(text, start):
+    simple = compile_once(_SIMPLE)
+    while start > 0 and not simple.match(text, start):
         start -= 1
     if start == place:
         return place, place

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import cache, lru_cache, partial
-from importlib import resources
 from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -142,7 +141,7 @@ _CHUNK_CHARS: Final = 1 << 20
 _MAX_SHORT_CHARS: Final = 96
 """A text up to this length is weighed character by character, which is faster than an array."""
 
-_RULES: Final = "-=*#_."
+_RULES: Final = b"-=*#_."
 _RULE_WEIGHT: Final = 12
 """Hundredths of a token for one of these characters after itself: lines of them are long tokens."""
 
@@ -182,23 +181,26 @@ def _make_tables(family: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16], by
     """
     import numpy as np  # noqa: PLC0415 - as above
 
-    data = json.loads(resources.files("holdfast").joinpath("tokens.json").read_text("utf-8"))
+    data = json.loads(Path(__file__).with_name("tokens.json").read_bytes())
     known = data["families"][family]
-    letters, pairs = (dict(zip(data[name], known[name], strict=True)) for name in ("letters", "pairs"))
+    letters: dict[str, list[int]] = dict(zip(data["letters"], known["letters"], strict=True))
+    pairs: dict[str, int] = dict(zip(data["pairs"], known["pairs"], strict=True))
     symbols = np.arange(1 << 16).clip(max=127).astype(np.uint8)
     weights = np.zeros((256, 256), np.uint16)
     for symbol, (first, weight) in enumerate(zip(data["scripts"], known["scripts"], strict=True), start=128):
         symbols[first:] = symbol
         weights[symbol] = weight
-    for old in map(chr, range(256)):
-        for new in map(chr, range(128)):
-            both = _classify(old) + _classify(new)
-            weight = pairs.get(both, pairs.get(_classify(new), 0))
-            if both in letters:
-                weight = letters[both][int(data["rare_pairs"][(ord(old) | 32) - 97][(ord(new) | 32) - 97])]
-            elif old == new and old in _RULES:
-                weight = _RULE_WEIGHT
-            weights[ord(new), ord(old)] = weight
+    kinds = [_classify(char) for char in map(chr, range(256))]
+    for kind in set(kinds[:128]):
+        weights[[code for code in range(128) if kinds[code] == kind]] = [
+            pairs.get(before + kind, pairs.get(kind, 0)) for before in kinds
+        ]
+    rarity = np.array([list(row) for row in data["rare_pairs"]], np.intp)
+    for both, levels in letters.items():
+        old, new = map(ord, both)
+        weights[new : new + 26, old : old + 26] = np.take(levels, rarity).T
+    rules = np.frombuffer(_RULES, np.uint8)
+    weights[rules, rules] = _RULE_WEIGHT
     return symbols, weights.reshape(-1), symbols.tobytes(), weights.tolist()
 
 
@@ -231,10 +233,8 @@ def counter(name: str = "estimate", *, model: str | None = None) -> TokenCounter
     if name in _ESTIMATES:
         return _ESTIMATES[name]
     kind, _, argument = name.partition(":")
-    if kind == "tiktoken":
-        return _open_tiktoken(argument or "o200k_base")
-    if kind == "tokenizers" and argument:
-        return _open_tokenizers(Path(argument))
+    if kind == "tiktoken" or (kind == "tokenizers" and argument):
+        return _open_tokenizer(kind, argument or "o200k_base")
     known = "estimate[:any|:gpt], thirds, tiktoken:ENCODING, tokenizers:FILE"
     raise InputError(f"token counter {name!r} is not one of {known}")
 
@@ -244,30 +244,22 @@ def is_estimate(count: TokenCounter) -> bool:
     return count in _ESTIMATES.values()
 
 
-def _open_tiktoken(encoding: str) -> TokenCounter:
+def _open_tokenizer(kind: str, argument: str) -> TokenCounter:
+    encode: Callable[[str], Sized]
     try:
-        import tiktoken  # noqa: PLC0415 - an extra
+        if kind == "tiktoken":
+            import tiktoken  # noqa: PLC0415 - an extra
+
+            problem = f"tiktoken has no encoding {argument!r} here"  # an unknown name, or it could not be downloaded
+            encode = partial(tiktoken.get_encoding(argument).encode, disallowed_special=())
+        else:
+            from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
+
+            problem = f"{argument}: not a tokenizer.json that can be read"
+            encode = partial(Tokenizer.from_buffer(Path(argument).read_bytes()).encode, add_special_tokens=False)
     except ImportError:
-        raise MissingExtraError("counting with tiktoken", extra="tiktoken") from None
-    try:
-        encode = tiktoken.get_encoding(encoding).encode
-    except (ValueError, OSError) as error:  # an unknown name, or tables that it could not download
-        raise InputError(f"tiktoken has no encoding {encoding!r} here: {error}") from error
-    return lambda text: len(encode(_replace_surrogates(text), disallowed_special=()))
-
-
-def _open_tokenizers(path: Path) -> TokenCounter:
-    try:
-        from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtraError("counting with tokenizers", extra="tokenizers") from None
-    try:
-        encode = Tokenizer.from_buffer(path.read_bytes()).encode
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a tokenizer.json that can be read: {error}") from error
-    return lambda text: len(encode(_replace_surrogates(text), add_special_tokens=False).ids)
-
-
-def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which tokenizers refuse."""
-    return text.encode("utf-8", "replace").decode()
+        raise MissingExtraError(f"counting with {kind}", extra=kind) from None
+    except (ValueError, OSError) as error:
+        raise InputError(f"{problem}: {error}") from error
+    # Tokenizers refuse lone surrogates.
+    return lambda text: len(encode(text.encode("utf-8", "replace").decode()))

@@ -31,8 +31,8 @@ from holdfast.memory.query import build_query
 from holdfast.memory.recall import Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
-from holdfast.state import MAX_TRIES, TURN, WINDOW, SessionState, WindowSource
-from holdfast.store.base import FactRow, Record
+from holdfast.state import MAX_TRIES, SessionState
+from holdfast.store.base import FactRow
 from holdfast.window import Window
 
 if TYPE_CHECKING:
@@ -55,21 +55,25 @@ class Turn:
         limits: The limits of its window.
         now: When it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
+        question: What the user asks, where the caller sends that after the window.
         archive_tool: The name of the tool that shows archived messages, where the model has one.
         provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
         milliseconds: How long each step took.
         warnings: What failed and was skipped.
         recall: What memory returned.
+        edits: The numbers of its new edits, as a range, once they are recorded.
     """
 
     limits: Budget
     now: int
     facts: Sequence[FactRow] = ()
+    question: str = ""
     archive_tool: str = ""
     provider: str = "openai_chat"
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
+    edits: tuple[int, int] | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -117,16 +121,21 @@ def assemble(
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
             history = [item.message for item in state.history] if provider == "openai_responses" else []
-            valid = state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
+            if items or not turn.question:
+                valid = state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
+            else:  # the question is the first message
+                valid = ValidWindow(provider=provider, messages=(), wire=(), repairs=())
     turn.warnings += engine.take_warnings(state)
-    return Window(items=items, provider=provider, valid=valid, report=_report(state, turn, items, new, valid))
+    block = turn.recall.block if turn.question else ""
+    report = _report(state, turn, items, new, valid)
+    return Window(items=items, provider=provider, valid=valid, report=report, block=block)
 
 
 def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
     """Plan the window and record its new edits, durably; again where another process recorded one meanwhile."""
     for tries_left in reversed(range(MAX_TRIES)):
         items, new = _plan(state, turn)
-        state.source, first = None, state.next_edit
+        first = state.next_edit
         with turn.guard("record"):
             try:
                 state.record(new, time=turn.now)
@@ -135,32 +144,16 @@ def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
                     continue
                 raise
             state.shown, state.shown_with = items, state.replay_key(limit=turn.limits.safe_limit)
-            state.source = _describe_source(state, turn, edits=(first, first + len(new)))
+            turn.edits = (first, first + len(new))
         break
     state.last_time = turn.now
     return items, new
 
 
-def _describe_source(state: SessionState, turn: Turn, *, edits: tuple[int, int]) -> WindowSource:
-    """Describe the window by numbers: the messages that are new since the last recorded turn, and the edits."""
-    base, before = state.recorded
-    numbers = [item.id for item in state.history]
-    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
-    return WindowSource(
-        base=base if kept else "",
-        kept=kept,
-        added=tuple(numbers[kept:]),
-        system=tuple(item.id for item in state.system),
-        edits=edits,
-        limit=turn.limits.safe_limit,
-        provider=turn.provider,
-    )
-
-
 def _plan(state: SessionState, turn: Turn) -> Planned:
     """Replay the recorded edits, then prune, trim, recall and place."""
     settings = state.memory.settings
-    query = state.question(most=settings.recall.query_messages)
+    query = state.question(most=settings.recall.query_messages, newest=turn.question)
 
     def score() -> dict[int, float]:
         """Score messages by relevance to the question; where memory fails, the oldest go first."""
@@ -201,6 +194,10 @@ def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     """Recall what the window does not show, and place it; earlier blocks are removed where there is no room."""
     position = state.memory.settings.recall.position
     turn.recall = Recall(reason="this question has its block already, or there is no room for one")
+    if turn.question:  # the caller places the block before it
+        if (cap := recall_room(plan.items, turn.limits, position="head")) >= MIN_BLOCK:
+            _recall_block(state, turn, texts, plan, cap=cap)
+        return ()
     for removed in dict.fromkeys((clear_blocks(plan.items, turn.limits, position=position), ())):
         items = apply(plan.items, removed)
         cap = recall_room(items, turn.limits, position=position)
@@ -286,16 +283,9 @@ def _report(
         token_scale=turn.limits.scale,
         is_calibrated=state.scale is not None,
     )
-    state.turn, state.sent, state.sent_tokens = report.turn, sent, total
-    state.reported_edits = len(state.edits)
-    key = f"{report.turn:08d}:{state.memory.new_id()}"  # another process may be at the same turn
-    rows = [Record(scope=state.scope, kind=TURN, key=key, data=report.to_json(), time=turn.now)]
-    if state.source is not None:
-        rows.append(Record(scope=state.scope, kind=WINDOW, key=key, data=structs.asdict(state.source), time=turn.now))
+    state.sent, state.sent_tokens, state.reported_edits = sent, total, len(state.edits)
     try:
-        state.memory.store.add_records(rows)
+        state.record_turn(report, time=turn.now, edits=turn.edits, limit=turn.limits.safe_limit, provider=turn.provider)
     except HoldfastError as error:
         return replace(report, warnings=(*report.warnings, f"report: {error}"))
-    if state.source is not None:
-        state.recorded = (key, [item.id for item in state.history])
     return report

@@ -22,12 +22,14 @@ class Window:
         provider: The provider whose rules it keeps.
         valid: The valid form of it for that provider.
         report: What was kept, pruned, trimmed and recalled, and why.
+        block: What is recalled for a question that is not among the messages: send it before the question.
     """
 
     items: tuple[Item, ...]
     provider: str
     valid: ValidWindow
     report: ContextReport
+    block: str = ""
 
     @property
     def messages(self) -> tuple[Message, ...]:

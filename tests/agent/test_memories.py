@@ -9,8 +9,8 @@ import pytest
 
 from agent_fixture import AgentFixture
 from holdfast.agent.memories import Memories
-from holdfast.agent.tools import Toolbox
-from holdfast.agent.tools.memory import memory_tools
+from holdfast.agent.toolbox import Toolbox
+from holdfast.agent.tools import memory_tools
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError
 from holdfast.memory.facts import LONG_TERM

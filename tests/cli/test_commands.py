@@ -102,7 +102,7 @@ class TestVersion:
             (["stats"], {"numpy"}),
             (["recall", "webhook signature"], {"numpy"}),
             (["search", "webhook", "--json"], {"numpy"}),
-            (["search", "webhook"], {"numpy", "rich"}),
+            (["search", "webhook"], {"numpy"}),
             (["show", str(EXAMPLE)], {"rich", "numpy", "holdfast.transcripts.registry"}),
             (["import", str(EXAMPLE)], {"numpy", "rich", "holdfast.transcripts.registry"}),
             (["export", "out.jsonl"], {"numpy"}),

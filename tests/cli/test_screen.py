@@ -14,7 +14,7 @@ from rich.console import Console
 from agent_fixture import AgentFixture
 from holdfast.agent.agent import Agent
 from holdfast.agent.commands import COMMANDS, CommandResult
-from holdfast.agent.tools import Action
+from holdfast.agent.toolbox import Action
 from holdfast.cli.agent import interruptible
 from holdfast.cli.screen import Screen, shorten, status_line
 from holdfast.cli.terminal import WORDS, CommandCompleter, MaskedHistory

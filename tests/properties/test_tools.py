@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agent.paths import Bounds
-from holdfast.agent.tools import Toolbox, flush_tools
-from holdfast.agent.tools.workspace import file_tools
+from holdfast.agent.toolbox import Toolbox
+from holdfast.agent.tools import file_tools, flush_tools
 from holdfast.messages import ToolCall
 
 JSON: st.SearchStrategy[Any] = st.recursive(

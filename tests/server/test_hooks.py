@@ -76,11 +76,77 @@ def test_a_conversation_through_a_compaction(host: Host) -> None:
     assert host.run("UserPromptSubmit", prompt="Where does the billing replica listen?") == ""
     host.write("user", "Deploy commit 4f9c2ab7e1 to /srv/billing/app.toml now.")
     host.write("assistant", "Deployed 4f9c2ab7e1.")
-    host.run("PreCompact", trigger="auto")
+    host.run("Stop")
+    host.run("PreCompact", trigger="manual")
     host.write("user", "We worked on several things.", isCompactSummary=True)
     back = host.run("SessionStart", source="compact")
     assert "4f9c2ab7e1" in back
     assert "5433" in host.run("UserPromptSubmit", prompt="Where does the billing replica listen?")
+
+
+QUESTION = "Where does the billing replica listen?"
+
+
+def test_a_compaction_inside_a_turn(tmp_path: Path) -> None:
+    """The prompt of the turn is recalled for once more: the compaction has removed what the window showed."""
+    host = Host(tmp_path)
+    host.write("user", "The billing replica listens on port 5433, say the operators.")
+    host.write("assistant", "I will use port 5433 for the billing replica.")
+    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+        hooks = HostHooks(engine)
+        assert hooks.handle(host.payload("UserPromptSubmit", prompt=QUESTION)) == {}
+        hooks.handle(host.payload("PreCompact", trigger="auto"))
+        output = hooks.handle(host.payload("SessionStart", source="compact", compact_summary="Several things."))
+        assert "5433" in output["hookSpecificOutput"]["additionalContext"]
+        assert hooks.handle(host.payload("UserPromptSubmit", prompt="")) == {}
+
+
+def test_a_request_that_gemini_compressed_gets_what_it_lost(tmp_path: Path) -> None:
+    """The request is compared with the archive, since every one is announced as one that will be compressed."""
+    host = Host(tmp_path)
+    host.write("user", "The billing replica listens on port 5433, say the operators.")
+    host.write("assistant", "I will use port 5433 for the billing replica.")
+    whole = [{"role": line["type"], "content": line["message"]["content"]} for line in host.lines]
+    asked = {"role": "user", "content": QUESTION}
+    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+        hooks = HostHooks(engine)
+        assert hooks.handle(host.payload("BeforeModel", llm_request={"messages": whole})) == {}
+        assert hooks.handle(host.payload("BeforeAgent", prompt=QUESTION)) == {}
+        assert hooks.handle(host.payload("BeforeModel", llm_request={"messages": [*whole, asked]})) == {}
+        short = [{"role": "user", "content": "We worked on several things."}, asked, {"role": "model", "content": ""}]
+        for _ in range(2):  # a change of one request does not last
+            output = hooks.handle(host.payload("BeforeModel", llm_request={"messages": short}))
+            changed = output["hookSpecificOutput"]["llm_request"]["messages"]
+            assert [changed[0], changed[2]] == [short[0], short[2]]
+            assert changed[1]["content"].startswith(QUESTION)
+            assert "5433" in changed[1]["content"]
+        assert hooks.handle(host.payload("BeforeModel", llm_request={"messages": None})) == {}
+
+
+@pytest.mark.parametrize("event", ["PostToolUse", "AfterTool"])
+def test_a_very_long_output_is_archived_whole_and_shortened(tmp_path: Path, event: str) -> None:
+    """Its shape stays, because the host accepts no other."""
+    host = Host(tmp_path)
+    lines = "\n".join(f"{number}: {'x' * 40}" for number in range(2_000))
+    stream = "llmContent" if event == "AfterTool" else "stdout"
+    fields = {"tool_name": "Bash", "tool_use_id": "call_1", "tool_response": {stream: lines, "interrupted": False}}
+    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+        output = HostHooks(engine).handle(host.payload(event, **fields))
+        if event == "AfterTool":
+            assert output["decision"] == "deny"
+            text = output["reason"]
+        else:
+            changed = output["hookSpecificOutput"]["updatedToolOutput"]
+            assert changed["interrupted"] is False
+            text = changed["stdout"]
+        assert len(text) < 20_000
+        assert text.startswith("0: x")
+        (row,) = engine.session("s1", project="/srv/shop").get([int(text.partition("message ")[2].split()[0])])
+        assert row.message.results[0].text.startswith(lines)
+        image = {"tool_response": [{"type": "image", "data": "A" * 90_000}]}
+        assert HostHooks(engine).handle(host.payload(event, **image)) == {}
+        short = {"tool_response": {"stdout": "done"}, "tool_name": "Bash"}
+        assert HostHooks(engine).handle(host.payload(event, **short)) == {}
 
 
 def test_another_process_recalls_nothing_that_the_window_shows(host: Host) -> None:

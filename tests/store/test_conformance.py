@@ -9,6 +9,7 @@ from holdfast.store.base import MessageRow, Select, Store
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import Check
 from holdfast.testing.store import CHECKS, check_store
+from postgres_server import open_postgres
 from stores import open_files, open_sqlite
 
 
@@ -22,6 +23,12 @@ def test_the_sqlite_store_keeps_every_contract(check: Check, tmp_path: Path) -> 
 def test_the_files_store_keeps_every_contract(check: Check, tmp_path: Path) -> None:
     """A memory-context folder keeps each contract of a store."""
     check(open_files, tmp_path)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_postgres_store_keeps_every_contract(check: Check, tmp_path: Path) -> None:
+    """The store on a server keeps each contract of a store."""
+    check(open_postgres, tmp_path)
 
 
 class _Leaky(SqliteStore):

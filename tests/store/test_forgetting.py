@@ -14,8 +14,8 @@ from holdfast.store import forgetting, upkeep
 from holdfast.store.base import Select, VectorRow
 from holdfast.store.codec import encode_message
 from holdfast.store.connection import connect, write_transaction
+from holdfast.store.rows import where
 from holdfast.store.sqlite import SqliteStore
-from holdfast.store.sqlite_rows import where
 from holdfast.store.upkeep import check
 from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, says, texts, vectors, word
 
@@ -136,7 +136,7 @@ def test_a_crash_before_the_file_is_rewritten_is_noticed(tmp_path: Path) -> None
     with SqliteStore(path) as store:
         store.add_messages([says("zanzibar")])
     with closing(connect(path, wait=1)) as connection, write_transaction(connection):
-        assert forgetting.remove(connection, "message", *where("message", Select(scope=HERE))) == 1
+        assert forgetting.remove(connection, "message", *where(connection, "message", Select(scope=HERE))) == 1
     assert "forgotten text may still be" in check(path).notes[0]
     upkeep.vacuum(path)
     assert check(path).notes == ()

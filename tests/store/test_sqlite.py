@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.errors import InputError, StorageError
 from holdfast.messages import Message, Text
-from holdfast.store import index_tables
+from holdfast.store import index_tables, sqlite_vectors
 from holdfast.store.base import MessageRow, Record, Scope, Select
 from holdfast.store.index_tables import BLOCK_PASSAGES
 from holdfast.store.sqlite import SqliteStore
@@ -187,7 +187,7 @@ class TestTrouble:
 
 
 NOISE = random.Random(7)  # noqa: S311 - text that does not compress, the same in every run
-VECTOR_BLOCK = index_tables.VECTOR_BLOCK_PASSAGES
+VECTOR_BLOCK = sqlite_vectors.VECTOR_BLOCK_PASSAGES
 _SCRIPT = """
 import os, random, resource
 from holdfast.errors import StorageError

@@ -121,3 +121,52 @@ def test_cline(tmp_path: Path) -> None:
     transcript = read(task / "api_conversation_history.json")
     assert [message.role for message in transcript.messages] == ["user", "assistant", "tool"]
     assert transcript.messages[0].timestamp == 1_788_000_000_000
+
+
+def test_a_session_that_was_resumed_and_compressed(tmp_path: Path) -> None:
+    """Snapshots of the window repeat messages with other times and shapes, and a compression adds the host's words."""
+    context = {
+        "id": "m0",
+        "type": "user",
+        "content": [{"text": "<session_context>\nToday is Monday.</session_context>"}],
+    }
+    asked = {"id": "m1", "type": "user", "content": [{"text": "列出端口"}]}
+    result = {"functionResponse": {"id": "c1", "name": "sh", "response": {"output": "5433"}}}
+    call = {"id": "c1", "name": "sh", "args": {"command": "ports"}, "result": [result], "status": "success"}
+    called = {"id": "m2", "type": "gemini", "content": "", "toolCalls": [call]}
+    answered = {"id": "m3", "type": "user", "content": [result]}
+    again = {"id": "m2", "type": "gemini", "content": [{"functionCall": {"id": "c1", "name": "sh", "args": {}}}]}
+    summary = {"id": "m4", "type": "user", "content": [{"text": "We worked on several things."}]}
+    unknown = {"functionResponse": {"id": "c9", "name": "sh", "response": {"output": "late"}}}
+    rows: list[dict[str, Any]] = [
+        {"sessionId": "s1", "projectHash": "p"},
+        {"$set": {"messages": [context]}},
+        *(asked, {**called, "toolCalls": []}, called, answered),
+        {"$set": {"messages": [context, asked, again, {**answered, "id": "m2"}, answered]}},
+        {"$set": {"messages": [context, summary]}},
+        {"id": "m5", "type": "user", "content": [unknown]},
+    ]
+    file = tmp_path / "chats" / "session-2026.jsonl"
+    file.parent.mkdir()
+    (tmp_path / ".project_root").write_text("/srv/shop")
+    file.write_text("\n".join(json.dumps({"timestamp": "2026-09-01T10:00:00Z", **row}) for row in rows), "utf-8")
+    assert read(file).cwd == "/srv/shop"
+    messages = read(file).messages
+    assert [message.role for message in messages] == ["system", "user", "assistant", "tool", "system", "tool"]
+    assert [call.id for call in messages[2].calls] == ["c1"]
+    assert [message.results[0].text for message in messages if message.role == "tool"] == ["5433", "late"]
+
+
+def test_a_session_of_the_cline_cli(tmp_path: Path) -> None:
+    """Its messages are in one file, and what is known about it in another beside it."""
+    asked = {"id": "u1", "role": "user", "content": [{"type": "text", "text": "列出文件"}], "ts": 1788000000000}
+    data = {"version": 1, "sessionId": "178_ab", "messages": [asked, "no message"]}
+    file = tmp_path / "178_ab" / "178_ab.messages.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(data))
+    assert (read(file).format, read(file).session, read(file).cwd) == ("cline", "178_ab", None)
+    (tmp_path / "178_ab" / "178_ab.json").write_text(json.dumps({"session_id": "178_ab", "cwd": "/srv", "model": "m1"}))
+    transcript = read(file)
+    assert (transcript.cwd, transcript.model, len(transcript.problems)) == ("/srv", "m1", 1)
+    assert [(one.text, one.timestamp) for one in transcript.messages] == [("列出文件", 1788000000000)]
+    assert [one.session for one in sessions(tmp_path)] == ["178_ab"]

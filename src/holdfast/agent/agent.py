@@ -20,7 +20,8 @@ from holdfast.agent import session_notes, workspace
 from holdfast.agent.memories import Memories
 from holdfast.agent.notes import Notes
 from holdfast.agent.sessions import Opened, Purpose, SessionEntry, Sessions, Spent, id_of
-from holdfast.agent.tools import Confirm, agent_tools, flush_tools
+from holdfast.agent.toolbox import Confirm
+from holdfast.agent.tools import agent_tools, flush_tools
 from holdfast.agent.view import Quiet, ReplyStream, View
 from holdfast.compact import Compaction
 from holdfast.compaction import flush

@@ -10,7 +10,7 @@ from typing import Final, get_args
 from holdfast.agent import workspace
 from holdfast.agent.agent import Agent
 from holdfast.agent.sessions import Purpose, Spent
-from holdfast.agent.tools.memory import cite
+from holdfast.agent.tools import cite
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
 from holdfast.report import ContextReport
@@ -136,7 +136,7 @@ def _list_long_term(agent: Agent) -> Iterator[str]:
         with agent.guard_memory():
             memories, embedder = agent.memories, agent.memories.choice.embedder
             name = embedder.space.name if embedder is not None else "by words alone"
-            yield f"Long-term: {len(memories.rows()):,} memories · {name} · {memories.memory.store.path}"
+            yield f"Long-term: {len(memories.rows()):,} memories · {name} · {memories.memory.store.place}"
 
 
 def _format_duration(milliseconds: int) -> str:

@@ -22,6 +22,7 @@ from holdfast.memory.archive import unwrap
 from holdfast.memory.block import strip_text
 from holdfast.memory.facts import FactHit
 from holdfast.memory.memory import Memory
+from holdfast.patterns import compile_once, load
 from holdfast.search.embed import Choice, choose
 from holdfast.settings import Embedding, LongTermEmbedding, Settings
 from holdfast.signals import has_signal
@@ -211,37 +212,6 @@ MAX_CAPTURED: Final = 3
 MIN_CHARS: Final = 10
 CHARS_PER_IDEOGRAPH: Final = 3
 """A character of a script without spaces counts as three letters."""
-MAX_EMOJI: Final = 3
-_EMOJI: Final = re.compile("[\U0001f300-\U0001f9ff\U0001fa70-\U0001faff\u2600-\u27bf]")
-
-_INJECTION: Final = re.compile(
-    r"""
-      \b(?:ignore|disregard|override|forget\s+(?:all|any|your|every|previous|prior))\b.{0,40}\b(?:instructions?|rules|prompts?)\b
-    | \b(?:do\s+not|don'?t)\s+(?:follow|obey)\b.{0,40}\b(?:system|developer|instructions?)\b
-    | \bsystem\s+prompt\b | \bdeveloper\s+(?:message|mode)\b
-    | <\s*/?\s*(?:system|assistant|developer|user|tool|function|relevant-memories|recalled-context)\b
-    | ^\s*(?:system|assistant|developer)\s*:
-    | \b(?:run|execute|call|invoke)\b.{0,40}\b(?:tools?|commands?|functions?|scripts?)\b
-    | (?:忽略|无视|忘记|無視).{0,20}(?:指令|指示|规则|規則|提示) | 系统提示|系統提示|开发者模式
-    | (?:指示|命令|ルール).{0,10}無視 | システムプロンプト
-    | (?:지시|명령|규칙).{0,10}무시 | 시스템\s*프롬프트
-    """,
-    re.IGNORECASE | re.VERBOSE | re.DOTALL | re.MULTILINE,
-)
-_ENTITY: Final = re.compile(
-    r"\+\d[\d ()-]{8,}\d|[\w.+-]+@[\w-]+\.[\w.-]+|\bis\s+called\b|\bmy\s+name\s+is\b"
-    r"|叫做|我叫|名字是|と申します|이름은",
-    re.IGNORECASE,
-)
-_FACT: Final = re.compile(r"\b(?:is|are|has|have|was|were|je|má|jsou)\b|是|有|です|である|입니다|이다", re.IGNORECASE)
-_EMPHASIS: Final = re.compile(
-    r"""
-      \bmy\s+[\w-]+\s+(?:is|are)\b | \bm[ůu]j\s+\w+\s+je\b
-    | \b(?:always|never|important)\b | \bvždy\b | \bnikdy\b | \bdůležité\b
-    | 总是|總是|永远不|從不|从不|重要|我的.{1,20}(?:是|叫) | いつも|必ず|決して|私の.{1,20}は | 항상|절대|중요
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 def capture(texts: Iterable[str], max_chars: int = 500) -> list[str]:
@@ -260,18 +230,15 @@ def refuse(text: str, *, max_chars: int = 500) -> str:
         return "too short"
     if len(text) > max_chars:  # before the patterns: their time grows with the text
         return f"longer than {max_chars} characters"
-    if _is_markup(text):
-        return "markup"
-    if len(_EMOJI.findall(text)) > MAX_EMOJI:
-        return "mostly emoji"
-    if _INJECTION.search(text):
-        return "instructions to the machine"
-    is_telling = has_signal(text, "remember", "preference", "decision") or _EMPHASIS.search(text)
-    return "" if is_telling or _ENTITY.search(text) else "nothing to remember"
+    for reason, pattern in load("memories")["refused"].items():
+        if compile_once(pattern).search(text):
+            return str(reason)
+    is_telling = has_signal(text, "remember", "preference", "decision") or _says("emphasis", text)
+    return "" if is_telling or _says("entity", text) else "nothing to remember"
 
 
-def _is_markup(text: str) -> bool:
-    return (text.lstrip().startswith("<") and "</" in text) or ("**" in text and "\n-" in text)
+def _says(what: str, text: str) -> bool:
+    return compile_once(load("memories")["says"][what]).search(text) is not None
 
 
 def category_of(text: str) -> Category:
@@ -280,6 +247,6 @@ def category_of(text: str) -> Category:
         return "preference"
     if has_signal(text, "decision"):
         return "decision"
-    if _ENTITY.search(text):
+    if _says("entity", text):
         return "entity"
-    return "fact" if _FACT.search(text) else "other"
+    return "fact" if _says("fact", text) else "other"

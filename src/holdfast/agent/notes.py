@@ -42,6 +42,7 @@ from holdfast.agent.note_files import (
 from holdfast.agent.paths import Bounds, locate, read_bytes
 from holdfast.agent.qmd import Qmd, custom_collections
 from holdfast.agent.shell import CommandError
+from holdfast.calls import Deadline
 from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import archive
 from holdfast.memory.memory import Memory
@@ -315,14 +316,12 @@ class Notes:
             key = digest(chunk.text)
             places.setdefault(key, []).append((chunk.start, chunk.end))
             if key not in numbers:
-                rows[source.name, key] = self._make_row(chunk.text, self._scope(source.name))
+                name, scope = self.memory.new_id(), self._scope(source.name)
+                result = ToolResult(call_id=name, content=(Text(text=chunk.text),))  # no text is too short for a note
+                message = Message(role="tool", parts=(result,), id=name, timestamp=self.clock())
+                passages = tuple(archive.passages_of(message))
+                rows[source.name, key] = MessageRow(scope=scope, message=message, nonce=name, passages=passages)
         return Indexed(source.kind, source.mtime, source.size, self._signature, dict(numbers), places)
-
-    def _make_row(self, text: str, scope: Scope) -> MessageRow:
-        name = self.memory.new_id()
-        result = ToolResult(call_id=name, content=(Text(text=text),))  # no text is too short to be a note
-        message = Message(role="tool", parts=(result,), id=name, timestamp=self.clock())
-        return MessageRow(scope=scope, message=message, nonce=name, passages=tuple(archive.passages_of(message)))
 
     def _store(self, fresh: dict[str, Indexed], rows: dict[tuple[str, str], MessageRow]) -> None:
         """Store new chunks and what the files have now; of chunks that no file has, keep as many as may be cached."""
@@ -337,10 +336,9 @@ class Notes:
                 self.memory.forget(scope=self._scope(name), ids=[file.numbers.pop(key) for key in dropped])
                 fresh[name] = file
             room -= min(room, len(unused))
-        time, scopes = self.clock(), {name: self._scope(name) for name in fresh}
-        data = {name: msgspec.to_builtins(file) for name, file in fresh.items()}
+        known = [(self._scope(name), name, msgspec.to_builtins(file)) for name, file in fresh.items()]
         store.add_records(
-            [Record(scope=scopes[name], kind=_RECORD, key=name, data=data[name], time=time) for name in fresh]
+            [Record(scope=scope, kind=_RECORD, key=name, data=data, time=self.clock()) for scope, name, data in known]
         )
 
     def embed(self, *, seconds: float | None = None) -> int:
@@ -351,11 +349,11 @@ class Notes:
                 self.memory.choice = Choice(embedder=embedder, reasons=())
                 return self.memory.embed(limit=EMBED_BATCH if seconds is not None else 8 * EMBED_BATCH)
 
-        until = None if seconds is None else time.monotonic() + seconds
-        total = count = self.embedders.call(embed_batch) or 0
-        while count and (until is None or time.monotonic() < until):
-            count = self.embedders.call(embed_batch) or 0
+        deadline, total = Deadline.after(seconds), 0
+        while count := self.embedders.call(embed_batch) or 0:
             total += count
+            if deadline.is_over:
+                break
         return total
 
     # --- searching ---------------------------------------------------------------
@@ -416,11 +414,8 @@ class Notes:
 
     def _match(self, query: str, made: tuple[Embedder, Floats] | None) -> Iterator[tuple[int, float, NoteHit]]:
         """Yield the chunks of files that match: number, share of the question's words, and place."""
-        decay, now, scores = (
-            self.settings.memory_search.query.hybrid.temporal_decay,
-            self.clock(),
-            self._score(query, made),
-        )
+        decay, now = self.settings.memory_search.query.hybrid.temporal_decay, self.clock()
+        scores = self._score(query, made)
         for path, file in self._files.items():
             age = max(0.0, now - _note_time(path, file, now)) / _DAY if decay.enabled else 0.0
             for key, places in file.lines.items():
@@ -428,11 +423,8 @@ class Notes:
                 score, share = scores.get(number, (0.0, 0.0))
                 aged = round(min(1.0, score * 2 ** (-age / decay.half_life_days)), 6)
                 for start, end in places if score else ():
-                    yield (
-                        number,
-                        share,
-                        NoteHit(path=path, start=start, end=end, score=aged, snippet="", kind=file.kind),
-                    )
+                    hit = NoteHit(path=path, start=start, end=end, score=aged, snippet="", kind=file.kind)
+                    yield number, share, hit
 
     def _score(self, query: str, made: tuple[Embedder, Floats] | None) -> dict[int, tuple[float, float]]:
         """Score chunks by words and vectors; both are absolute, so that a minimum score has a meaning."""
@@ -475,9 +467,10 @@ class Notes:
         return "\n".join(kept), lines[len(kept)][0] if len(kept) < len(lines) else None
 
     def _read_lines(self, path: str) -> list[Line]:
-        sessions = self._session_folder() if path.startswith(_SESSIONS) else None
-        if sessions is not None:
-            file = locate(Bounds(root=sessions), path.removeprefix(_SESSIONS)).path
+        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
+        is_searched = is_exported or "sessions" in self.settings.memory_search.sources
+        if path.startswith(_SESSIONS) and is_searched and self.sessions is not None:
+            file = locate(Bounds(root=self.sessions), path.removeprefix(_SESSIONS)).path
             return read_messages(file, mask=self.settings.archive.redaction)
         extra = expand_paths(self.root, self.settings.memory_search.extra_paths)
         collections = custom_collections(self.root, self.settings.memory.qmd) if self.qmd is not None else []
@@ -491,11 +484,6 @@ class Notes:
                 "memory/2026-02-10.md; `read` shows other files"
             )
         return number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
-
-    def _session_folder(self) -> Path | None:
-        """Return the folder of past sessions if they are searched, by our own index or by QMD."""
-        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        return self.sessions if is_exported or "sessions" in self.settings.memory_search.sources else None
 
 
 def forget_notes(file: Path, names: Sequence[str]) -> None:

@@ -131,22 +131,16 @@ class Qmd:
     def start(self) -> None:
         """Update at the start of a session, if the settings say so."""
         if self.settings.memory.qmd.update.on_boot:
-            self.poll(boot=True)
+            self.poll(is_due=True)
 
-    def poll(self, *, boot: bool = False) -> None:
-        """Update in the background if it is due, or at the start of a session."""
+    def poll(self, *, is_due: bool = False) -> None:
+        """Update in the background if it is due."""
         update, now = self.settings.memory.qmd.update, self.clock()
         with self._lock:
-            is_working = self._worker is not None and self._worker.is_alive()
-            if is_working or now - max(self._tried, self._state.updated) < update.debounce_ms:
+            if not self.wait(0) or now - max(self._tried, self._state.updated) < update.debounce_ms:
                 return
-            is_due = now - self._state.updated >= update.interval // _MILLISECOND
-            if (
-                boot
-                or is_due
-                or self.failure
-                or self._state.collections != {each.name: each.place for each in self._collections()}
-            ):
+            is_due = is_due or now - self._state.updated >= update.interval // _MILLISECOND or bool(self.failure)
+            if is_due or self._state.collections != {each.name: each.place for each in self._collections()}:
                 self._tried = now
                 self._worker = Thread(target=self._work, name="holdfast-qmd", daemon=True)
                 self._worker.start()
@@ -159,18 +153,18 @@ class Qmd:
         return worker is None or not worker.is_alive()
 
     def _work(self) -> None:
+        failure = missing_command(self.settings) or ""
         try:
-            self._update(self.clock())
-            self.failure = ""
+            if not failure:
+                self._update(self.clock())
         except (CommandError, InputError, UnicodeError) as error:  # file names need not be valid text
-            self.failure = str(error)
+            failure = str(error)
         except OSError as error:
-            self.failure = f"{error.filename or self.folder}: {error.strerror}"
+            failure = f"{error.filename or self.folder}: {error.strerror}"
+        self.failure = failure
 
     def _update(self, now: int) -> None:
         """Export sessions, register collections, update the index and embed, each if it is due."""
-        if (reason := missing_command(self.settings)) is not None:
-            raise CommandError(reason)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         theirs = Path(os.environ.get("XDG_CACHE_HOME") or _expand("~/.cache"), "qmd", "models")
         ours = self.folder / "cache" / "qmd" / "models"

@@ -13,7 +13,7 @@ from unicodedata import category, normalize
 
 from holdfast.agent.paths import Bounds, locate
 from holdfast.agent.sessions import Opened, id_of
-from holdfast.agent.tools import Toolbox
+from holdfast.agent.toolbox import Toolbox
 from holdfast.compaction.digest import make_digest
 from holdfast.compaction.flush import FlushPrompt, strip_silence
 from holdfast.compaction.sections import wrap_summary

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
@@ -20,53 +22,7 @@ os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # no command multiplies large matrices; its threads take 0.1 s to start
 
-COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "backup": ("upkeep", "Copy the store to the new file TARGET."),
-    "chat": ("chat", "Chat with an agent in the terminal."),
-    "compact": ("compact", "Preview a compaction of the transcript FILE, or compact a stored --session."),
-    "context": ("context", "Draw the window of a request of the transcript FILE, or of a stored session (--session)."),
-    "demo": ("demo", "Replay six weeks of work in a small window, then ask for what has left it."),
-    "diff": (
-        "context",
-        "Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled.",
-    ),
-    "doctor": ("doctor", "Check the installation, the settings, the memory and the agents on this machine."),
-    "export": (
-        "upkeep",
-        "Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.",
-    ),
-    "facts": ("memory", "List the current facts, or those that match QUERY."),
-    "forget": ("memory", "Forget messages (by number) and facts (by id) for good, or a whole --session."),
-    "get": ("memory", "Print archived messages whole, by the numbers that search shows."),
-    "hook": ("hook", "Answer a hook event of Claude Code, Codex, Qwen Code or Gemini CLI, from standard input."),
-    "import": (
-        "importing",
-        "Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.",
-    ),
-    "install": ("install", "Give the agent HOST its memory; without HOST, list the agents."),
-    "learn": ("upkeep", "Extract facts from archived messages, of one --session or of all."),
-    "mcp": ("serve", "Give memory to an MCP client as tools, over standard input and output or HTTP."),
-    "models": ("upkeep", "List embedding models, and download one."),
-    "recall": ("memory", "Print the block that would be recalled for QUERY."),
-    "reindex": ("upkeep", "Rebuild the index from the archive, and embed what the current model has not embedded yet."),
-    "remember": ("memory", "Store CONTENT as a fact."),
-    "replay": ("replay", "Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time."),
-    "rpc": ("serve", "Answer calls, one JSON object a line, from standard input on standard output."),
-    "search": ("memory", "Search the archive for QUERY."),
-    "serve": ("serve", "Serve memory to other programs: a proxy for model requests, and calls for plugins."),
-    "sessions": ("memory", "List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."),
-    "show": ("show", "Show the transcript FILE of any known agent."),
-    "stats": ("memory", "Print what memory contains."),
-    "timeline": (
-        "timeline",
-        "Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings.",
-    ),
-    "tokens": ("show", "Count the tokens of the transcript FILE by role and part."),
-    "trust": ("upkeep", "Accept all settings in the files of FOLDER, as they are now."),
-    "uninstall": ("install", "Remove Holdfast from the agent HOST: its files are as they were before."),
-    "vacuum": ("upkeep", "Shrink the store file by the space of deleted rows."),
-    "version": ("output", "Print the version."),
-}
+COMMANDS: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_name("commands.json").read_bytes())
 """The module of each command, which is loaded when it is called, and its line in the list."""
 
 

@@ -20,7 +20,7 @@ import click
 if TYPE_CHECKING:
     from holdfast.agent.agent import Agent
     from holdfast.agent.commands import CommandResult
-    from holdfast.agent.tools import Confirm
+    from holdfast.agent.toolbox import Confirm
     from holdfast.agent.view import View
     from holdfast.cli.chat import Plain
     from holdfast.cli.screen import Screen

@@ -57,6 +57,20 @@ class Finding:
 @as_json
 def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
     """Check the installation, the settings, the memory and the agents on this machine."""
+    findings = check_all(home, mend=mend)
+    if as_json:
+        emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
+    else:
+        screen = open_console()
+        for one in findings:
+            mark, colour = _MARKS[one.level]
+            screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
+    if any(one.level == "wrong" for one in findings):
+        sys.exit(1)
+
+
+def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
+    """Run every check."""
     files = configuration.default_files()
     try:
         loaded = configuration.load(files=files)
@@ -72,7 +86,7 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
     file = store_file(home, settings=settings)
     memory = _check_memory(file, choice, mend=mend)
-    findings = [
+    return [
         *_check_installation(),
         *problems,
         *_check_search(settings, choice),
@@ -80,15 +94,6 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
         *_check_agents(),
         *_check_hosts(file.parent),
     ]
-    if as_json:
-        emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
-    else:
-        screen = open_console()
-        for one in findings:
-            mark, colour = _MARKS[one.level]
-            screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
-    if any(one.level == "wrong" for one in findings):
-        sys.exit(1)
 
 
 def _check_installation() -> Iterator[Finding]:

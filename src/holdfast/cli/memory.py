@@ -22,15 +22,13 @@ from holdfast.cli.opening import (
     scope_of,
     session_scope,
 )
-from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_bytes, human_time, plural
+from holdfast.cli.output import align_to_words, as_json, echo, echo_styled, emit_json, human_bytes, human_time, plural
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
 from holdfast.store.base import FactRow, FactType, Scope, Select
 from holdfast.text import printable, term_spans, terms
 
 if TYPE_CHECKING:
-    from rich.text import Text as Styled
-
     from holdfast.transcripts import SessionRef
 
 
@@ -58,22 +56,17 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     if not hits:
         echo("Nothing found.", err=True)
         return
-    from rich.text import Text as Styled  # noqa: PLC0415 - JSON does not need it
-
-    from holdfast.cli.console import open_console  # noqa: PLC0415 - JSON does not need it
-
-    screen = open_console()
     query_terms = set(terms(query))
     for hit in hits:
         whose = owner[hit.message]
         fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", whose["session"], whose["project"]]
         heading = printable("  ".join(["", *filter(None, fields)]), one_line=True)
-        screen.print(Styled(f"#{hit.message}", style="bold cyan").append(heading, style="dim"))
-        screen.print(_excerpt(hit.text, query_terms), soft_wrap=True)
+        echo_styled(click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(heading, dim=True))
+        echo_styled(_excerpt(hit.text, query_terms))
         if explain:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
-            screen.print(Styled(parts, style="dim"), soft_wrap=True)
-        screen.print()
+            echo_styled(click.style(parts, dim=True))
+        echo()
 
 
 def _print_missing(memory: Memory) -> None:
@@ -82,20 +75,19 @@ def _print_missing(memory: Memory) -> None:
         echo(f"note: {note}", err=True)
 
 
-def _excerpt(text: str, query_terms: set[str]) -> Styled:
+def _excerpt(text: str, query_terms: set[str]) -> str:
     """Return the part of a text with most terms of the query, with these terms marked."""
-    from rich.text import Text as Styled  # noqa: PLC0415 - JSON does not need it
-
     text = printable(text)
-    places = [start for start, _, stems in term_spans(text) if query_terms.intersection(stems)]
-    best = max(places, key=lambda place: sum(place <= other < place + _EXCERPT_CHARS for other in places), default=0)
-    start, end = align_to_words(text, max(0, best - 40), min(len(text), max(0, best - 40) + _EXCERPT_CHARS))
-    excerpt = re.sub(r"\s+", " ", text[start:end]).strip()
-    styled = Styled(("… " if start else "") + excerpt + (" …" if end < len(text) else ""))
-    for first, last, stems in term_spans(styled.plain):
-        if query_terms.intersection(stems):
-            styled.stylize("bold yellow", first, last)
-    return styled
+    found = {start: stop for start, stop, stems in term_spans(text) if query_terms.intersection(stems)}
+    best = max(found, key=lambda place: sum(place <= other < place + _EXCERPT_CHARS for other in found), default=0)
+    place, end = align_to_words(text, max(0, best - 40), min(len(text), max(0, best - 40) + _EXCERPT_CHARS))
+    excerpt = "… " if place else ""
+    for start, stop in found.items():
+        if place <= start and stop <= end:
+            excerpt += text[place:start] + click.style(text[start:stop], fg="yellow", bold=True)
+            place = stop
+    excerpt += text[place:end] + (" …" if end < len(text) else "")
+    return re.sub(r"\s+", " ", excerpt).strip()
 
 
 @click.command()

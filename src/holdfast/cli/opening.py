@@ -23,8 +23,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", "agent", "session")
 
 
+class _Place(click.Path):
+    """A folder, or the address of a server as it was given."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
 home_option: Final = click.option(
-    "--home", type=click.Path(path_type=Path), help="The folder of the memory; default $HOLDFAST_HOME."
+    "--home", type=_Place(path_type=Path), help="The folder (or address) of the memory; default $HOLDFAST_HOME."
 )
 
 

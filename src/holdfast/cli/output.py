@@ -7,8 +7,7 @@ here because it needs nothing else.
 from __future__ import annotations
 
 import json
-import platform
-import re
+import os
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -16,11 +15,10 @@ import click
 
 from holdfast import __version__
 from holdfast.moments import minute
+from holdfast.patterns import compile_once
 from holdfast.text import ACTING, printable
 
-_IN_JSON: Final = re.compile(f"[{ACTING}]")
-
-_WORD_END: Final = re.compile(r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]")
+_WORD_END: Final = r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]"
 """White space, and the characters of scripts that are written without it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +32,9 @@ def as_json(function: F) -> F:
 def emit_json(value: Any) -> None:
     """Print a value as JSON, with control characters escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    click.echo(_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode("utf-8", "replace"))
+    click.echo(
+        compile_once(f"[{ACTING}]").sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode("utf-8", "replace")
+    )
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -42,22 +42,24 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     click.echo(printable(text), err=err, nl=nl)
 
 
+def echo_styled(text: str) -> None:
+    """Print a line of printable text with codes of `click.style`, which only a terminal with colours gets."""
+    click.echo(text, color=False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None)
+
+
 _MAX_WORD_CHARS: Final = 40
 
 
 def align_to_words(text: str, first: int, last: int) -> tuple[int, int]:
     """Move the ends of an excerpt inwards to word boundaries; scripts without spaces are cut anywhere."""
-    if first > 0 and _is_inside_word(text, first):
-        after = _WORD_END.search(text, first, min(last, first + _MAX_WORD_CHARS))
+    word_end = compile_once(_WORD_END)
+    if first > 0 and not word_end.search(text, first - 1, first + 1):
+        after = word_end.search(text, first, min(last, first + _MAX_WORD_CHARS))
         first = after.start() if after else first
-    if last < len(text) and _is_inside_word(text, last):
-        starts = [match.end() for match in _WORD_END.finditer(text, max(first, last - _MAX_WORD_CHARS), last)]
+    if last < len(text) and not word_end.search(text, last - 1, last + 1):
+        starts = [match.end() for match in word_end.finditer(text, max(first, last - _MAX_WORD_CHARS), last)]
         last = starts[-1] if starts else last
     return first, last
-
-
-def _is_inside_word(text: str, place: int) -> bool:
-    return _WORD_END.search(text, place - 1, place + 1) is None
 
 
 def human_tokens(count: float) -> str:
@@ -93,6 +95,8 @@ def plural(count: int, what: str) -> str:
 def version(*, as_json: bool) -> None:
     """Print the version."""
     if as_json:
+        import platform  # noqa: PLC0415 - only for this
+
         emit_json({"holdfast": __version__, "python": platform.python_version()})
     else:
         echo(f"holdfast {__version__}")

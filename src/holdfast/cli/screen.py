@@ -20,7 +20,7 @@ from rich.text import Text as Styled
 
 from holdfast.agent.agent import Agent
 from holdfast.agent.commands import CommandResult
-from holdfast.agent.tools import Action
+from holdfast.agent.toolbox import Action
 from holdfast.cli.console import SafeConsole
 from holdfast.cli.output import human_tokens
 from holdfast.messages import ToolCall, ToolResult

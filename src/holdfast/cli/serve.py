@@ -38,7 +38,8 @@ def serve(
     as_json: bool,
 ) -> None:
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
-    _require("holdfast serve", "starlette", "uvicorn", "httpx2", extra="server")
+    require("holdfast serve", "starlette", "uvicorn", "httpx2", extra="server")
+    from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it imports this module
     from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
@@ -60,6 +61,7 @@ def serve(
             shadow=shadow,
             idle=idle,
             on_start=announce,
+            outside=look_outside(home),
         )
 
 
@@ -81,7 +83,7 @@ def rpc(*, home: Path | None) -> None:
 @home_option
 def mcp(*, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
     """Give memory to an MCP client as tools, over standard input and output or HTTP."""
-    _require("holdfast mcp", "mcp", extra="mcp")
+    require("holdfast mcp", "mcp", extra="mcp")
     from holdfast.mcp import create_server  # noqa: PLC0415 - an extra
 
     project = str(Path.cwd()) if project is None else project
@@ -93,6 +95,7 @@ def mcp(*, session: str, project: str | None, agent: str, port: int | None, home
             server.run("streamable-http", host="127.0.0.1", port=port)
 
 
-def _require(feature: str, *modules: str, extra: str) -> None:
+def require(feature: str, *modules: str, extra: str) -> None:
+    """Refuse a command whose extra is not installed."""
     if any(importlib.util.find_spec(module) is None for module in modules):
         raise MissingExtraError(feature, extra=extra)

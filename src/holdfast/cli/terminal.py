@@ -29,7 +29,7 @@ except ImportError:
 
 if TYPE_CHECKING:  # loaded while the user types
     from holdfast.agent.agent import Agent
-    from holdfast.agent.tools import Action
+    from holdfast.agent.toolbox import Action
     from holdfast.cli.screen import Screen
 
 _QUESTIONS: Final = {"run": "  Run it?", "write": "  Write it?"}
@@ -147,7 +147,8 @@ class _Opening(Thread):
         """Return the folder of memory and sessions."""
         from holdfast.store.opening import check_links, default_path  # noqa: PLC0415 - as above
 
-        home = (self._options.home or default_path()).expanduser()
+        given = self._options.home
+        home = Path(default_path() if given is None or "://" in str(given) else given).expanduser()
         check_links(home)
         return home
 

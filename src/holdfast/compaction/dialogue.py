@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from holdfast.context.edits import GAP
 from holdfast.context.prune import excerpt
@@ -33,26 +33,18 @@ _SPACE: Final = re.compile(r"\s+")
 def own_words(message: Message) -> str:
     """Extract what the author of a message wrote, without what programs wrapped around it; it may be nothing."""
     text = clip(message.text, head=_MAX_ENDS, tail=_MAX_ENDS)
-    own = _BRACKETED.sub("", _strip_tags(text))
-    return "" if _NOTE.match(own) else own.strip()
-
-
-def _strip_tags(text: str) -> str:
-    """Remove the tags of programs with their contents; a tag that is not closed is text."""
-    kept: list[str] = []
-    place = 0
-    open_ended: set[str] = set()
+    own, place = "", 0
+    open_ended: set[str] = set()  # a tag that is not closed is text
     for tag in _TAG.finditer(text):
         if tag.start() < place or tag[1] in open_ended:
             continue
-        closing = f"</{tag[1]}>"
-        end = text.find(closing, tag.end())
-        if end < 0:
+        if (end := text.find(f"</{tag[1]}>", tag.end())) < 0:
             open_ended.add(tag[1])
-            continue
-        kept.append(text[place : tag.start()])
-        place = end + len(closing)
-    return "".join([*kept, text[place:]])
+        else:
+            own += text[place : tag.start()]
+            place = end + len(tag[1]) + 3
+    own = _BRACKETED.sub("", own + text[place:])
+    return "" if _NOTE.match(own) else own.strip()
 
 
 def one_line(text: str, limit: int) -> str:
@@ -76,13 +68,10 @@ def call_text(call: ToolCall, *, limit: int = _MAX_ARGUMENT) -> str:
     """Render a call as `name(key="value", ...)`, each long argument shortened."""
     if not isinstance(call.arguments, Mapping):
         return f"{call.name}({one_line(call.arguments, limit)})"
-    arguments = ", ".join(f"{key}={_value(value, limit)}" for key, value in call.arguments.items())
-    return f"{call.name}({arguments})"
-
-
-def _value(value: Any, limit: int) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return clip(text, head=limit * 2 // 3, tail=limit // 3, marker=" … ")
+    values = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in call.arguments.items()}
+    head, tail = limit * 2 // 3, limit // 3
+    arguments = (f"{key}={clip(text, head=head, tail=tail, marker=' … ')}" for key, text in values.items())
+    return f"{call.name}({', '.join(arguments)})"
 
 
 def render_messages(messages: Sequence[Message]) -> str:

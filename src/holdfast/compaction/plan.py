@@ -155,7 +155,22 @@ def plan_compaction(
         keep, cut = _find_cut(region, most=most, room=room, force=force, sent=sent)
     gone = _removable(region, cut)
     if count_tokens(gone.values()) < MIN_GAIN:
-        return _make_idle_plan(items, list(gone.values()), budget=budget)
+        total, left = tokens(items), count_tokens(gone.values())
+        reason = f"only {left:,} tokens could be summarised" if gone else "all of it is recent"
+        advice = "prune tool results (pruning.mode), unpin messages, shorten the system prompt, or use a larger window"
+        outcome: Outcome = "nothing"
+        what = f"nothing to compact: {reason}"
+        if total > budget.prompt:
+            outcome = "impossible"
+            what = f"the window takes {total:,} tokens of {budget.prompt:,}, but {reason}: {advice}"
+        return CompactionPlan(
+            outcome=outcome,
+            reason=what,
+            kept=tuple(items),
+            request=_request(items),
+            tokens_before=total,
+            tokens_kept=total,
+        )
     previous = unwrap_summary(previous_summary or "")
     before, prefix = _split_turn(region, cut, gone, previous=previous)
     dropped, history = drop_oldest(before, budget.history) if settings.mode == "safeguard" else ([], before)
@@ -231,23 +246,6 @@ def _split_turn(
     before = [span for index, span in gone.items() if index < turn]
     prefix = [span for index, span in gone.items() if index >= turn]
     return (before, prefix) if before or previous else (prefix, [])
-
-
-def _make_idle_plan(items: Sequence[Item], gone: Sequence[Span], *, budget: Budget) -> CompactionPlan:
-    """Make the plan that does nothing: nothing has to be done, or nothing can be."""
-    total = tokens(items)
-    reason = f"only {count_tokens(gone):,} tokens could be summarised" if gone else "all of it is recent"
-    is_over = total > budget.prompt
-    advice = "prune tool results (pruning.mode), unpin messages, shorten the system prompt, or use a larger window"
-    over = f"the window takes {total:,} tokens of {budget.prompt:,}, but {reason}: {advice}"
-    return CompactionPlan(
-        outcome="impossible" if is_over else "nothing",
-        reason=over if is_over else f"nothing to compact: {reason}",
-        kept=tuple(items),
-        request=_request(items),
-        tokens_before=total,
-        tokens_kept=total,
-    )
 
 
 def _make_plan(

@@ -321,7 +321,12 @@ class Summariser:
         smaller = split_by_size(units, max(1, min(most, count_tokens(units)) // 2))
         if len(smaller) > len(whole):
             yield "smaller", [smaller]
-        reduced = [_omit(unit) if is_oversized(unit, self.window_tokens) else unit for unit in units]
+        reduced = list(units)
+        for index, unit in enumerate(units):
+            if is_oversized(unit, self.window_tokens):
+                size = f"~{max(1, round(unit.tokens / 1000))}K tokens"
+                text = f"[Large {unit.messages[0].role} message ({size}) omitted from summary]"
+                reduced[index] = replace(unit, text=text, tokens=len(text))
         if reduced != list(units):
             yield "without_oversized", [split_by_size(reduced, most)]
 
@@ -445,12 +450,6 @@ class Summariser:
             if isinstance(error, ModelRefusedError | ModelBusyError):
                 self.hopeless = str(error)
             raise _NoAnswerError(str(error)) from error
-
-
-def _omit(unit: _Passage) -> _Passage:
-    thousands = max(1, round(unit.tokens / 1000))
-    text = f"[Large {unit.messages[0].role} message (~{thousands}K tokens) omitted from summary]"
-    return replace(unit, text=text, tokens=len(text))
 
 
 def _tag(tag: str, text: str) -> str:

@@ -11,6 +11,10 @@ from typing import Any, Final
 
 COMMAND: Final = "{command}"
 """Stands for the path of the `holdfast` command in the values of a host."""
+FOLDER: Final = "{folder}"
+"""Stands for the folder of the host."""
+TRUST: Final = "{trust}"
+"""Stands for the lines by which Codex trusts the hooks in `hooks.json`; it skips others without a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,19 @@ class Host:
     note: str = ""
 
 
+def _hooks(events: Mapping[str, int], *, unit: int = 1) -> dict[str, tuple[Any, ...]]:
+    """Return the hooks of a host: the events that it runs `holdfast hook` for, and how many seconds each may take."""
+    return {
+        f"hooks.{event}": ({"hooks": [{"type": "command", "command": f'"{COMMAND}" hook', "timeout": unit * seconds}]},)
+        for event, seconds in events.items()
+    }
+
+
+_SERVER: Final = {"command": COMMAND, "args": ["mcp"]}
+"""The MCP server, as most hosts describe one."""
+_EVENTS: Final = {"SessionStart": 20, "UserPromptSubmit": 10, "PreCompact": 60, "Stop": 60, "SessionEnd": 3}
+"""Events of hosts that follow Claude Code. Codex gives SessionEnd no more than 3 seconds."""
+
 HOSTS: Final[Mapping[str, Host]] = {
     "claude-code": Host(
         title="Claude Code",
@@ -96,6 +113,64 @@ HOSTS: Final[Mapping[str, Host]] = {
         changes=(Copy(source="claude_code", target="skills/holdfast"),),
         extras=("server", "mcp"),
         note="Claude Code loads the plugin in its next session.",
+    ),
+    "codex": Host(
+        title="Codex",
+        program="codex",
+        folder="~/.codex",
+        variable="CODEX_HOME",
+        changes=(
+            Keys(file="hooks.json", items=_hooks(_EVENTS)),
+            Block(
+                file="config.toml",
+                text=(
+                    f'[mcp_servers.holdfast]\ncommand = "{COMMAND}"\nargs = ["mcp"]\nenv_vars = ["HOLDFAST_HOME"]\n\n'
+                    f"{TRUST}"
+                ),
+            ),
+        ),
+        extras=("server", "mcp"),
+        note="config.toml marks the hooks as trusted: Codex runs no others. Look at them with /hooks.",
+    ),
+    "gemini": Host(
+        title="Gemini CLI",
+        program="gemini",
+        folder="~/.gemini",
+        changes=(
+            Keys(
+                file="settings.json",
+                items=_hooks(
+                    {
+                        "SessionStart": 20,
+                        "BeforeAgent": 10,
+                        "BeforeModel": 10,
+                        "AfterTool": 10,
+                        "AfterAgent": 60,
+                        "SessionEnd": 60,
+                    },
+                    unit=1000,
+                ),
+                values={"mcpServers.holdfast": _SERVER},
+            ),
+        ),
+        extras=("server", "mcp"),
+    ),
+    "goose": Host(
+        title="Goose",
+        program="goose",
+        folder="~/.config/goose",
+        changes=(
+            Block(
+                file="config.yaml",
+                under="extensions:",
+                text=(
+                    f"  holdfast:\n    enabled: true\n    type: stdio\n    name: holdfast\n    cmd: {COMMAND}\n"
+                    "    args: [mcp]\n    envs: {}\n    timeout: 60\n"
+                ),
+            ),
+        ),
+        extras=("mcp",),
+        note="Goose has no hooks: for recall into every request, send its requests through `holdfast serve`.",
     ),
     "openclaw": Host(
         title="OpenClaw",
@@ -116,12 +191,35 @@ HOSTS: Final[Mapping[str, Host]] = {
         ),
         note="Restart the gateway: openclaw gateway restart",
     ),
+    "opencode": Host(
+        title="OpenCode",
+        program="opencode",
+        folder="~/.config/opencode",
+        variable="OPENCODE_CONFIG_DIR",
+        changes=(
+            Copy(source="opencode/holdfast.js", target="plugins/holdfast.js"),
+            Keys(
+                file="opencode.json",
+                variable="OPENCODE_CONFIG",
+                values={"mcp.holdfast": {"type": "local", "command": [COMMAND, "mcp"], "enabled": True}},
+            ),
+        ),
+        extras=("mcp",),
+    ),
     "pi": Host(
         title="pi",
         program="pi",
         folder="~/.pi/agent",
         variable="PI_CODING_AGENT_DIR",
         changes=(Copy(source="pi/holdfast.js", target="extensions/holdfast.js"),),
+    ),
+    "qwen": Host(
+        title="Qwen Code",
+        program="qwen",
+        folder="~/.qwen",
+        variable="QWEN_HOME",
+        changes=(Keys(file="settings.json", items=_hooks(_EVENTS), values={"mcpServers.holdfast": _SERVER}),),
+        extras=("server", "mcp"),
     ),
 }
 """Every host by its name on the command line."""

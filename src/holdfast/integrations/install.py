@@ -24,13 +24,14 @@ import json5
 
 from holdfast.errors import InputError
 from holdfast.files import write_private
-from holdfast.integrations.hosts import COMMAND, HOSTS, Block, Change, Copy, Host, Keys
+from holdfast.integrations.hosts import COMMAND, FOLDER, HOSTS, TRUST, Block, Change, Copy, Host, Keys
 
 BEGIN: Final = "# >>> holdfast"
 END: Final = "# <<< holdfast"
 _BLOCK: Final = re.compile(rf"^[ \t]*{BEGIN}\n.*?^[ \t]*{END}\n", re.MULTILINE | re.DOTALL)
 _RECORD: Final = "installed.json"
 _MISSING: Final = object()
+_CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
 
 Action = Literal["create", "change", "keep", "remove"]
 State = Literal["installed", "outdated", "absent"]
@@ -178,14 +179,7 @@ class Installer:
         if isinstance(part, Keys):
             data = _parse(before, path)
             old = json.dumps(data)
-            for name, value in part.values.items():
-                _set(data, name, self._fill(value))
-            for name, items in [*part.items.items(), *part.present.items()]:
-                listed = _get(data, name)
-                if listed is _MISSING and name in part.present:
-                    continue
-                listed = listed if isinstance(listed, list) else []
-                _set(data, name, [*listed, *(item for item in map(self._fill, items) if item not in listed)])
+            _add_keys(data, part, self._fill)
             return before if before is not None and json.dumps(data) == old else _render(data, before)
         text = _insert(part, (before or b"").decode(), self._fill(part.text))
         if path.suffix == ".toml":
@@ -196,12 +190,34 @@ class Installer:
         return text.encode()
 
     def _fill(self, value: Any) -> Any:
-        """Put the path of the command into a value."""
+        """Put the path of the command, the folder of the host and the trust in hooks into a value."""
         if isinstance(value, str):
-            return value.replace(COMMAND, self.command)
+            value = value.replace(COMMAND, self.command).replace(FOLDER, str(self.folder))
+            return value.replace(TRUST, self._trust()) if TRUST in value else value
         if isinstance(value, Mapping):
             return {key: self._fill(item) for key, item in value.items()}
         return [self._fill(item) for item in value] if isinstance(value, list | tuple) else value
+
+    def _trust(self) -> str:
+        """Return the lines by which Codex trusts its hooks: each by its place in the file, with its digest."""
+        path = self.folder / "hooks.json"
+        data = _parse(_read(path), path)
+        lines: list[str] = []
+        for part in self.host.changes:
+            for name, items in part.items.items() if isinstance(part, Keys) else ():
+                (group,) = self._fill(items)
+                listed = _get(data, name)
+                listed = listed if isinstance(listed, list) else []
+                number = listed.index(group) if group in listed else len(listed)
+                event = _CAPITAL.sub("_", name.removeprefix("hooks.")).lower()
+                trusted = {"event_name": event, "hooks": [{"async": False, **hook} for hook in group["hooks"]]}
+                digest = _digest(
+                    json.dumps(trusted, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+                )
+                for file in sorted({str(path), str(path.resolve())}):
+                    key = json.dumps(f"{file}:{event}:{number}:0", ensure_ascii=False)
+                    lines += [f"[hooks.state.{key}]", f'trusted_hash = "sha256:{digest}"']
+        return "\n".join(lines)
 
     # --- what was changed ----------------------------------------------------------
 
@@ -278,18 +294,8 @@ def _remove(part: Change, current: bytes, before: bytes | None, fill: Callable[[
         text = _BLOCK.sub("", current.decode())
         return text.encode() if text or before is not None else None
     data, old = _parse(current, Path(part.file)), _parse(before, Path(part.file))
-    for name, value in part.values.items():
-        if _get(data, name) == fill(value):
-            _set(data, name, _get(old, name))
-    for name, items in [*part.items.items(), *part.present.items()]:
-        listed = _get(data, name)
-        if isinstance(listed, list):
-            rest = [item for item in listed if item not in map(fill, items)]
-            _set(data, name, rest if rest or _get(old, name) is not _MISSING else _MISSING)
-    _prune(data, old, [*part.values, *part.items])
-    if data == old:
-        return before
-    return _render(data, current)
+    _remove_keys(data, old, part, fill)
+    return before if data == old else _render(data, current)
 
 
 # --- JSON ------------------------------------------------------------------------
@@ -316,6 +322,29 @@ def _render(data: Mapping[str, Any], like: bytes | None) -> bytes:
     indent = re.search(rb"\n([ \t]+)\S", like or b"")
     text = json.dumps(data, ensure_ascii=False, indent=indent[1].decode() if indent else 2)
     return (text + ("" if like and not like.endswith(b"\n") else "\n")).encode()
+
+
+def _add_keys(data: dict[str, Any], part: Keys, fill: Callable[[Any], Any]) -> None:
+    for name, value in part.values.items():
+        _set(data, name, fill(value))
+    for name, items in [*part.items.items(), *part.present.items()]:
+        listed = _get(data, name)
+        if listed is not _MISSING or name in part.items:
+            listed = listed if isinstance(listed, list) else []
+            _set(data, name, [*listed, *(item for item in map(fill, items) if item not in listed)])
+
+
+def _remove_keys(data: dict[str, Any], old: Mapping[str, Any], part: Keys, fill: Callable[[Any], Any]) -> None:
+    """Remove what `_add_keys` added; values that were there before come back."""
+    for name, value in part.values.items():
+        if _get(data, name) == fill(value):
+            _set(data, name, _get(old, name))
+    for name, items in [*part.items.items(), *part.present.items()]:
+        listed = _get(data, name)
+        if isinstance(listed, list):
+            rest = [item for item in listed if item not in map(fill, items)]
+            _set(data, name, rest if rest or _get(old, name) is not _MISSING else _MISSING)
+    _prune(data, old, [*part.values, *part.items])
 
 
 def _get(data: Any, name: str) -> Any:

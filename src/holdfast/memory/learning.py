@@ -61,7 +61,7 @@ def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -
     nothing. What a failing model did not read becomes a new job; after `_MAX_TRIES` only what is explicit is read.
     Where a message was forgotten meanwhile, nothing is stored, and the job runs again without it.
     """
-    job = next(iter(memory.store.waiting(EXTRACT, limit=1)), None)
+    job = memory.store.take_job(EXTRACT)
     if job is None:
         return None
     tries = int(job.data.get("tries", 0))

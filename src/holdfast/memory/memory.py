@@ -18,7 +18,7 @@ from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
 from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Scope, SearchQuery, Select, Store
-from holdfast.store.opening import open_store, store_file
+from holdfast.store.opening import open_memory_store
 from holdfast.text import terms
 
 if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
@@ -91,13 +91,13 @@ class Memory:
         settings: Settings | None = None,
         clock: Callable[[], int] = _now,
     ) -> Self:
-        """Open the memory in a folder (or a `.db` file); create it where it does not exist yet.
+        """Open the memory in a folder (or a `.db` file, or on a server); create it where it does not exist yet.
 
         A memory-context folder is opened in place, and stays readable by the plugin. `clock` returns the time in Unix
         milliseconds.
         """
         known = settings if settings is not None else Settings()
-        return cls(store=open_store(store_file(path, settings=known)), settings=known, clock=clock)
+        return cls(store=open_memory_store(path, settings=known), settings=known, clock=clock)
 
     def close(self) -> None:
         """Close the store."""
@@ -130,7 +130,7 @@ class Memory:
 
     @property
     def home(self) -> Path:
-        """The folder of the store."""
+        """The folder of the store, or of local files where it is on a server."""
         path = self.store.path
         return path if path.is_dir() else path.parent
 
@@ -239,7 +239,7 @@ class Memory:
         missing = set(ids) - rows.keys()
         lost = [gap for gap in gaps if gap.kind == "message" and gap.id in missing]
         if lost:
-            raise StorageError("; ".join(map(str, lost)), path=self.store.path)
+            raise StorageError("; ".join(map(str, lost)), path=self.store.place)
         for row in list(rows.values()) if around else ():
             for side in (
                 Select(scope=row.scope, before=row.id, newest=True, limit=around),
@@ -357,7 +357,7 @@ class Memory:
         embedder = self.embedder
         embedded = self.store.embedded(embedder.space) if embedder is not None else 0
         return Stats(
-            path=str(self.store.path),
+            path=self.store.place,
             **cast("dict[str, Any]", self.store.counts()),
             embedded=embedded,
             embedder=embedder.space.name if embedder is not None else None,

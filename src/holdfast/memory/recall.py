@@ -110,28 +110,39 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     fact_hits = _find_facts(store, query)
     nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
     by_words = word_relevance(found.signals) >= query.gate
-    if query.order.fusion == "weighted":  # this formula tests each passage itself
-        passed = by_words or (found.candidates.cosine is not None and len(found.ranking.order) > 0)
-    else:
-        passed = by_words or combined_relevance(found.signals) >= query.gate
-    if not passed and not fact_hits:
+    share = 1.0 if by_words else _block_share(found, query)
+    if not share and not fact_hits:
         return replace(nothing, reason="nothing in memory has to do with this")
-    room = query.cap - _frame_tokens()
+    room = (share or 1.0) * query.cap - _frame_tokens()
     kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
     room -= cost
     quotes: list[Quote] = []
     known = [hit.fact.content for hit in kept_facts]
-    if (
-        by_words and query.order.fusion == "recipe"
-    ):  # the best passage by words alone is quoted, whatever is near others
+    if by_words and query.order.fusion == "recipe":  # the best passages by words alone are always quoted
         words = found.ranking.stages["keyword"]
         lead = replace(found.ranking, order=top(words, _MAX_QUESTIONS), scores=words)
         alone = replace(found, signals=found.signals.without_vectors(), ranking=lead)
         quotes = _Quoter(store, query, alone, deadline).pack(room=room, known=known, limit=_MAX_LEADS)
-    if passed:
+    if share:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
+
+
+NEARLY: Final = 0.8
+"""The part of the gate that is enough for a short block where words and vectors both reach it."""
+NEAR_SHARE: Final = 1 / 3
+"""The share of the cap that such a block may take."""
+
+
+def _block_share(found: _Found, query: RecallQuery) -> float:
+    """Return the share of the cap that passages may take where words alone are not enough; 0 for none of them."""
+    if query.order.fusion == "weighted":  # this formula tests each passage itself
+        return float(found.candidates.cosine is not None and len(found.ranking.order) > 0)
+    words, combined = word_relevance(found.signals), combined_relevance(found.signals)
+    if combined >= query.gate:
+        return 1.0
+    return NEAR_SHARE if min(words, combined) >= NEARLY * query.gate else 0.0
 
 
 def _find_facts(store: Store, query: RecallQuery) -> list[FactHit]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
+from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, Part, Text, ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
 from holdfast.providers import render_request
-from holdfast.providers.anthropic import read_block, read_usage
-from holdfast.providers.wire import Json, decode_arguments, kind_of, object_arguments
+from holdfast.providers.anthropic import USAGE, read_block
+from holdfast.providers.wire import Json, decode_arguments, kind_of, object_arguments, read_usage
 
 _PROVIDER: Final = "anthropic"
 _STOPS: Final = {
@@ -41,6 +41,8 @@ class AnthropicModel(ProviderModel):
         extra: More fields for every request, such as `{"thinking": {...}}`.
     """
 
+    _method, _optional = "messages.create", _OPTIONAL_FIELDS
+
     def __init__(
         self,
         model: str,
@@ -56,6 +58,12 @@ class AnthropicModel(ProviderModel):
             import anthropic  # noqa: PLC0415 - an extra
         except ImportError:
             raise MissingExtraError("Anthropic models", extra="anthropic") from None
+
+        def connect(**options: Any) -> anthropic.AsyncAnthropic:
+            http = anthropic.DefaultAsyncHttpxClient(verify=create_ssl_context())
+            given: dict[str, Any] = {"api_key": api_key, "auth_token": auth_token, "base_url": base_url, **options}
+            return anthropic.AsyncAnthropic(http_client=http, **given)
+
         self._caching = caching
         self._transform_schema: Callable[[Any], Any] = anthropic.transform_schema
         super().__init__(
@@ -66,14 +74,8 @@ class AnthropicModel(ProviderModel):
             extra=extra,
             sdk=anthropic,
             sdk_error=anthropic.AnthropicError,
-            connect=partial(anthropic.AsyncAnthropic, api_key=api_key, auth_token=auth_token, base_url=base_url),
-            http_client=anthropic.DefaultAsyncHttpxClient,
-            optional_fields=_OPTIONAL_FIELDS,
+            connect=connect,
         )
-
-    def _create(self, client: Any, body: Json) -> Awaitable[Any]:
-        created: Awaitable[Any] = client.messages.create(stream=True, **body)
-        return created
 
     def _draft(self) -> Draft:
         return AnthropicDraft()
@@ -210,7 +212,7 @@ class AnthropicDraft:
         message = Message(
             role="assistant",
             parts=tuple(part for part in parts if not isinstance(part, Text) or part.text.strip()),
-            usage=read_usage(self._usage),
+            usage=read_usage(self._usage, USAGE),
             stop=self._stop,
         )
         return make_reply(message, self._envelope, _STOPS)

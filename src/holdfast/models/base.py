@@ -14,13 +14,7 @@ from holdfast.messages import Message, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool that a model may call.
-
-    Attributes:
-        name: Its name.
-        description: What it does, written for the model.
-        parameters: The JSON schema of its arguments.
-    """
+    """A tool that a model may call: what it does, written for the model, and the JSON schema of its arguments."""
 
     name: str
     description: str
@@ -29,13 +23,9 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One request to a model.
+    """One request to a model: the whole conversation, system prompts first, and the tools that the model may call.
 
-    Attributes:
-        messages: The whole conversation; system prompts come first, with the role `system`.
-        tools: The tools that the model may call.
-        max_tokens: The maximum length of the reply.
-        schema: A JSON schema for the reply. Not every provider enforces it, so parse the reply with tolerance.
+    Not every provider enforces the `schema` of the reply: parse the reply with tolerance.
     """
 
     messages: Sequence[Message]
@@ -46,12 +36,9 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One reply of a model.
+    """One reply of a model: an assistant message, and the tokens that the provider counted, if it reports them.
 
-    Attributes:
-        message: The assistant message: text, thinking and tool calls.
-        usage: The tokens that the provider counted, if it reports them.
-        stop: Why it ended: `end`, `length`, `tools`, `refusal`, or the provider's own word.
+    `stop` says why it ended: `end`, `length`, `tools`, `refusal`, or the provider's own word.
     """
 
     message: Message

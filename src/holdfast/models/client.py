@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
+from operator import attrgetter
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, Final, Protocol, TypeVar
 
-from holdfast.calls import Deadline, create_ssl_context
+from holdfast.calls import Deadline
 from holdfast.errors import (
     FormatError,
     ModelBusyError,
@@ -57,11 +59,15 @@ class Draft(Protocol):
 
 
 class ProviderModel:
-    """A model behind an SDK. Subclasses build the request bodies, send them and draft the replies.
+    """A model behind an SDK. Subclasses build the request bodies and draft the replies.
 
-    `connect` makes a client of the SDK, `sdk_error` is the base class of its errors. `optional_fields` are fields of a
-    body that some endpoints do not support, with a pattern that matches their error.
+    `connect` makes a client of the SDK, `sdk_error` is the base class of its errors. `_method` is the method of the
+    client that sends a body. `_optional` are fields of a body that some endpoints do not support, with a pattern that
+    matches their error.
     """
+
+    _method: str
+    _optional: Mapping[str, re.Pattern[str]]
 
     def __init__(
         self,
@@ -74,26 +80,16 @@ class ProviderModel:
         sdk: Any,
         sdk_error: type[Exception],
         connect: Callable[..., Any],
-        http_client: Callable[..., Any],
-        optional_fields: Mapping[str, re.Pattern[str]],
     ) -> None:
         import httpx2  # noqa: PLC0415 - comes with the SDKs
 
-        self._model = model
-        self.name = name
-        self.provider = provider
-        self._context_tokens = context_tokens
-        self._extra = dict(extra or {})
-        self._sdk, self._sdk_error = sdk, sdk_error
-        self._connect, self._http_client = connect, http_client
-        self._optional_fields = optional_fields
+        self.name, self.provider = name, provider
+        self._model, self._context_tokens, self._extra = model, context_tokens, dict(extra or {})
+        self._sdk, self._sdk_error, self._connect = sdk, sdk_error, connect
         self._timeout_errors = (sdk.APITimeoutError, httpx2.TimeoutException)
         self._connection_errors = (sdk.APIConnectionError, httpx2.HTTPError, httpx2.StreamError)
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _create(self, client: Any, body: Json) -> Awaitable[Any]:
         raise NotImplementedError
 
     def _draft(self) -> Draft:
@@ -120,11 +116,11 @@ class ProviderModel:
         body: Json = self._body(prompt) | ({"extra_body": self._extra} if self._extra else {})
         while True:
             try:
-                return self._send(_encodable(body), deadline=deadline, cancel=cancel, on_text=on_text)
+                return self._send(body, deadline=deadline, cancel=cancel, on_text=on_text)
             except ModelRefusedError as error:
                 if error.status not in _UNSUPPORTED_FIELD_STATUSES:
                     raise
-                patterns = self._optional_fields.items()
+                patterns = self._optional.items()
                 unsupported = {field for field, pattern in patterns if field in body and pattern.search(str(error))}
                 if not unsupported:
                     raise
@@ -133,6 +129,9 @@ class ProviderModel:
     def _send(
         self, body: Json, *, deadline: Deadline, cancel: Event | None, on_text: Callable[[str], None] | None
     ) -> Reply:
+        text = json.dumps(body, ensure_ascii=False)
+        if re.search("[\ud800-\udfff]", text):  # half of a character, which UTF-8 cannot encode
+            body = json.loads(text.encode("utf-8", "replace"))
         draft = self._draft()
         with closing(self._read_events(body, deadline, cancel)) as events:
             for event in events:
@@ -151,24 +150,30 @@ class ProviderModel:
 
     def _read_events(self, body: Json, deadline: Deadline, cancel: Event | None) -> Generator[Json, None, None]:
         """Yield the events of a reply; errors of the SDK become errors of ours."""
-        # ValueError: the SDKs parse what they receive, and let the parser's errors through.
-        errors = (*self._timeout_errors, *self._connection_errors, self._sdk_error, ValueError)
+        source = partial(self._events, body, deadline.remaining)
         try:
-            yield from stream(
-                lambda: self._events(body, deadline.remaining), model=self.name, deadline=deadline, cancel=cancel
-            )
-        except errors as error:
-            raise self._translate(error, deadline) from error
+            yield from stream(source, model=self.name, deadline=deadline, cancel=cancel)
+        except self._timeout_errors as error:
+            late = f"no answer within {deadline.seconds:.3g} s: allow more time"
+            raise ModelTimeoutError(late, model=self.name) from error
+        except (*self._connection_errors, ValueError) as error:  # the SDKs let the errors of their parsers through
+            reason = str(error.__cause__ or error) or type(error).__name__
+            message = f"the connection failed: {reason}: check the network and the address"
+            raise ModelBusyError(message, model=self.name) from error
+        except self._sdk_error as error:
+            if not hasattr(error, "body"):  # raised by the SDK itself, before anything was sent
+                raise ModelRefusedError(str(error), model=self.name) from error
+            status, response = getattr(error, "status_code", None), getattr(error, "response", None)
+            headers = getattr(response, "headers", None)
+            raise error_from_response(
+                self.name, status=status, body=error.body, headers=headers, now=time.time()
+            ) from error
 
     async def _events(self, body: Json, seconds: float | None) -> AsyncIterator[Json]:
         """Send a body and yield the events of the reply that are JSON objects."""
         # A new client for each call: its connection pool belongs to one event loop, and so to one call.
-        client = self._connect(
-            max_retries=0,
-            timeout=self._sdk.DEFAULT_TIMEOUT if seconds is None else seconds,
-            http_client=self._http_client(verify=create_ssl_context()),
-        )
-        async with client, await self._create(client, body) as events:
+        client = self._connect(max_retries=0, timeout=self._sdk.DEFAULT_TIMEOUT if seconds is None else seconds)
+        async with client, await attrgetter(self._method)(client)(stream=True, **body) as events:
             async for event in events:
                 data = event.to_dict(warnings=False) if hasattr(event, "to_dict") else event
                 if not isinstance(data, Mapping):
@@ -179,23 +184,6 @@ class ProviderModel:
                     error = response.get("error") if isinstance(response, Mapping) else whole
                     raise self._sdk.APIError("the response failed", events.response.request, body=error)
                 yield data
-
-    def _translate(self, error: Exception, deadline: Deadline) -> ModelError:
-        if isinstance(error, self._timeout_errors):
-            return ModelTimeoutError(f"no answer within {deadline.seconds:.3g} s: allow more time", model=self.name)
-        if isinstance(error, self._connection_errors) or not isinstance(error, self._sdk_error):
-            reason = str(error.__cause__ or error) or type(error).__name__
-            message = f"the connection failed: {reason}: check the network and the address"
-            return ModelBusyError(message, model=self.name)
-        if not hasattr(error, "body"):  # raised by the SDK itself, before anything was sent
-            return ModelRefusedError(str(error), model=self.name)
-        return error_from_response(
-            self.name,
-            status=getattr(error, "status_code", None),
-            body=error.body,
-            headers=getattr(getattr(error, "response", None), "headers", None),
-            now=time.time(),
-        )
 
 
 def make_reply(message: Message, envelope: Json, stops: Mapping[str, str]) -> Reply:
@@ -211,12 +199,6 @@ def get_text(data: Json, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _encodable(body: Json) -> Json:
-    """Return the body with unpaired surrogates replaced, which UTF-8 cannot encode."""
-    text = json.dumps(body, ensure_ascii=False)
-    return json.loads(text.encode("utf-8", "replace")) if re.search("[\ud800-\udfff]", text) else body
-
-
 # --- the stream --------------------------------------------------------------
 
 
@@ -225,9 +207,7 @@ def stream(
 ) -> Iterator[T]:
     """Yield what an asynchronous source yields, up to a None. The source is closed however this ends.
 
-    Raises:
-        ModelTimeoutError: The deadline has passed.
-        ModelCancelledError: The call was cancelled.
+    The error is a ModelTimeoutError if the deadline has passed, and a ModelCancelledError after a cancellation.
     """
     import asyncio  # noqa: PLC0415 - takes long to import, and few programs call a model
     from concurrent.futures import ThreadPoolExecutor, wait  # noqa: PLC0415 - see above

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ from holdfast.errors import InputError, ModelBusyError, ModelError, ModelRefused
 from holdfast.messages import Message, Text
 from holdfast.models.anthropic import AnthropicModel
 from holdfast.models.base import Model, Prompt, Reply, check_cancelled, check_deadline
-from holdfast.models.openai import OPENAI_URL, OpenAIModel, ResponsesModel
+from holdfast.models.openai import OpenAIModel, ResponsesModel
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Echo, Scripted
 from holdfast.providers import render
@@ -35,39 +37,9 @@ class Endpoint:
     responses: bool = False
 
 
-_OPENAI: Final = Endpoint(url=OPENAI_URL, keys=("OPENAI_API_KEY",), address="OPENAI_BASE_URL")
-
-ENDPOINTS: Final = {
-    "openai": _OPENAI,
-    "openai-responses": replace(_OPENAI, responses=True),
-    "compatible": Endpoint(address="OPENAI_BASE_URL"),
-    "ollama": Endpoint(url="http://localhost:11434/v1", address="OLLAMA_HOST"),
-    "llamacpp": Endpoint(url="http://localhost:8080/v1"),
-    "lmstudio": Endpoint(url="http://localhost:1234/v1"),
-    "vllm": Endpoint(url="http://localhost:8000/v1"),
-    "deepseek": Endpoint(url="https://api.deepseek.com/v1", keys=("DEEPSEEK_API_KEY",)),
-    "gemini": Endpoint(
-        url="https://generativelanguage.googleapis.com/v1beta/openai", keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")
-    ),
-    "groq": Endpoint(url="https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",)),
-    "mistral": Endpoint(url="https://api.mistral.ai/v1", keys=("MISTRAL_API_KEY",)),
-    "moonshot": Endpoint(url="https://api.moonshot.ai/v1", keys=("MOONSHOT_API_KEY",)),
-    "openrouter": Endpoint(url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",)),
-    "xai": Endpoint(url="https://api.x.ai/v1", keys=("XAI_API_KEY",)),
-    "zai": Endpoint(url="https://api.z.ai/api/paas/v4", keys=("ZAI_API_KEY",)),
-}
+_TABLES: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("endpoints.toml").read_text("utf-8"))
+ENDPOINTS: Final = {name: Endpoint(**fields) for name, fields in _TABLES["services"].items()}
 """The OpenAI-compatible services, by the word before the slash."""
-
-_SERVICE_OF_PREFIX: Final = {
-    "claude": "anthropic",
-    "gpt": "openai",
-    "chatgpt": "openai",
-    "o1": "openai",
-    "o3": "openai",
-    "o4": "openai",
-    "gemini": "gemini",
-}
-_ANTHROPIC_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 def open_model(name: str, *, settings: Settings, environ: Mapping[str, str] | None = None) -> Model:
@@ -93,11 +65,7 @@ def open_model(name: str, *, settings: Settings, environ: Mapping[str, str] | No
 
 
 def as_model(given: object, *, settings: Settings) -> Model:
-    """Return a model for what a caller passes: a name, a model, or a plain function.
-
-    Raises:
-        InputError: It is none of these; see `open_model` for names.
-    """
+    """Return a model for what a caller passes: a name (see `open_model`), a model, or a plain function."""
     if isinstance(given, str):
         return open_model(given, settings=settings)
     if isinstance(given, Model):
@@ -111,10 +79,8 @@ def as_model(given: object, *, settings: Settings) -> Model:
 class FunctionModel:
     """A model that is a plain function of messages.
 
-    Args:
-        function: Called with the messages as Chat Completions dicts (`role`, `content`), the system prompt first.
-            Returns the text of the reply. An exception counts as a busy provider.
-        context_tokens: The size of the window.
+    The function gets the messages as Chat Completions dicts (`role`, `content`), the system prompt first, and returns
+    the text of the reply. An exception counts as a busy provider.
     """
 
     def __init__(self, function: Callable[[list[dict[str, Any]]], object], *, context_tokens: int) -> None:
@@ -167,7 +133,7 @@ def _open(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
         return Retrying(model=OpenAIModel(model, name=name, api_key=key, base_url=url, context_tokens=window))
     service, slash, model = name.partition("/")
     if not slash:
-        service, model = _SERVICE_OF_PREFIX.get(name.split("-", maxsplit=1)[0].lower(), ""), name
+        service, model = _TABLES["prefixes"].get(name.split("-", maxsplit=1)[0].lower(), ""), name
     if service == "anthropic":
         return _open_anthropic(name, model, window, environ)
     if service in ENDPOINTS and model:
@@ -180,7 +146,7 @@ def _open(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
     )
 
 
-def _read_key(name: str, variables: tuple[str, ...], environ: Mapping[str, str]) -> str:
+def _read_key(name: str, variables: Sequence[str], environ: Mapping[str, str]) -> str:
     key = next((environ[variable] for variable in variables if environ.get(variable)), None)
     if key is None:
         raise SettingsError(f"no key: set the environment variable {' or '.join(variables)}", source=name)
@@ -188,17 +154,11 @@ def _read_key(name: str, variables: tuple[str, ...], environ: Mapping[str, str])
 
 
 def _open_anthropic(name: str, model: str, window: int | None, environ: Mapping[str, str]) -> Model:
-    key = _read_key(name, _ANTHROPIC_KEYS, environ)
-    is_token = not environ.get("ANTHROPIC_API_KEY")
-    return Retrying(
-        model=AnthropicModel(
-            model,
-            api_key=None if is_token else key,
-            auth_token=key if is_token else None,
-            base_url=environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com",
-            context_tokens=window,
-        )
-    )
+    key = _read_key(name, ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), environ)
+    token = None if environ.get("ANTHROPIC_API_KEY") else key
+    url = environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+    own = AnthropicModel(model, api_key=None if token else key, auth_token=token, base_url=url, context_tokens=window)
+    return Retrying(model=own)
 
 
 def _open_compatible(
@@ -213,6 +173,6 @@ def _open_compatible(
     if endpoint.keys and not other:  # a self-hosted server may need no key
         key: str | None = _read_key(name, endpoint.keys, environ)
     else:  # OpenAI's key is sent only where OpenAI's variables configure the address
-        key = environ.get("OPENAI_API_KEY") if endpoint.address == _OPENAI.address else None
+        key = environ.get("OPENAI_API_KEY") if endpoint.address == "OPENAI_BASE_URL" else None
     kind = ResponsesModel if endpoint.responses else OpenAIModel
     return Retrying(model=kind(model, name=name, api_key=key, base_url=url, context_tokens=window))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
+from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
-from holdfast.messages import Message, Part, RedactedThinking, Text, Usage
+from holdfast.messages import Message, RedactedThinking, Text
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
-from holdfast.providers import read, render_request
+from holdfast.providers import read, render_request, wire
 from holdfast.providers.openai_chat import read_usage
-from holdfast.providers.wire import Json, encode_arguments, number
+from holdfast.providers.wire import Json, encode_arguments
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
@@ -38,6 +38,13 @@ _RESPONSES_OPTIONAL_FIELDS: Final = {
     "text": re.compile(r"json_schema|schema|structured|text\.format", re.IGNORECASE),
     "include": re.compile(r"include|encrypted", re.IGNORECASE),
 }
+_RESPONSES_USAGE: Final = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "input_tokens_details.cached_tokens",
+    "cache_write": "input_tokens_details.cache_write_tokens",
+}
+_EMPTY: Final = (Text(text=""), RedactedThinking(data=""))
 _FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
@@ -54,7 +61,8 @@ class OpenAIModel(ProviderModel):
         new_id: Makes ids for tool calls that a server sends without one.
     """
 
-    _service, _format, _optional = "openai", _CHAT, _CHAT_OPTIONAL_FIELDS
+    _service, _format = "openai", _CHAT
+    _method, _optional = "chat.completions.create", _CHAT_OPTIONAL_FIELDS
 
     def __init__(
         self,
@@ -71,6 +79,12 @@ class OpenAIModel(ProviderModel):
             import openai  # noqa: PLC0415 - an extra
         except ImportError:
             raise MissingExtraError("models of OpenAI and of local servers", extra="openai") from None
+
+        def connect(**options: Any) -> openai.AsyncOpenAI:
+            http = openai.DefaultAsyncHttpx2Client(verify=create_ssl_context())
+            given: dict[str, Any] = {"api_key": api_key or "none", "base_url": base_url or OPENAI_URL, **options}
+            return openai.AsyncOpenAI(http_client=http, **given)
+
         self._is_openai = base_url is None or base_url.rstrip("/") == OPENAI_URL
         self._new_id = new_id
         super().__init__(
@@ -81,17 +95,11 @@ class OpenAIModel(ProviderModel):
             extra=extra,
             sdk=openai,
             sdk_error=openai.OpenAIError,
-            connect=partial(openai.AsyncOpenAI, api_key=api_key or "none", base_url=base_url or OPENAI_URL),
-            http_client=openai.DefaultAsyncHttpx2Client,
-            optional_fields=self._optional,
+            connect=connect,
         )
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         return chat_body(prompt, model=self._model, is_openai=self._is_openai)
-
-    def _create(self, client: Any, body: Json) -> Awaitable[Any]:
-        created: Awaitable[Any] = client.chat.completions.create(stream=True, **body)
-        return created
 
     def _draft(self) -> Draft:
         return ChatDraft(self._new_id)
@@ -100,14 +108,11 @@ class OpenAIModel(ProviderModel):
 class ResponsesModel(OpenAIModel):
     """A model behind an endpoint with OpenAI's Responses API; see `OpenAIModel`. Nothing is stored at the provider."""
 
-    _service, _format, _optional = "openai-responses", _RESPONSES, _RESPONSES_OPTIONAL_FIELDS
+    _service, _format = "openai-responses", _RESPONSES
+    _method, _optional = "responses.create", _RESPONSES_OPTIONAL_FIELDS
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         return responses_body(prompt, model=self._model)
-
-    def _create(self, client: Any, body: Json) -> Awaitable[Any]:
-        created: Awaitable[Any] = client.responses.create(stream=True, **body)
-        return created
 
     def _draft(self) -> Draft:
         return ResponsesDraft()
@@ -307,32 +312,12 @@ class ResponsesDraft:
         # Some endpoints do not accept as null what they sent as null.
         items = [{key: value for key, value in item.items() if value is not None} for item in self._items]
         every = [part for message in read(items, format=_RESPONSES) for part in message.parts]
+        stop = wire.find(response, "incomplete_details.reason") or response.get("status") or "completed"
         is_refused = any(part.origin is not None and part.origin.data.get("type") == "refusal" for part in every)
         message = Message(
             role="assistant",
-            parts=tuple(part for part in every if not _is_empty(part)),
-            usage=_read_usage(response.get("usage")),
-            stop="content_filter" if is_refused else _stop_reason(response),
+            parts=tuple(part for part in every if part not in _EMPTY),
+            usage=wire.read_usage(response.get("usage"), _RESPONSES_USAGE, has_cached_input=True),
+            stop="content_filter" if is_refused else str(stop),
         )
         return make_reply(message, response, _RESPONSES_STOPS)
-
-
-def _stop_reason(response: Json) -> str:
-    """Return why the response ended: the reason that it is incomplete, or its status."""
-    details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, Mapping) else None
-    return str(reason or response.get("status") or "completed")
-
-
-def _is_empty(part: Part) -> bool:
-    return (isinstance(part, Text) and not part.text) or (isinstance(part, RedactedThinking) and not part.data)
-
-
-def _read_usage(data: Any) -> Usage | None:
-    if not isinstance(data, Mapping) or (sent := number(data.get("input_tokens"))) is None:
-        return None
-    details = data.get("input_tokens_details")
-    details = details if isinstance(details, Mapping) else {}
-    cached, written = (number(details.get(key)) or 0 for key in ("cached_tokens", "cache_write_tokens"))
-    fresh = max(0, sent - cached - written)
-    return Usage(input=fresh, output=number(data.get("output_tokens")) or 0, cache_read=cached, cache_write=written)

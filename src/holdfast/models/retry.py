@@ -42,20 +42,10 @@ class _Listener:
 class Retrying:
     """A model that is asked again while it is busy or too slow.
 
-    The waits double, less some chance, and are no shorter than the provider asks for. If the next wait would end after
-    the deadline, the error is raised at once. A reply that broke off starts again; `on_text` then receives
-    `RESTART_NOTICE`.
-
-    Attributes:
-        model: The model that is asked.
-        attempts: The number of attempts, including the first.
-        first_wait: Seconds before the second attempt.
-        longest_wait: The longest wait, unless the provider asks for more.
-        attempt_timeout: Seconds for one attempt; by default all that are left.
-        on_retry: Called with the error, the number of failed attempts, and the seconds until the next one.
-        sleep: Waits.
-        chance: Returns a random number from 0 to 1.
-        clock: The clock of the deadline.
+    The waits begin with `first_wait` and double, less some chance, and are no shorter than the provider asks for. If
+    the next wait would end after the deadline, the error is raised at once. A reply that broke off starts again;
+    `on_text` then receives `RESTART_NOTICE`. `attempts` includes the first; one takes at most `attempt_timeout`
+    seconds. `on_retry` is called with the error, the number of failed attempts, and the seconds until the next one.
     """
 
     model: Model
@@ -118,9 +108,6 @@ class Fallback:
 
     The next one is asked where a model is busy, too slow or refuses. A request that does not fit is not passed on: it
     has to be made shorter. The window is that of the first model.
-
-    Attributes:
-        models: The models, in order of preference.
     """
 
     models: Sequence[Model]

@@ -39,18 +39,10 @@ _WORDS: Final = re.compile(r"\s*\S+\s*|\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """One scripted reply.
+    """One scripted reply; `usage` and `stop` are estimated unless they are given.
 
-    Attributes:
-        text: The text.
-        calls: The tool calls.
-        thinking: The thinking before the text.
-        signature: The signature of the thinking.
-        pieces: The text in the pieces that it arrives in; by default word by word.
-        usage: The reported usage; by default an estimate.
-        stop: The stop reason; by default `tools` where there are calls, else `end`.
-        delay: Seconds before each piece.
-        repeat: Give this reply to every later prompt too.
+    `pieces` is the text in the pieces that it arrives in, by default word by word, with a pause of `delay` seconds
+    before each. With `repeat` every later prompt gets this reply too.
     """
 
     text: str = ""
@@ -107,11 +99,8 @@ def prompt_tokens(prompt: Prompt) -> int:
 class Scripted:
     """A model that follows a script. Threads may share it.
 
-    Args:
-        steps: One step for each prompt; or a function that is called for every prompt.
-        name: The name of the model.
-        provider: The wire format whose rules its windows must follow.
-        context_tokens: The size of the window; a longer prompt raises ModelOverflowError.
+    `steps` has one step for each prompt, or is a function that is called for every prompt. A prompt that is longer than
+    `context_tokens` raises ModelOverflowError.
     """
 
     def __init__(
@@ -225,10 +214,6 @@ class Echo:
     """A model that replies with the number of messages, tokens and tools it received, and the last user message.
 
     It shows what would be sent, without a key and without sending anything.
-
-    Args:
-        provider: The wire format whose rules its windows must follow.
-        context_tokens: The size of the window.
     """
 
     def __init__(self, *, provider: str = "anthropic", context_tokens: int = 200_000) -> None:

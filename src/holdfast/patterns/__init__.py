@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 __all__ = ["compile_once", "load"]
@@ -16,9 +17,8 @@ __all__ = ["compile_once", "load"]
 def load(name: str) -> dict[str, Any]:
     """Return the tables of a file, the fragments in patterns filled in."""
     import tomllib  # noqa: PLC0415 - most commands need no table
-    from importlib import resources  # noqa: PLC0415 - see above
 
-    tables = tomllib.loads(resources.files(__name__).joinpath(f"{name}.toml").read_text("utf-8"))
+    tables = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
     fragments: dict[str, str] = {}
 
     def expand(value: Any) -> Any:

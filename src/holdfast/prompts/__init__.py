@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from string import Template
 
 __all__ = ["load"]
@@ -16,4 +16,4 @@ def load(name: str, **fields: str) -> str:
 
 @cache
 def _text(name: str) -> str:
-    return resources.files(__name__).joinpath(f"{name}.md").read_text("utf-8").strip()
+    return Path(__file__).with_name(f"{name}.md").read_text("utf-8").strip()

@@ -56,11 +56,7 @@ _NO_LINKS: Final[Mapping[str, str]] = {}
 
 
 def expect_format(name: str) -> Format:
-    """Return a format by its name.
-
-    Raises:
-        FormatError: There is no format of this name.
-    """
+    """Return a format by its name; raise a FormatError if there is none."""
     if name == PLAIN:
         return OPENAI_CHAT
     if name not in FORMATS:
@@ -76,9 +72,6 @@ def detect(messages: Iterable[Mapping[str, Any]]) -> str:
 
     A list without marks (plain roles and text) reads the same in several formats and counts as Chat Completions,
     unless its blocks have something that Anthropic introduced.
-
-    Raises:
-        FormatError: The list holds something that is no message.
     """
     listed = [item for item in normalise(messages) if not isinstance(item, Message)]
     return _newest_format((_format_of_message(data), data) for data in reversed(listed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -20,7 +20,6 @@ from holdfast.messages import (
     Thinking,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from holdfast.providers import shaping, wire
 from holdfast.providers.rules import MAX_ID_CHARS, Turn, Violation, Wire, blocks, check_pairs, has_text, kind, quote
@@ -32,6 +31,12 @@ ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "syst
 MAX_NAME_CHARS: Final = 128
 REPLY_FIELDS: Final = frozenset({"id", "type", "model", "usage", "stop_reason", "stop_sequence", "container"})
 """Fields of a reply that are refused in a request."""
+USAGE: Final = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cache_read_input_tokens",
+    "cache_write": "cache_creation_input_tokens",
+}
 
 
 # --- reading -----------------------------------------------------------------
@@ -45,7 +50,7 @@ def read(data: Json, where: str) -> Message:
         role="tool" if any(isinstance(part, ToolResult) for part in parts) else role,
         parts=parts,
         id=expect(data, "id", str, where, default="") or None,
-        usage=read_usage(data.get("usage")),
+        usage=wire.read_usage(data.get("usage"), USAGE),
         model=expect(data, "model", str, where, default="") or None,
         stop=expect(data, "stop_reason", str, where, default="") or None,
     )
@@ -58,25 +63,12 @@ def _read_content(content: Any, where: str) -> tuple[Part, ...]:
 
 def read_block(block: Any, where: str) -> Part:
     """Read one content block; a block of an unknown type becomes an opaque part."""
-    data = wire.expect_object(block, where)
-    part: Part
-    match expect(data, "type", str, where):
-        case "text":
-            part = Text(text=expect(data, "text", str, where))
-        case "thinking":
-            signature = expect(data, "signature", str, where, default="")
-            part = Thinking(text=expect(data, "thinking", str, where), signature=signature or None)
-        case "redacted_thinking":
-            part = RedactedThinking(data=expect(data, "data", str, where))
-        case "tool_use":
-            part = _read_call(data, where)
-        case "tool_result":
-            part = _read_result(data, where)
-        case "image":
-            part = _read_image(data, where)
-        case other:
-            part = Opaque(kind=other, data=wire.limit_depth(data, where))
-    return part.read_from(data, format=NAME)
+    return wire.read_block(block, where, kinds=_BLOCKS, format=NAME)
+
+
+def _read_thinking(data: Json, where: str) -> Thinking:
+    signature = expect(data, "signature", str, where, default="")
+    return Thinking(text=expect(data, "thinking", str, where), signature=signature or None)
 
 
 def _read_call(data: Json, where: str) -> Part:
@@ -88,22 +80,12 @@ def _read_call(data: Json, where: str) -> Part:
     return ToolCall(id=call_id, name=name, arguments=arguments)
 
 
-def _read_result(data: Json, where: str) -> Part:
+def _read_result(data: Json, where: str) -> ToolResult:
+    read_inner = partial(wire.read_block, kinds=_RESULT_BLOCKS, format=NAME)
     return ToolResult(
         call_id=expect(data, "tool_use_id", str, where, default=""),
-        content=wire.read_content(data.get("content"), _read_result_block, f"{where}.content", format=NAME),
+        content=wire.read_content(data.get("content"), read_inner, f"{where}.content", format=NAME),
         is_error=expect(data, "is_error", bool, where, default=False),
-    )
-
-
-def _read_result_block(block: Any, where: str) -> ResultContent:
-    """Read a block inside a result: text and images; any other block is carried as it is."""
-    data = wire.expect_object(block, where)
-    part = read_block(data, where) if data.get("type") in {"text", "image"} else None
-    if isinstance(part, Text | Image | Opaque):
-        return part
-    return Opaque(kind=expect(data, "type", str, where), data=wire.limit_depth(data, where)).read_from(
-        data, format=NAME
     )
 
 
@@ -115,19 +97,17 @@ def _read_image(data: Json, where: str) -> Image | Opaque:
         return Image(media_type=media_type or None, data=expect(source, "data", str, path))
     if source.get("type") == "url":
         return Image(url=expect(source, "url", str, path))
-    return Opaque(kind="image", data=wire.limit_depth(data, where))
+    return wire.carry(data, where)
 
 
-def read_usage(data: Any) -> Usage | None:
-    """Read a usage object; None where it has no input tokens."""
-    if not isinstance(data, Mapping) or (sent := wire.number(data.get("input_tokens"))) is None:
-        return None
-    return Usage(
-        input=sent,
-        output=wire.number(data.get("output_tokens")) or 0,
-        cache_read=wire.number(data.get("cache_read_input_tokens")) or 0,
-        cache_write=wire.number(data.get("cache_creation_input_tokens")) or 0,
-    )
+_RESULT_BLOCKS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {"text": wire.read_text, "image": _read_image}
+_BLOCKS: Final[dict[str, Callable[[Json, str], Part]]] = {
+    **_RESULT_BLOCKS,
+    "thinking": _read_thinking,
+    "redacted_thinking": lambda data, where: RedactedThinking(data=expect(data, "data", str, where)),
+    "tool_use": _read_call,
+    "tool_result": _read_result,
+}
 
 
 # --- recognising -------------------------------------------------------------

@@ -21,7 +21,6 @@ from holdfast.messages import (
     Thinking,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from holdfast.providers import shaping, wire
 from holdfast.providers.rules import Violation, Wire, blocks, quote
@@ -39,12 +38,13 @@ _FILE: Final = ("fileData", "file_data")
 _SIGNATURE: Final = ("thoughtSignature", "thought_signature")
 _MEDIA_TYPE: Final = ("mimeType", "mime_type")
 _URI: Final = ("fileUri", "file_uri")
-_USAGE: Final = (
-    ("promptTokenCount", "prompt_token_count"),
-    ("cachedContentTokenCount", "cached_content_token_count"),
-    ("candidatesTokenCount", "candidates_token_count"),
-    ("thoughtsTokenCount", "thoughts_token_count"),
-)
+USAGE: Final = {
+    "input": "promptTokenCount prompt_token_count input",
+    "output": "candidatesTokenCount candidates_token_count output",
+    "cache_read": "cachedContentTokenCount cached_content_token_count cached",
+    "thinking": "thoughtsTokenCount thoughts_token_count thoughts",
+}
+"""The token counts of the API in both spellings, and of Gemini CLI. Cached tokens are part of the input."""
 
 
 # --- reading -----------------------------------------------------------------
@@ -152,15 +152,6 @@ def read_system(value: Any, where: str) -> tuple[Part, ...]:
     if isinstance(value, str):
         return (Text(text=value),)
     raise FormatError(f"expected a string, found {type(value).__name__}", where=where)
-
-
-def read_usage(data: Any) -> Usage | None:
-    """Read the usage metadata of a response; cached tokens are part of its prompt tokens."""
-    if not isinstance(data, Mapping):
-        return None
-    sent, cached, replied, thought = (wire.number(data.get(wire.spelling(data, names))) or 0 for names in _USAGE)
-    cached = min(cached, sent)
-    return Usage(input=sent - cached, output=replied + thought, cache_read=cached) if sent else None
 
 
 def is_own(data: Json) -> bool:

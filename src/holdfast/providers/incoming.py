@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.errors import FormatError
-from holdfast.messages import PLAIN, Message, Opaque, Part, Role, Text, Thinking
-from holdfast.providers.anthropic import ANTHROPIC, read_usage
-from holdfast.providers.gemini import GEMINI
-from holdfast.providers.gemini import read_usage as read_gemini_usage
-from holdfast.providers.wire import Json, expect, expect_object, expect_role, limit_depth, number, read_content
+from holdfast.messages import PLAIN, Message, Opaque, Part, Role, Thinking
+from holdfast.providers import wire
+from holdfast.providers.anthropic import ANTHROPIC
+from holdfast.providers.anthropic import USAGE as ANTHROPIC_USAGE
+from holdfast.providers.gemini import GEMINI, USAGE
+from holdfast.providers.wire import Json, expect_object, read_usage
 
 
 class _Dumpable(Protocol):
@@ -33,11 +35,7 @@ _SDK_FIELDS: Final = {
 
 
 def normalise(messages: Any) -> list[Message | Json]:
-    """Return messages as canonical messages and dicts: objects of SDKs become what one would send back.
-
-    Raises:
-        FormatError: It is no list, or something in it is no message; `where` is the path to it.
-    """
+    """Return messages as canonical messages and dicts: objects of SDKs become what one would send back."""
     if isinstance(messages, Mapping):
         raise FormatError("expected a list of messages, found an object: read_request reads bodies", where="messages")
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
@@ -73,13 +71,13 @@ def _from_sdk(item: Any) -> Iterator[Any]:
         yield _dump(choices[0].message)
     elif candidates := getattr(item, "candidates", None):
         data = _dump(item)
-        usage = read_gemini_usage(data.get("usageMetadata") or data.get("usage_metadata"))
+        usage = read_usage(data.get("usageMetadata") or data.get("usage_metadata"), USAGE, has_cached_input=True)
         model = data.get("modelVersion") or data.get("model_version")
         yield replace(GEMINI.read(_dump(candidates[0].content), "messages"), usage=usage, model=model)
     elif getattr(item, "type", None) == "message" and hasattr(item, "stop_reason"):
         data = _dump(item)  # Anthropic takes back role and content alone
         message = ANTHROPIC.read({"role": data.get("role"), "content": data.get("content")}, "messages")
-        usage = read_usage(data.get("usage"))
+        usage = read_usage(data.get("usage"), ANTHROPIC_USAGE)
         yield replace(message, usage=usage, model=data.get("model"), stop=data.get("stop_reason"))
     else:
         yield _dump(item)
@@ -117,23 +115,18 @@ def read_plain(data: Json, where: str) -> Message:
 
     It is sent as it came in every format in which it is valid.
     """
-    time = number(data.get("timestamp")) or 0
+    time = wire.number(data.get("timestamp")) or 0
+    read_block = partial(wire.read_block, kinds=_BLOCKS, format=PLAIN)
     message = Message(
-        role=expect_role(data, _PLAIN_ROLES, where, format=PLAIN),
-        parts=read_content(data.get("content"), _read_block, f"{where}.content", format=PLAIN),
+        role=wire.expect_role(data, _PLAIN_ROLES, where, format=PLAIN),
+        parts=wire.read_content(data.get("content"), read_block, f"{where}.content", format=PLAIN),
         timestamp=time if time > MIN_MILLISECONDS else None,
     )
     return message.read_from(data, format=PLAIN)
 
 
-def _read_block(block: Any, where: str) -> Part:
-    data = expect_object(block, where)
-    kind = expect(data, "type", str, where)
-    part: Part
-    if kind == "text":
-        part = Text(text=expect(data, "text", str, where))
-    elif kind == "thinking" and isinstance(data.get("thinking"), str):
-        part = Thinking(text=data["thinking"])
-    else:
-        part = Opaque(kind=kind, data=limit_depth(data, where))
-    return part.read_from(data, format=PLAIN)
+def _read_thinking(data: Json, where: str) -> Thinking | Opaque:
+    return Thinking(text=data["thinking"]) if isinstance(data.get("thinking"), str) else wire.carry(data, where)
+
+
+_BLOCKS: Final[dict[str, Callable[[Json, str], Part]]] = {"text": wire.read_text, "thinking": _read_thinking}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -45,6 +45,11 @@ ROLES: Final[dict[str, Role]] = {
     "function": "tool",
 }
 MAX_NAME_CHARS: Final = 64
+_USAGE: Final = {
+    "input": "prompt_tokens",
+    "output": "completion_tokens",
+    "cache_read": "prompt_tokens_details.cached_tokens",
+}
 _THINKING_KEYS: Final = ("reasoning_content", "reasoning")
 _IMAGE_BELOW: Final = "(see the image below)"
 
@@ -68,17 +73,19 @@ def read(data: Json, where: str) -> Message:
 
 
 def _read_part(block: Any, where: str) -> ResultContent:
-    data = wire.expect_object(block, where)
-    part_kind = expect(data, "type", str, where)
-    part: ResultContent
-    if part_kind in {"text", "refusal"}:
-        part = Text(text=expect(data, part_kind, str, where))
-    elif part_kind == "image_url":
-        source = wire.expect_object(data.get("image_url"), f"{where}.image_url")
-        part = wire.image_from_url(expect(source, "url", str, f"{where}.image_url"))
-    else:
-        part = Opaque(kind=part_kind, data=wire.limit_depth(data, where))
-    return part.read_from(data, format=NAME)
+    return wire.read_block(block, where, kinds=_PARTS, format=NAME)
+
+
+def _read_image(data: Json, where: str) -> Image:
+    source = wire.expect_object(data.get("image_url"), f"{where}.image_url")
+    return wire.image_from_url(expect(source, "url", str, f"{where}.image_url"))
+
+
+_PARTS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {
+    "text": wire.read_text,
+    "refusal": lambda data, where: Text(text=expect(data, "refusal", str, where)),
+    "image_url": _read_image,
+}
 
 
 def _read_thinking(data: Json) -> tuple[Thinking, ...]:
@@ -122,12 +129,7 @@ def _read_function(data: Json, where: str, *, call_id: str) -> ToolCall:
 
 def read_usage(data: Any) -> Usage | None:
     """Read a usage object of Chat Completions; cached tokens are part of its prompt tokens."""
-    if not isinstance(data, Mapping) or (sent := wire.number(data.get("prompt_tokens"))) is None:
-        return None
-    details = data.get("prompt_tokens_details")
-    cached = wire.number(details.get("cached_tokens")) if isinstance(details, Mapping) else None
-    cached = min(cached or 0, sent)
-    return Usage(input=sent - cached, output=wire.number(data.get("completion_tokens")) or 0, cache_read=cached)
+    return wire.read_usage(data, _USAGE, has_cached_input=True)
 
 
 # --- recognising -------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -51,8 +51,6 @@ TEXT_FIELDS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 """The field of a call that holds text, by the type of the item."""
 OUTPUT_REQUIRED: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 ASSISTANT_PARTS: Final = frozenset({"output_text", "refusal"})
-_TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
-_IMAGES: Final = frozenset({"input_image", "computer_screenshot"})
 _NOT_ARGUMENTS: Final = frozenset({"type", "id", "call_id", "status", "action"})
 
 
@@ -77,18 +75,19 @@ def _read_content(content: Any, where: str) -> tuple[ResultContent, ...]:
 
 
 def _read_part(block: Any, where: str) -> ResultContent:
-    data = wire.expect_object(block, where)
-    part_kind = expect(data, "type", str, where)
-    part: ResultContent
-    if part_kind in _TEXTS:
-        part = Text(text=expect(data, "text", str, where))
-    elif part_kind == "refusal":
-        part = Text(text=expect(data, "refusal", str, where))
-    elif part_kind in _IMAGES and isinstance(data.get("image_url"), str):
-        part = wire.image_from_url(data["image_url"])
-    else:
-        part = Opaque(kind=part_kind, data=wire.limit_depth(data, where))
-    return part.read_from(data, format=NAME)
+    return wire.read_block(block, where, kinds=_PARTS, format=NAME)
+
+
+def _read_image(data: Json, where: str) -> Image | Opaque:
+    is_url = isinstance(data.get("image_url"), str)
+    return wire.image_from_url(data["image_url"]) if is_url else wire.carry(data, where)
+
+
+_PARTS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {
+    **dict.fromkeys(("input_text", "output_text", "text", "summary_text", "reasoning_text"), wire.read_text),
+    **dict.fromkeys(("input_image", "computer_screenshot"), _read_image),
+    "refusal": lambda data, where: Text(text=expect(data, "refusal", str, where)),
+}
 
 
 def _read_item(data: Json, item_kind: str, where: str) -> Part:

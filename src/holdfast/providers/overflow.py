@@ -42,12 +42,7 @@ _SUM: Final = re.compile(rf"{_NUMBER} ?\+ ?{_NUMBER} ?> ?{_NUMBER}")
 
 
 def is_overflow(text: str, *, status: int | None = None) -> bool:
-    """Whether a provider's error says that the request does not fit the window.
-
-    Args:
-        text: Its code and message; empty where there was no body.
-        status: The HTTP status, where there is one.
-    """
+    """Whether a provider's error, its code and message, says that the request does not fit the window."""
     if status in _OTHER_STATUSES:
         return False
     # The `message`, `type` and `code` of an error are no quotations.

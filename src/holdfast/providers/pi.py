@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -20,7 +20,6 @@ from holdfast.messages import (
     Thinking,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from holdfast.providers import shaping, wire
 from holdfast.providers.rules import Turn, Violation, Wire, blocks, check_pairs, kind, quote
@@ -44,6 +43,13 @@ RESULT_IDS: Final = ("toolCallId", "toolUseId", "tool_use_id", "call_id")
 _ARGUMENTS: Final = ("arguments", "input", "args", "params")
 _RESULT_NAMES: Final = ("toolName", "name")
 _IS_ERROR: Final = ("isError", "is_error")
+_USAGE: Final = {
+    "input": "input",
+    "output": "output",
+    "total": "totalTokens",
+    "cache_read": "cacheRead",
+    "cache_write": "cacheWrite",
+}
 _SIGNATURE: Final = ("thinkingSignature", "signature")
 
 COMPACTION_SUMMARY: Final = (
@@ -72,7 +78,7 @@ def read(data: Json, where: str) -> Message:
         role=role,
         parts=parts,
         timestamp=wire.number(data.get("timestamp")),
-        usage=_read_usage(data.get("usage")),
+        usage=wire.read_usage(data.get("usage"), _USAGE, is_partial=True),
         model=expect(data, "model", str, where, default="") or None,
         stop=expect(data, "stopReason", str, where, default="") or None,
     )
@@ -102,23 +108,7 @@ def _without_signature(part: Part) -> Part:
 
 
 def _read_block(block: Any, where: str) -> Part:
-    data = wire.expect_object(block, where)
-    block_kind = expect(data, "type", str, where)
-    part: Part
-    if block_kind == "text":
-        part = Text(text=expect(data, "text", str, where, default=""))
-    elif block_kind == "thinking":
-        part = _read_thinking(data, where)
-    elif block_kind == "image":
-        part = _read_image(data, where)
-    elif block_kind in CALL_TYPES:
-        part = _read_call(data, where)
-    elif block_kind == "opaque":  # how an opaque part of another format is carried
-        inner = expect(data, "kind", str, where, default="opaque")
-        part = Opaque(kind=inner, data=wire.limit_depth(data.get("data"), where))
-    else:
-        part = Opaque(kind=block_kind, data=wire.limit_depth(data, where))
-    return part.read_from(data, format=NAME)
+    return wire.read_block(block, where, kinds=_BLOCKS, format=NAME)
 
 
 def _read_thinking(data: Json, where: str) -> Part:
@@ -143,6 +133,22 @@ def _read_image(data: Json, where: str) -> Part:
         source, media_key = data, "mimeType"
     media_type, inline, url = (expect(source, key, str, where, default="") for key in (media_key, "data", "url"))
     return Image(media_type=media_type or None, data=inline or None, url=url or None)
+
+
+def _read_opaque(data: Json, where: str) -> Opaque:
+    """Read an opaque part of another format, as `_make_block` carries it."""
+    return Opaque(
+        kind=expect(data, "kind", str, where, default="opaque"), data=wire.limit_depth(data.get("data"), where)
+    )
+
+
+_BLOCKS: Final[dict[str, Callable[[Json, str], Part]]] = {
+    "text": lambda data, where: Text(text=expect(data, "text", str, where, default="")),
+    "thinking": _read_thinking,
+    "image": _read_image,
+    "opaque": _read_opaque,
+    **dict.fromkeys(CALL_TYPES, _read_call),
+}
 
 
 def _read_result(data: Json, where: str) -> ToolResult:
@@ -173,14 +179,6 @@ def _describe_command(data: Json) -> str:
     if data.get("truncated") and data.get("fullOutputPath"):
         text += f"\n\n[Output truncated. Full output: {data['fullOutputPath']}]"
     return text
-
-
-def _read_usage(data: Any) -> Usage | None:
-    if not isinstance(data, Mapping):
-        return None
-    keys = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
-    counts = [wire.number(data.get(key)) or 0 for key in keys]
-    return Usage(input=counts[0], output=counts[1], cache_read=counts[2], cache_write=counts[3], total=counts[4])
 
 
 # --- recognising -------------------------------------------------------------

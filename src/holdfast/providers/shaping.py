@@ -43,13 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One change that made a window valid.
-
-    Attributes:
-        rule: What was wrong, as a short name.
-        where: The index of the message; None where the change is about several.
-        what: What was changed.
-    """
+    """One change that made a window valid: the rule, the index of the message (None for several), and what changed."""
 
     rule: str
     where: int | None = None
@@ -61,13 +55,7 @@ class Repair:
 
 @dataclass(slots=True)
 class Log:
-    """The repairs of one window.
-
-    Attributes:
-        format: The format that the window is shaped for.
-        reasoning: The reasoning item that each item of the conversation came after, by their ids.
-        repairs: The changes.
-    """
+    """The repairs of one window, and the reasoning item that each item of the conversation came after, by their ids."""
 
     format: str
     reasoning: Mapping[str, str] = field(default_factory=dict)
@@ -223,13 +211,8 @@ def fit_name(call: ToolCall, max_chars: int) -> ToolCall:
 def assign_ids(messages: Iterable[Message], log: Log, *, is_plain: bool, is_unique: bool) -> list[Message]:
     """Give calls whose ids would be refused new ones, and their results the same.
 
-    A new id depends only on what came before it, so that a conversation that grows keeps its ids.
-
-    Args:
-        messages: The conversation.
-        log: Takes the repairs.
-        is_plain: Whether ids may hold only letters, digits, `_` and `-`.
-        is_unique: Whether an id may be used only once in the conversation.
+    A new id depends only on what came before it, so that a conversation that grows keeps its ids. If `is_plain`, ids
+    hold only letters, digits, `_` and `-`; if `is_unique`, an id is used only once.
     """
     used: set[str] = set()
     current: dict[str, str] = {}

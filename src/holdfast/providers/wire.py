@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from holdfast.errors import FormatError
-from holdfast.messages import PLAIN, Image, Message, Part, RedactedThinking, Role, Text, Thinking, same
+from holdfast.messages import PLAIN, Image, Message, Opaque, Part, RedactedThinking, Role, Text, Thinking, Usage, same
 
 if TYPE_CHECKING:
     from holdfast.providers.rules import Violation
@@ -28,18 +28,14 @@ class Format:
     """The wire form of one provider.
 
     Attributes:
-        name: The name that callers use.
-        read: Read one wire object as a message. The second argument is its path, for errors.
-        render: Render messages as wire objects. A message that was read from this format and not edited is returned
-            as it came.
+        read: Reads one wire object as a message. The second argument is its path, for errors.
+        render: Renders messages. One that was read from this format and not edited is returned as it came.
         is_own: Whether a wire object has something that only this format has.
-        shape: Change messages whose calls and results are paired so that the provider accepts them.
-        check: List the rules that a message list breaks. It shares no function with `shape` and `render`, so that it
+        shape: Changes messages whose calls and results are paired so that the provider accepts them.
+        check: Lists the rules that a message list breaks. It shares no function with `shape` and `render`, so that it
             finds their mistakes.
         list_key: The field of a request body that holds the messages.
-        system_keys: The fields of a request body that may hold the system prompt; the first is the one we write.
-        read_system: Read the system prompt from such a field.
-        render_system: Render system messages as the value of such a field.
+        system_keys: The fields that may hold the system prompt; the first is the one we write.
     """
 
     name: str
@@ -100,6 +96,25 @@ def read_content(
     raise FormatError(f"expected text or a list of blocks, found {found}", where=where, format=format)
 
 
+def read_block(value: Any, where: str, *, kinds: Mapping[str, Callable[[Json, str], P]], format: str) -> P:
+    """Read a block with the function of its type; a block of another type is carried as it is."""
+    data = expect_object(value, where)
+    kind = expect(data, "type", str, where)
+    read: Callable[[Json, str], Any] = kinds.get(kind, carry)
+    part: P = read(data, where).read_from(data, format=format)
+    return part
+
+
+def carry(data: Json, where: str) -> Opaque:
+    """Carry a block as it is."""
+    return Opaque(kind=kind_of(data), data=limit_depth(data, where))
+
+
+def read_text(data: Json, where: str) -> Text:
+    """Read a block whose `text` is the text."""
+    return Text(text=expect(data, "text", str, where))
+
+
 def limit_depth(value: T, where: str) -> T:
     """Return `value` if it can be written again; raise a FormatError where it is nested more than 200 levels deep."""
     level: list[Any] = [value] if isinstance(value, Mapping | list) else []
@@ -118,6 +133,38 @@ def number(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return int(value)
+
+
+def find(data: object, path: str) -> Any:
+    """Return the value at a path of keys, as in `message.usage` or `folders.0`; None where there is none."""
+    for key in path.split(".") if "." in path else (path,):
+        if isinstance(data, dict):  # decoded JSON: a check for Mapping takes longer
+            data = data.get(key)
+        else:
+            data = data[0] if key == "0" and isinstance(data, list) and data else None
+    return data
+
+
+def read_usage(
+    data: object, fields: Mapping[str, str], *, has_cached_input: bool = False, is_partial: bool = False
+) -> Usage | None:
+    """Read token counts. `fields` has the paths of each: the first number counts. `thinking` is added to the output.
+
+    With `has_cached_input` the input includes cached tokens. Without a count of the input, unless `is_partial`, and
+    where all counts are zero, the usage is None.
+    """
+    counts: dict[str, int] = {}
+    for name, paths in fields.items():
+        numbers = [count for path in paths.split() if (count := number(find(data, path))) is not None]
+        counts.update((name, count) for count in numbers[:1])
+    if "input" not in counts and not is_partial:
+        return None
+    counts["output"] = counts.get("output", 0) + counts.pop("thinking", 0)
+    usage = Usage(**counts)
+    if has_cached_input:
+        cached = min(usage.cache_read, usage.input)
+        usage = replace(usage, input=max(0, usage.input - cached - usage.cache_write), cache_read=cached)
+    return usage if usage.context else None
 
 
 def blocks_of(data: Json) -> Iterator[Json]:

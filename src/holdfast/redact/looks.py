@@ -41,7 +41,10 @@ def is_token(value: str, *, literal: bool = True) -> bool:
     shortest = _MIN_TOKEN_CHARS if literal else _MIN_BARE_TOKEN_CHARS
     if len(value) < shortest or value.isdigit() or not value.isascii() or _is_words(value):
         return False
-    return (literal or _is_mixed(value)) and not _is_placeholder(value)
+    runs = len(_pattern("runs").findall(value)) if len(value) >= _LONG_TOKEN_CHARS else 0
+    # Random characters alternate between digits, upper and lower case.
+    is_mixed = literal or _pattern("digits").search(value) or runs * 4 > len(value) + 4
+    return bool(is_mixed) and not _is_placeholder(value)
 
 
 def is_random(value: str) -> bool:
@@ -81,10 +84,3 @@ def _is_name(value: str) -> bool:
 def _is_words(value: str) -> bool:
     """Whether a value is only words and short numbers, as names, paths, versions and slugs are."""
     return _pattern("words").fullmatch(value) is not None
-
-
-def _is_mixed(value: str) -> bool:
-    """Whether a value alternates between digits, upper and lower case as random characters do."""
-    if _pattern("digits").search(value):
-        return True
-    return len(value) >= _LONG_TOKEN_CHARS and len(_pattern("runs").findall(value)) * 4 > len(value) + 4

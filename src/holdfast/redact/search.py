@@ -314,12 +314,12 @@ def find_in_commands(text: str, lowered: str) -> Iterator[Secret]:
     for trigger, programs in load("secrets")["commands"].items():
         if trigger in lowered:
             for word, pattern in programs.items():
-                yield from _scan(text, lowered, word, partial(_read_command, pattern=pattern))
+                option = compile_once(rf"(?<![A-Za-z0-9_]){pattern}")
+                yield from _scan(text, lowered, word, partial(_read_option, option))
 
 
-def _read_command(text: str, start: int, _: str, *, pattern: str) -> Secret | None:
-    match = compile_once(rf"(?<![A-Za-z0-9_]){pattern}").match(text, start)
-    if match is None or not is_password(match["secret"]):
-        return None
-    is_count = match["secret"].isdigit() and len(match["secret"]) < _MIN_NUMBER_DIGITS
-    return None if is_count else Secret("password", *match.span("secret"))
+def _read_option(option: re.Pattern[str], text: str, start: int, _: str) -> Secret | None:
+    match = option.match(text, start)
+    value = match["secret"] if match else ""
+    is_count = value.isdigit() and len(value) < _MIN_NUMBER_DIGITS
+    return Secret("password", *match.span("secret")) if match and is_password(value) and not is_count else None

@@ -12,11 +12,13 @@ from typing import Any, Final
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
+from holdfast.server.inspector.data import Outside
+from holdfast.server.inspector.web import Inspector
 from holdfast.server.proxy import Proxy, Upstreams
 from holdfast.server.rpc import Rpc
 
@@ -54,7 +56,10 @@ class Activity:
 
 
 class _Guard:
-    """Refuses requests of web pages: those with an Origin, or for another host name than this machine's."""
+    """Refuses requests of web pages: those with an Origin, or for another host name than this machine's.
+
+    The pages of the inspector may ask for what is under `/ui/`.
+    """
 
     def __init__(self, app: Any, *, activity: Activity) -> None:
         self._app = app
@@ -69,7 +74,9 @@ class _Guard:
             headers: Mapping[bytes, bytes] = dict(scope["headers"])
             host = _PORT.sub("", headers.get(b"host", b"").decode("latin-1").lower())
             app = self._app
-            if b"origin" in headers or host not in LOOPBACK:
+            origin = headers.get(b"origin")
+            is_own = origin is None or (scope["path"].startswith("/ui/") and origin == b"http://" + headers[b"host"])
+            if not is_own or host not in LOOPBACK:
                 app = JSONResponse({"error": "only programs of this machine may ask"}, status_code=403)
             await app(scope, receive, send)
         finally:
@@ -83,6 +90,7 @@ def create_app(
     upstreams: Upstreams | None = None,
     shadow: bool = False,
     activity: Activity | None = None,
+    outside: Outside | None = None,
 ) -> Starlette:
     """Make the server as an ASGI application.
 
@@ -93,6 +101,7 @@ def create_app(
         upstreams: Where model requests go.
         shadow: Whether model requests are sent as they came.
         activity: Counts requests, for a server that stops when idle.
+        outside: What the inspector shows from outside the store.
     """
     proxy = Proxy(AsyncEngine(engine), upstreams=upstreams or Upstreams(), shadow=shadow)
     rpc = Rpc(engine)
@@ -104,13 +113,21 @@ def create_app(
         answer = await to_thread.run_sync(rpc.answer, await request.body())
         return Response(answer, media_type="application/json")
 
+    async def to_inspector(request: Request) -> Response:
+        return RedirectResponse(request.url.replace(path="/ui/"), status_code=307)
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await proxy.close()
 
     app = Starlette(
-        routes=[Route("/holdfast/rpc", call, methods=["POST"]), Route("/{path:path}", proxy.handle, methods=METHODS)],
+        routes=[
+            Route("/holdfast/rpc", call, methods=["POST"]),
+            Route("/ui", to_inspector),
+            Inspector(engine, token=token, outside=outside).routes(),
+            Route("/{path:path}", proxy.handle, methods=METHODS),
+        ],
         lifespan=lifespan,
     )
     app.add_middleware(_Guard, activity=activity or Activity())

@@ -21,6 +21,7 @@ from holdfast.files import open_private, write_private
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
+    from holdfast.server.inspector.data import Outside
     from holdfast.server.proxy import Upstreams
 
 DEFAULT_PORT: Final = 8790
@@ -123,6 +124,7 @@ def run(
     shadow: bool = False,
     idle: float | None = None,
     on_start: Callable[[Server], None] = lambda _: None,
+    outside: Outside | None = None,
 ) -> None:
     """Serve until stopped, or until nothing was asked for `idle` seconds.
 
@@ -135,7 +137,7 @@ def run(
 
     activity = Activity()
     token = secrets.token_urlsafe(32)
-    app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity)
+    app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity, outside=outside)
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -26,7 +26,7 @@ from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks import HostHooks
 from holdfast.session import Session
-from holdfast.store.base import FactType, MessageRow
+from holdfast.store.base import FactType, MessageRow, Record, Select
 
 log = logging.getLogger("holdfast.server")
 
@@ -34,6 +34,8 @@ Method = Callable[..., Any]
 METHODS: Final[dict[str, Method]] = {}
 """Every call by its name: a function whose first argument is the engine or a session, with typed keywords."""
 _SCOPE: Final = (("session", str), ("project", str, ""), ("agent", str, "main"), ("tenant", str, "local"))
+APPENDED: Final = "appended"
+"""The kind of the records that hold the keys of `append`."""
 MAX_THREADS: Final = 8
 """Calls that run at the same time. Calls about one session wait for each other."""
 
@@ -67,8 +69,9 @@ def assemble(
     provider: str | None = None,
     tools: list[dict[str, Any]] | None = None,
     overhead: int = 0,
+    question: str = "",
 ) -> dict[str, Any]:
-    """Make the window of the next request."""
+    """Make the window of the next request, and the block for a question that the host sends after it."""
     window = session.assemble(
         messages,
         format=format,
@@ -78,15 +81,25 @@ def assemble(
         provider=provider,
         tools=tools or (),
         overhead=overhead,
+        question=question,
     )
-    return {**window.request(), "tokens": window.tokens, "format": window.provider, "report": window.report.to_json()}
+    sent = {**window.request(), "block": window.block, "tokens": window.tokens, "format": window.provider}
+    return {**sent, "report": window.report.to_json()}
 
 
 @_method
-def append(session: Session, *, messages: list[dict[str, Any]], format: str | None = None) -> dict[str, Any]:
-    """Archive messages that follow those of the session."""
+def append(
+    session: Session, *, messages: list[dict[str, Any]], format: str | None = None, key: str = ""
+) -> dict[str, Any]:
+    """Archive messages that follow those of the session; those of a `key` only once."""
+    store = session.engine.memory.store
+    if key and store.read_records(Select(scope=session.scope), kind=APPENDED, keys=[key]):
+        return {"ids": [], "stripped": [], "is_duplicate": True}
     numbers = session.append(messages, format=format)
-    return {"ids": list(numbers), "stripped": list(numbers.stripped)}
+    if key:  # after the messages: where this is not reached, they are archived again, which adds nothing
+        time = session.engine.memory.clock()
+        store.add_records([Record(scope=session.scope, kind=APPENDED, key=key, data={}, time=time)])
+    return {"ids": list(numbers), "stripped": list(numbers.stripped), "is_duplicate": False}
 
 
 @_method

@@ -432,9 +432,11 @@ def _apply_slot(raw_values: dict[str, object], data: Mapping[str, Any], ignored:
     slot = raw_values.get("plugins.slots.memory")
     if slot is None:
         return
-    for plugin in ("memory-context", "memory-lancedb"):
+    is_ours = "holdfast" in (slot, raw_values.get("plugins.slots.contextEngine"))  # then an older section still holds
+    used = {slot, "memory-context"} if is_ours else {slot}
+    for plugin in {"memory-context", "memory-lancedb"} - used:
         place = f"plugins.entries.{plugin}."
-        for name in [name for name in raw_values if slot != plugin and name.startswith(place)]:
+        for name in [name for name in raw_values if name.startswith(place)]:
             del raw_values[name]
             ignored[name] = f"{source}: plugins.slots.memory is {slot!r}"
     if slot == "memory-context" and "memory-context" not in (data["plugins"].get("entries") or {}):

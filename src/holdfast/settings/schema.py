@@ -44,6 +44,16 @@ class Archive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     eviction_days: Annotated[int, Meta(ge=0, le=36_600)] | None = None
 
 
+class Postgres(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A memory on a PostgreSQL server, which `archive.path` names by its address."""
+
+    schema: Annotated[str, Meta(pattern="^[a-z_][a-z0-9_]{0,39}$")] = "holdfast"
+    partitions: Annotated[int, Meta(ge=1, le=1024)] = 8
+    connections: Annotated[int, Meta(ge=2, le=1000)] = 8
+    timeout_seconds: Positive = 60
+    wait_seconds: Positive = 5
+
+
 class Knowledge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The extraction of facts from conversations."""
 
@@ -423,6 +433,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trim: Trim = Trim()
     recall: Recall = Recall()
     archive: Archive = Archive()
+    postgres: Postgres = Postgres()
     knowledge: Knowledge = Knowledge()
     embedding: Embedding = Embedding()
     search: Search = Search()

@@ -1,14 +1,13 @@
 """The schema as a flat table, with one row for each setting and all of its names; and the reference page."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from importlib import resources
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
@@ -114,7 +113,7 @@ def load_data(name: str) -> Any:
     def freeze(table: dict[str, Any]) -> dict[str, Any]:
         return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
-    return json.loads(resources.files(__package__).joinpath(name).read_bytes(), object_hook=freeze)
+    return json.loads(Path(__file__).with_name(name).read_bytes(), object_hook=freeze)
 
 
 @cache
@@ -137,11 +136,11 @@ def struct_of(annotation: Any) -> type[msgspec.Struct] | None:
 
 def find_similar_names(name: str, valid: Iterable[str], *, cutoff: float) -> list[str]:
     """Return at most two similar valid names, best first; case, `_` and `-` are ignored."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
     plain = {_normalise(each): each for each in valid}
-    return [
-        plain[match]
-        for match in difflib.get_close_matches(_normalise(name[:_MAX_COMPARED_CHARS]), plain, n=2, cutoff=cutoff)
-    ]
+    wanted = _normalise(name[:_MAX_COMPARED_CHARS])
+    return [plain[match] for match in get_close_matches(wanted, plain, n=2, cutoff=cutoff)]
 
 
 def as_dict(settings: Settings, *, reveal: bool = False) -> dict[str, Any]:
@@ -234,7 +233,7 @@ def _normalise(name: str) -> str:
 def reference() -> str:
     """Return the reference of all settings in Markdown."""
     titles = {field.name: struct_of(field.type) for field in structs.fields(Settings)}
-    page = [resources.files(__package__).joinpath("reference.md").read_text("utf-8")]
+    page = [Path(__file__).with_name("reference.md").read_text("utf-8")]
     for section, rows in groupby(settings_table(), key=lambda row: row.key.partition(".")[0]):
         struct = titles[section]
         lines = ["| setting | kind | default | what it does, and its other names |", "| --- | --- | --- | --- |"]

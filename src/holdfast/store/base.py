@@ -6,7 +6,7 @@ reader of another. `holdfast.testing.store` has the suite that every store must 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,7 +245,12 @@ class Store(Protocol):
 
     @property
     def path(self) -> Path:
-        """The file or folder."""
+        """The file or folder; of a store on a server, the folder of local files."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """The file, folder or address (without password), as messages name it."""
         ...
 
     @property
@@ -342,6 +347,21 @@ class Store(Protocol):
 
     def waiting(self, kind: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope."""
+        ...
+
+    def take_job(self, kind: str) -> Job | None:
+        """Read the oldest job of a kind and any scope; on a server, one that no other process has taken lately."""
+        ...
+
+    def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:
+        """Let one process at a time do the pending jobs and embed in a space; yield whether this one may.
+
+        On a server this is so for each tenant: inside, only the work of one tenant is found.
+        """
+        ...
+
+    def listen(self, notify: Callable[[], None]) -> None:
+        """Call a function whenever another machine has left work, if the store can tell."""
         ...
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:

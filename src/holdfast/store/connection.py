@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import HoldfastError, InputError, StorageError
 from holdfast.store.codec import DAMAGE, add_checksum
+
+if TYPE_CHECKING:  # the tables of vectors are imported where they are used: rows are read without numpy
+    from holdfast.search.embed.base import Space
 
 APPLICATION: Final = 0x486F6C64
 """The application id of our SQLite files: "Hold"."""
@@ -26,7 +30,61 @@ _PRAGMAS: Final = (
 _PAUSE: Final = 0.01
 
 
-def connect(path: Path, *, wait: float) -> sqlite3.Connection:
+class SqliteDatabase(sqlite3.Connection):
+    """A connection as a `Database`: one file has the rows of all tenants."""
+
+    own = ""
+    fixed: Mapping[str, str] = {}
+    first_passage = 0
+
+    def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+        """Insert rows at once."""
+        self.executemany(_insertion(table, columns), rows)
+
+    def insert_numbered(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> list[int]:
+        """Insert rows that get a number, and return the numbers."""
+        statement = _insertion(table, columns)
+        return [int(self.execute(statement, row).lastrowid or 0) for row in rows]
+
+    def each(self, numbers: Sequence[int]) -> tuple[str, object]:
+        """Return a table of numbers, its column named `value`, and the value of its `?`."""
+        return "json_each(?)", json.dumps(numbers)
+
+    def among(self, column: str, wanted: Sequence[int] | Sequence[str] | Sequence[bytes]) -> tuple[str, list[object]]:
+        """Return the condition that a column is one of some values, and the values of its `?`."""
+        if wanted and isinstance(wanted[0], bytes):  # JSON has no bytes
+            return f"{column} IN ({', '.join('?' * len(wanted))})", list(wanted)
+        return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(wanted, ensure_ascii=False)]
+
+    def find_vectors(self, space: Space, *, after: Mapping[str, int]) -> dict[str, sqlite3.Cursor]:
+        """Select vectors of a space: blocks first, then rows."""
+        number = "(SELECT id FROM spaces WHERE name = ? AND dimension = ? AND digest = ?)"
+        query = f"SELECT id, {{}}, data FROM {{}} WHERE +space = {number} AND id > ? ORDER BY id"
+        return {
+            table: self.execute(
+                query.format(column, table), (space.name, space.dimension, space.digest, after.get(table, 0))
+            )
+            for table, column in (("vector_blocks", "first"), ("vectors", "passage"))
+        }
+
+    def wipe_vectors(self, passages: Sequence[int]) -> None:
+        """Zero the vectors of forgotten passages (in rising order), in every space."""
+        from holdfast.store.sqlite_vectors import wipe_vectors  # noqa: PLC0415 - see above
+
+        wipe_vectors(self, passages)
+
+    def drop_vectors(self, passages: Sequence[int]) -> None:
+        """Delete the vectors of passages that were divided otherwise."""
+        from holdfast.store.sqlite_vectors import drop_vectors  # noqa: PLC0415 - see above
+
+        drop_vectors(self, passages)
+
+
+def _insertion(table: str, columns: str) -> str:
+    return f"INSERT INTO {table}({columns}) VALUES ({', '.join('?' * (columns.count(',') + 1))})"
+
+
+def connect(path: Path, *, wait: float) -> SqliteDatabase:
     """Open a store's file, or create it for its owner alone.
 
     Raises:
@@ -35,7 +93,12 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
     _create_private(path)
     with translate_errors(path):
         connection = sqlite3.connect(
-            path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
+            path,
+            timeout=wait,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            factory=SqliteDatabase,
         )
         try:
             _check_owner(connection, path)
@@ -56,7 +119,7 @@ def is_readonly(path: Path) -> bool:
     )
 
 
-def connect_readonly(path: Path) -> sqlite3.Connection:
+def connect_readonly(path: Path) -> SqliteDatabase:
     """Open a store's file where nothing can be written beside it.
 
     With a shared index beside it SQLite follows other processes. A log without one is read under no lock. A file
@@ -71,7 +134,11 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
     option = "" if not unshared else "&vfs=unix-none" if has_log else "&immutable=1"
     with translate_errors(path):
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro{option}", uri=True, isolation_level=None, check_same_thread=False
+            f"{path.absolute().as_uri()}?mode=ro{option}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=SqliteDatabase,
         )
         try:
             if unshared and has_log:
@@ -137,6 +204,16 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def delete_securely(connection: sqlite3.Connection) -> Iterator[None]:
+    """Overwrite what is deleted with zeros."""
+    connection.execute("PRAGMA secure_delete = ON")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA secure_delete = OFF")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import filterfalse
@@ -198,6 +198,7 @@ class FolderStore:
     embedded = _read_synced(SqliteStore.embedded)
     without_vectors = _read_synced(SqliteStore.without_vectors)
     waiting = _read_synced(SqliteStore.waiting)
+    take_job = _read_synced(SqliteStore.take_job)
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read versions of facts that the reader may see, oldest first; the plugin's facts have no session."""
@@ -206,6 +207,18 @@ class FolderStore:
         if not select.across and select.scope == replace(Scope(), session=select.scope.session) != Scope():
             rows = [*store.read_facts(replace(select, scope=Scope()), keys=keys), *rows]
         return rows
+
+    def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:
+        """Let one process at a time do the pending work; yield whether this one may."""
+        return self._store.lock_work(space)
+
+    def listen(self, notify: Callable[[], None]) -> None:
+        """Do nothing: files do not tell what others have left."""
+
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return str(self.path)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

@@ -1,4 +1,4 @@
-"""Forget for good in a SQLite store: rows, posting lists, vectors, free pages, write-ahead log."""
+"""Forget for good: rows, posting lists, vectors; of a SQLite store also free pages and the write-ahead log."""
 
 from __future__ import annotations
 
@@ -15,77 +15,77 @@ from holdfast.search import columns as columnar
 from holdfast.search.columns import Columns
 from holdfast.search.postings import decode, encode, pages_with, without
 from holdfast.store.base import Kind
-from holdfast.store.index_tables import BLOCK_PASSAGES, mark_rewritten, read_columns, wipe_vectors
-from holdfast.store.sqlite_rows import KEY, fact_digest, message_digest
+from holdfast.store.database import Database
+from holdfast.store.index_tables import BLOCK_PASSAGES, mark_rewritten, read_columns
+from holdfast.store.rows import KEY, fact_digest, message_digest
 
 
-def remove(connection: sqlite3.Connection, kind: Kind, condition: str, values: Sequence[object]) -> int:
-    """Delete rows from every table, in the caller's transaction. Call `scrub` after it to erase their text."""
+def remove(db: Database, kind: Kind, condition: str, values: Sequence[object]) -> int:
+    """Delete rows from every table, in the caller's transaction."""
     key = KEY[kind]
-    connection.execute("PRAGMA secure_delete = ON")
-    try:
-        query = f"SELECT {key} FROM {kind}s WHERE {condition}"
-        numbers = sorted(number for (number,) in connection.execute(query, values))
-        if numbers and kind == "message":
-            _forget_messages(connection, numbers)
-        for number in numbers if kind == "fact" else ():
-            scope, fact = connection.execute("SELECT scope, id FROM facts WHERE version = ?", (number,)).fetchone()
-            insert = "INSERT OR IGNORE INTO forgotten(scope, digest) VALUES (?, ?)"
-            connection.execute(insert, (scope, fact_digest(fact)))
-        connection.executemany(f"DELETE FROM {kind}s WHERE {key} = ?", ((number,) for number in numbers))
-        if numbers and kind in {"message", "fact"}:
-            connection.execute("UPDATE counters SET value = 1 WHERE name = 'unscrubbed'")
-    finally:
-        connection.execute("PRAGMA secure_delete = OFF")
+    query = f"SELECT {key} FROM {kind}s WHERE {condition}"
+    numbers = sorted(number for (number,) in db.execute(query, values))
+    if numbers and kind == "message":
+        _forget_messages(db, numbers)
+    if numbers and kind == "fact":
+        wanted, some = db.among("version", numbers)
+        facts = db.execute(f"SELECT DISTINCT scope, id FROM facts WHERE {db.own}{wanted}", some).fetchall()
+        remember = "INSERT INTO forgotten(scope, digest) VALUES (?, ?) ON CONFLICT DO NOTHING"
+        db.executemany(remember, [(scope, fact_digest(fact)) for scope, fact in facts])
+    db.executemany(f"DELETE FROM {kind}s WHERE {db.own}{key} = ?", [(number,) for number in numbers])
+    if numbers and kind in {"message", "fact"}:
+        db.execute(f"UPDATE counters SET value = 1 WHERE {db.own}name = 'unscrubbed'")
     return len(numbers)
 
 
-def _forget_messages(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+def _forget_messages(db: Database, numbers: Sequence[int]) -> None:
     """Delete everything derived from messages; keep only their digests."""
-    passages: list[int] = []
-    for number in numbers:
-        query = "SELECT scope, digest, nonce FROM messages WHERE id = ?"
-        scope, digest, nonce = connection.execute(query, (number,)).fetchone()
-        remember = "INSERT OR IGNORE INTO forgotten(scope, digest, words, nonce) VALUES (?, ?, ?, ?)"
-        connection.execute(remember, (scope, message_digest(digest, nonce), digest, nonce))
-        query = "SELECT number FROM passages WHERE message = ?"
-        passages += [passage for (passage,) in connection.execute(query, (number,))]
-    passages.sort()
-    wipe_vectors(connection, passages)
-    connection.executemany("DELETE FROM pending WHERE number = ?", ((passage,) for passage in passages))
+    wanted, values = db.among("id", numbers)
+    query = f"SELECT scope, digest, nonce FROM messages WHERE {db.own}{wanted}"
+    rows = db.execute(query, values).fetchall()
+    remember = "INSERT INTO forgotten(scope, digest, words, nonce) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    db.executemany(remember, [(scope, message_digest(digest, nonce), digest, nonce) for scope, digest, nonce in rows])
+    wanted, values = db.among("message", numbers)
+    query = f"SELECT number FROM passages WHERE {db.own}{wanted} ORDER BY number"
+    passages = [passage for (passage,) in db.execute(query, values)]
+    db.wipe_vectors(passages)
+    places = [(passage,) for passage in passages]
+    db.executemany(f"DELETE FROM pending WHERE {db.own}number = ?", places)
     # The windows stay, as numbers without words: those of later passages are counted from them.
-    connection.executemany(
-        "UPDATE passages SET alive = 0, text = NULL, time = 0, human = 0, speaker = x'', start = 0,"
-        " windows = zeroblob(length(windows)) WHERE number = ?",
-        ((passage,) for passage in passages),
+    query = f"SELECT number, length(windows) FROM passages WHERE {db.own}{wanted}"
+    sizes = db.execute(query, values).fetchall()
+    db.executemany(
+        "UPDATE passages SET alive = 0, text = NULL, time = 0, human = 0, speaker = ?, start = 0, windows = ?"
+        f" WHERE {db.own}number = ?",
+        [(b"", bytes(size), passage) for passage, size in sizes],
     )
     found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]  # the windows that are indexed
     for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
-        block = connection.execute("SELECT first_window FROM blocks WHERE first = ?", (first,)).fetchone()
+        block = db.execute(f"SELECT first_window FROM blocks WHERE {db.own}first = ?", (first,)).fetchone()
         if block is not None:
             columns = Columns()
-            read_columns(connection, columns, first=first, stop=first + BLOCK_PASSAGES)
-            connection.execute("UPDATE blocks SET data = ? WHERE first = ?", (columnar.encode(columns), first))
+            read_columns(db, columns, first=first, stop=first + BLOCK_PASSAGES)
+            db.execute(f"UPDATE blocks SET data = ? WHERE {db.own}first = ?", (columnar.encode(columns), first))
             found.append(np.flatnonzero(np.isin(columns["passage"] + first, np.array(passages))) + block[0])
-    _remove_postings(connection, passages, np.concatenate(found))
-    mark_rewritten(connection)
+    _remove_postings(db, passages, np.concatenate(found))
+    mark_rewritten(db)
 
 
-def _remove_postings(connection: sqlite3.Connection, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:
+def _remove_postings(db: Database, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:
     """Remove windows from every posting list of the runs that these passages are in."""
-    for first, stop in connection.execute("SELECT first, stop FROM runs").fetchall():
+    for first, stop in db.execute(f"SELECT first, stop FROM runs WHERE {db.own}true").fetchall():
         if not any(first <= passage < stop for passage in passages):
             continue
-        query = "SELECT term, data FROM postings WHERE run = ? ORDER BY term"
-        pages = connection.execute(query, (first,)).fetchall()
+        query = f"SELECT term, data FROM postings WHERE {db.own}run = ? ORDER BY term"
+        pages = db.execute(query, (first,)).fetchall()
         for number in pages_with(windows, [data for _, data in pages]):
             term, data = pages[number]
             kept = without(decode(data), windows)
             if len(kept.terms):
-                update = "UPDATE postings SET data = ? WHERE run = ? AND term = ?"
-                connection.execute(update, (encode(kept), first, term))
+                update = f"UPDATE postings SET data = ? WHERE {db.own}run = ? AND term = ?"
+                db.execute(update, (encode(kept), first, term))
             else:
-                connection.execute("DELETE FROM postings WHERE run = ? AND term = ?", (first, term))
+                db.execute(f"DELETE FROM postings WHERE {db.own}run = ? AND term = ?", (first, term))
 
 
 def damaged_copies(path: Path) -> list[Path]:

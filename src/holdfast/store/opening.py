@@ -1,19 +1,22 @@
-"""Find and open a store: one SQLite file, or an existing memory-context folder."""
+"""Find and open a store: one SQLite file, an existing memory-context folder, or a schema on a PostgreSQL server."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import platformdirs
 
-from holdfast.errors import StorageError
+from holdfast.errors import MissingExtraError, StorageError
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
 from holdfast.store.base import Store
 from holdfast.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:  # most memories are files
+    from holdfast.store.postgres import PostgresStore
 
 STORE_NAME: Final = "holdfast.db"
 
@@ -29,19 +32,60 @@ def default_path(environ: Mapping[str, str] | None = None) -> Path:
     return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
 
 
+def server_address(path: Path | str | None, *, settings: Settings) -> str | None:
+    """Return the address of a memory on a server; None where it is in files."""
+    asked = str(path or settings.archive.path or "")
+    return asked if asked.startswith(("postgresql://", "postgres://")) else None
+
+
+def open_memory_store(path: Path | str | None, *, settings: Settings) -> Store:
+    """Open the store of a memory: on the server or in the folder that is named, else in that of the settings.
+
+    Raises:
+        MissingExtraError: It is on a server, and the driver is not installed.
+        StorageError: It cannot be opened.
+    """
+    address = server_address(path, settings=settings)
+    return open_store(store_file(path, settings=settings)) if address is None else open_server(address, settings)
+
+
+def open_server(address: str, settings: Settings) -> PostgresStore:
+    """Open a store on a PostgreSQL server.
+
+    Raises:
+        MissingExtraError: The driver is not installed.
+        StorageError: It cannot be opened.
+    """
+    try:
+        from holdfast.store.postgres import PostgresStore  # noqa: PLC0415 - most memories are files
+    except ImportError as error:
+        raise MissingExtraError("a memory on a PostgreSQL server", extra="postgres") from error
+    home, chosen = default_path(), settings.postgres
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return PostgresStore(
+        address,
+        home=home,
+        schema=chosen.schema,
+        partitions=chosen.partitions,
+        connections=chosen.connections,
+        timeout=chosen.timeout_seconds,
+        wait=chosen.wait_seconds,
+    )
+
+
 def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     """Return the file of a memory: in the named folder, else in that of the settings, else in the default folder.
 
     A memory-context folder is itself what is opened.
 
     Raises:
-        StorageError: The path is an address, such as `postgresql://…`; or it is relative and leads out of the working
-            directory by a link that the user has not trusted.
+        StorageError: The path is an address; or it is relative and leads out of the working directory by a link that
+            the user has not trusted.
     """
     asked = str(path or settings.archive.path or default_path())
     if "://" in asked:
         raise StorageError(
-            "this is an address, and memory rests in files: name a folder or a .db file on this machine",
+            "this is an address, and only files will do here: name a folder or a .db file on this machine",
             path=asked.partition("://")[0] + "://…",  # an address may hold a password
         )
     place = Path(asked).expanduser()

@@ -1,4 +1,4 @@
-"""Check a SQLite store without changing it; rebuild its index, copy it, and shrink it, while others use it."""
+"""Check a store without changing it and rebuild its index; copy and shrink a SQLite file, while others use it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_tex
 from holdfast.store.connection import (
     COUNTS,
     MIGRATIONS,
+    SqliteDatabase,
     connect,
     connect_readonly,
     is_readonly,
@@ -29,18 +30,18 @@ from holdfast.store.connection import (
     write_transaction,
 )
 from holdfast.store.cutting import cut_again, window_terms
+from holdfast.store.database import Database
 from holdfast.store.forgetting import scrub
 from holdfast.store.index_tables import (
     BLOCK_PASSAGES,
     count_indexed,
     count_passages,
     decode_windows,
-    drop_vectors,
     index_full_batches,
     mark_rewritten,
     reindex_passages,
 )
-from holdfast.store.sqlite_rows import RowReader
+from holdfast.store.rows import RowReader
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number done and the total."""
@@ -123,7 +124,9 @@ def check(path: Path) -> Health:
         with (
             translate_errors(path),
             closing(
-                connect_readonly(path) if is_readonly(path) else sqlite3.connect(path, timeout=60, isolation_level=None)
+                connect_readonly(path)
+                if is_readonly(path)
+                else sqlite3.connect(path, timeout=60, isolation_level=None, factory=SqliteDatabase)
             ) as connection,
         ):
             connection.execute("PRAGMA query_only = ON")
@@ -138,56 +141,57 @@ def check(path: Path) -> Health:
             return Health(
                 path=path,
                 counts={name: _count(connection, query) for name, query in COUNTS.items()},
-                damage=(*structure, *_unreadable(connection), *orphans),
-                index=tuple(_check_index(connection)),
+                damage=(*structure, *unreadable(connection), *orphans),
+                index=tuple(check_index(connection)),
                 notes=tuple(note for note, query in _NOTES.items() if _count(connection, query)),
             )
     except StorageError as error:
         return Health(path=path, counts={}, damage=structure or (str(error),))
 
 
-def _count(connection: sqlite3.Connection, query: str) -> int:
-    return int(connection.execute(query).fetchone()[0])
+def _count(db: Database, query: str) -> int:
+    return int(db.execute(query).fetchone()[0])
 
 
-def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
+def unreadable(db: Database) -> Iterator[str]:
+    """Yield which rows cannot be read."""
     for kind, key, column, read in _CHECKED:
-        query = f"SELECT {key}, {column} FROM {kind}s WHERE {column} IS NOT NULL ORDER BY {key}"
-        for number, data in connection.execute(query):
+        query = f"SELECT {key}, {column} FROM {kind}s WHERE {db.own}{column} IS NOT NULL ORDER BY {key}"
+        for number, data in db.execute(query):
             try:
                 read(data)
             except DAMAGE:
                 yield f"{kind} {number} cannot be read"
 
 
-def _check_index(connection: sqlite3.Connection) -> Iterator[str]:
+def check_index(db: Database) -> Iterator[str]:
     """Yield where the index does not match the passages."""
-    total, indexed = count_passages(connection), count_indexed(connection)
-    if total != _count(connection, "SELECT count(*) FROM passages"):
+    total, indexed = count_passages(db), count_indexed(db)
+    if total != _count(db, f"SELECT count(*) FROM passages WHERE {db.own}true"):
         yield "numbers of passages are missing"
         return
-    before = "SELECT max(stop) FROM runs AS earlier WHERE earlier.first < runs.first"
-    if indexed > total or _count(connection, f"SELECT count(*) FROM runs WHERE first != coalesce(({before}), 0)"):
+    before = f"SELECT max(stop) FROM runs AS earlier WHERE {db.own}earlier.first < runs.first"
+    if indexed > total or _count(db, f"SELECT count(*) FROM runs WHERE {db.own}first != coalesce(({before}), 0)"):
         yield "the runs of the index do not follow each other"
         return
-    yield from _check_blocks(connection, indexed)
-    query = (
-        "SELECT number, windows, terms FROM passages LEFT JOIN pending USING (number)"
-        " WHERE number >= ? AND alive ORDER BY number"
-    )
-    for number, windows, terms in connection.execute(query, (indexed,)):
+    yield from _check_blocks(db, indexed)
+    pending = dict(db.execute(f"SELECT number, terms FROM pending WHERE {db.own}true").fetchall())
+    query = f"SELECT number, windows FROM passages WHERE {db.own}number >= ? AND alive = 1 ORDER BY number"
+    for number, windows in db.execute(query, (indexed,)):
+        terms = pending.get(number)
         if terms is None or len(terms) != 8 * int(decode_windows(windows)[:, 2].sum()):
             yield f"passage {number} is not in the index"
-    if strays := _count(connection, f"SELECT count(*) FROM pending WHERE number < {indexed}"):
+    if strays := _count(db, f"SELECT count(*) FROM pending WHERE {db.own}number < {indexed}"):
         yield f"{strays} passages are pending and sealed at once"
-    yield from _check_postings(connection)
+    yield from _check_postings(db)
 
 
-def _check_blocks(connection: sqlite3.Connection, indexed: int) -> Iterator[str]:
+def _check_blocks(db: Database, indexed: int) -> Iterator[str]:
     window = expected = 0
-    for first, first_window, windows, data in connection.execute("SELECT * FROM blocks ORDER BY first"):
-        query = "SELECT alive, windows FROM passages WHERE number >= ? AND number < ? ORDER BY number"
-        rows = connection.execute(query, (first, first + BLOCK_PASSAGES)).fetchall()
+    blocks = f"SELECT first, first_window, windows, data FROM blocks WHERE {db.own}true ORDER BY first"
+    for first, first_window, windows, data in db.execute(blocks).fetchall():
+        query = f"SELECT alive, windows FROM passages WHERE {db.own}number >= ? AND number < ? ORDER BY number"
+        rows = db.execute(query, (first, first + BLOCK_PASSAGES)).fetchall()
         lengths = np.concatenate([np.zeros(0, np.uint32), *(decode_windows(spans)[:, 2] for _, spans in rows)])
         try:
             arrays = columnar.decode(data)
@@ -202,11 +206,12 @@ def _check_blocks(connection: sqlite3.Connection, indexed: int) -> Iterator[str]
         yield f"{expected} passages are in blocks, {indexed} in runs"
 
 
-def _check_postings(connection: sqlite3.Connection) -> Iterator[str]:
-    for first, stop in connection.execute("SELECT first, stop FROM runs ORDER BY first").fetchall():
-        query = "SELECT min(first_window), max(first_window + windows) FROM blocks WHERE first >= ? AND first < ?"
-        low, high = connection.execute(query, (first, stop)).fetchone()
-        for term, data in connection.execute("SELECT term, data FROM postings WHERE run = ?", (first,)):
+def _check_postings(db: Database) -> Iterator[str]:
+    for first, stop in db.execute(f"SELECT first, stop FROM runs WHERE {db.own}true ORDER BY first").fetchall():
+        query = "SELECT min(first_window), max(first_window + windows) FROM blocks"
+        query += f" WHERE {db.own}first >= ? AND first < ?"
+        low, high = db.execute(query, (first, stop)).fetchone()
+        for term, data in db.execute(f"SELECT term, data FROM postings WHERE {db.own}run = ?", (first,)):
             try:
                 is_sound = low is not None and isinstance(data, bytes) and decode(data).is_sound(low, high)
             except (ValueError, IndexError):
@@ -214,7 +219,11 @@ def _check_postings(connection: sqlite3.Connection) -> Iterator[str]:
             if not is_sound:
                 yield f"the posting list of term {term} in run {first} is broken"
                 break
-    strays = _count(connection, "SELECT count(DISTINCT run) FROM postings WHERE run NOT IN (SELECT first FROM runs)")
+    strays = _count(
+        db,
+        f"SELECT count(DISTINCT run) FROM postings WHERE {db.own}run NOT IN"
+        f" (SELECT first FROM runs WHERE {db.own}true)",
+    )
     if strays:
         yield f"{strays} runs of posting lists belong to nothing"
 
@@ -223,7 +232,7 @@ def _check_postings(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 @contextmanager
-def _open_store(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_store(path: Path) -> Iterator[SqliteDatabase]:
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
     with closing(connect(path, wait=_WAIT)) as connection, translate_errors(path):
@@ -237,33 +246,47 @@ def reindex(
     terms_of: Callable[[PassageText], tuple[tuple[str, ...], ...]] = window_terms,
     progress: Progress | None = None,
 ) -> int:
-    """Divide the passages into windows again and rebuild the keyword index; return the number of passages.
+    """Rebuild the index of a file; return the number of passages.
 
-    Searches go on with the old index until the new one is complete, writers wait. Vectors stay, except those of
-    passages that were cut otherwise.
+    Searches go on with the old index until the new one is complete, writers wait.
     """
     with _open_store(path) as connection, write_transaction(connection):
-        for table in ("pending", "runs", "postings", "blocks"):
-            connection.execute(f"DELETE FROM {table}")
-        total = count_passages(connection)
-        rows = RowReader(connection)
-        rows.load_scopes()
-        for first in range(0, total, BLOCK_PASSAGES):
-            stop = min(first + BLOCK_PASSAGES, total)
-            query = "SELECT number FROM passages WHERE number >= ? AND number < ? AND alive = 1"
-            alive = [number for (number,) in connection.execute(query, (first, stop))]
-            found = rows.passages_of_all(alive)
-            if rows.gaps:
-                raise StorageError(f"{next(iter(rows.gaps))}. Nothing was changed.", path=path)
-            cut = [cut_again(passage) for passage in found]
-            pairs = zip(cut, found, strict=True)
-            drop_vectors(connection, [new.number for new, old in pairs if new.windows != old.windows])
-            reindex_passages(connection, [replace(passage, terms=terms_of(passage)) for passage in cut])
-            index_full_batches(connection, stop=stop)
-            if progress is not None:
-                progress(stop, total)
-        connection.execute("INSERT OR REPLACE INTO counters VALUES ('cutting', ?)", (CUTTING,))
-        mark_rewritten(connection)
+        return reindex_tables(connection, place=str(path), terms_of=terms_of, progress=progress)
+
+
+def reindex_tables(
+    db: Database,
+    *,
+    place: str,
+    terms_of: Callable[[PassageText], tuple[tuple[str, ...], ...]] = window_terms,
+    progress: Progress | None = None,
+) -> int:
+    """Divide passages into windows again and rebuild the keyword index, in the caller's transaction.
+
+    Vectors stay, except those of passages that were divided otherwise. Returns the number of passages.
+    """
+    for table in ("pending", "runs", "postings", "blocks"):
+        db.execute(f"DELETE FROM {table} WHERE {db.own}true")
+    total = count_passages(db)
+    rows = RowReader(db)
+    rows.load_scopes()
+    for first in range(0, total, BLOCK_PASSAGES):
+        stop = min(first + BLOCK_PASSAGES, total)
+        query = f"SELECT number FROM passages WHERE {db.own}number >= ? AND number < ? AND alive = 1"
+        alive = [number for (number,) in db.execute(query, (first, stop))]
+        found = rows.passages_of_all(alive)
+        if rows.gaps:
+            raise StorageError(f"{next(iter(rows.gaps))}. Nothing was changed.", path=place)
+        cut = [cut_again(passage) for passage in found]
+        pairs = zip(cut, found, strict=True)
+        db.drop_vectors([new.number - db.first_passage for new, old in pairs if new.windows != old.windows])
+        reindex_passages(db, [replace(passage, terms=terms_of(passage)) for passage in cut])
+        index_full_batches(db, stop=stop)
+        if progress is not None:
+            progress(stop, total)
+    db.execute(f"DELETE FROM counters WHERE {db.own}name = 'cutting'")
+    db.insert("counters", "name, value", [("cutting", CUTTING)])
+    mark_rewritten(db)
     return total
 
 

@@ -9,10 +9,17 @@ def test_my_store(check, tmp_path):
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, ParamSpec
 
 _Args = ParamSpec("_Args")
+
+
+def collect_checks(module: Mapping[str, Any]) -> tuple[Callable[..., None], ...]:
+    """Return the contracts that a module has defined so far: its public functions, in order."""
+    functions = (value for name, value in module.items() if isinstance(value, FunctionType) and name[0] != "_")
+    return tuple(function for function in functions if function.__module__ == module["__name__"])
 
 
 def run_check(check: Callable[_Args, None], *args: _Args.args, **kwargs: _Args.kwargs) -> None:

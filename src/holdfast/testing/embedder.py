@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, get_args
 import numpy as np
 
 from holdfast.search.embed.base import Embedder, Floats, Purpose
-from holdfast.testing import run_check
+from holdfast.testing import collect_checks, run_check
 
 Maker: TypeAlias = Callable[[], Embedder]
 """Makes an embedder; each time the same model."""
@@ -137,16 +137,7 @@ def _same(first: Floats, second: Floats, texts: Sequence[str], how: str) -> None
         assert apart < _EQUAL, f"{text[:40]!r} has another row {how}: {apart:.2g} apart"
 
 
-CHECKS: Final[tuple[Check, ...]] = (
-    rows_are_vectors_of_its_space,
-    rows_have_length_1_or_0,
-    blank_text_is_zeros,
-    a_text_has_one_row,
-    blanks_around_a_text_do_not_count,
-    order_is_kept_over_batches,
-    its_space_is_its_identity,
-    threads_share_it,
-)
+CHECKS: Final[tuple[Check, ...]] = collect_checks(globals())
 """Every contract of an embedder."""
 
 

@@ -27,7 +27,7 @@ from holdfast.messages import Image, Message, Text, Thinking, ToolCall, ToolResu
 from holdfast.models.base import Model, Prompt, Reply, Tool
 from holdfast.models.scripted import Answer, Hang, Said
 from holdfast.providers import FORMATS
-from holdfast.testing import run_check
+from holdfast.testing import collect_checks, run_check
 
 Opener: TypeAlias = Callable[[Sequence[Answer]], AbstractContextManager[Model]]
 """Opens a model that will be answered in these steps."""
@@ -133,9 +133,7 @@ def a_cut_reply_says_so(open_model: Opener) -> None:
 
 
 def a_whole_conversation_is_taken(open_model: Opener) -> None:
-    """System prompts, images, thinking, calls with their results and halves of characters can be sent, in any order
-    of asking, and a reply can be sent back.
-    """  # noqa: D205 - one sentence
+    """System prompts, images, thinking, calls, results and halves of characters can be sent, and a reply sent back."""
     call = ToolCall(id="c1", name="ls", arguments={"path": "src"})
     history = [
         Message(role="system", parts=(Text(text="You are an agent."),)),
@@ -159,9 +157,7 @@ def overflow_is_told_apart(open_model: Opener) -> None:
 
 
 def trouble_is_told_apart(open_model: Opener) -> None:
-    """A busy provider raises ModelBusyError and says when to come back, a refusal raises ModelRefusedError; the model
-    can be asked again after each.
-    """  # noqa: D205 - one sentence
+    """A busy provider raises ModelBusyError with the time to wait, a refusal ModelRefusedError; one may ask again."""
     steps: list[Answer] = [ModelBusyError("busy", status=429, retry_after=7.0), ModelRefusedError("no"), "yes"]
     with open_model(steps) as model:
         busy = _fails(ModelBusyError, lambda: model.ask(_asks()))
@@ -180,9 +176,7 @@ def silence_ends_in_time(open_model: Opener) -> None:
 
 
 def it_can_be_called_off(open_model: Opener) -> None:
-    """A request is given up when another thread says so, also while the provider says nothing, and at once where it was
-    called off before.
-    """  # noqa: D205 - one sentence
+    """Another thread can cancel a request, also while the provider is silent; one that was cancelled before ends."""
     with open_model(["ready", Hang(), "awake"]) as model:
         model.ask(_asks())
         cancel = Event()
@@ -217,22 +211,7 @@ def threads_may_ask_at_once(open_model: Opener) -> None:
         assert sorted(replies) == texts, "a reply is lost or was given twice"
 
 
-CHECKS: Final[tuple[Check, ...]] = (
-    it_says_what_it_is,
-    words_arrive,
-    calls_arrive,
-    broken_arguments_are_kept,
-    thoughts_arrive,
-    usage_is_reported,
-    a_cut_reply_says_so,
-    a_whole_conversation_is_taken,
-    overflow_is_told_apart,
-    trouble_is_told_apart,
-    silence_ends_in_time,
-    it_can_be_called_off,
-    a_listener_may_fail,
-    threads_may_ask_at_once,
-)
+CHECKS: Final[tuple[Check, ...]] = collect_checks(globals())
 """Every contract of a model."""
 
 

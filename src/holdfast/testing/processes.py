@@ -55,15 +55,11 @@ def acknowledged_until_killed(
 
 
 def crowd(open_store: Opener, folder: Path, *, writers: int, turns: int, seconds: float = math.inf) -> dict[int, str]:
-    """Let processes write and read at once; the text under each number that was acknowledged is returned.
-
-    Raises:
-        AssertionError: A process saw an error, or did not find what it had just written.
-    """
+    """Let processes write and read at once; return the text under each number that was acknowledged."""
     kept: dict[int, str] = {}
     with ExitStack() as stack:
-        started = [child(_write_and_read, open_store, folder, writer, (turns, seconds)) for writer in range(writers)]
-        waiting = [stack.enter_context(each)[1] for each in started]
+        children = (child(_write_and_read, open_store, folder, (n, turns, seconds)) for n in range(writers))
+        waiting = [stack.enter_context(each)[1] for each in children]
         while waiting:
             for pipe in wait(waiting):
                 assert isinstance(pipe, Connection)
@@ -71,39 +67,32 @@ def crowd(open_store: Opener, folder: Path, *, writers: int, turns: int, seconds
                 assert not isinstance(report, str), report
                 if report is None:
                     waiting.remove(pipe)
-                    continue
-                number, text = report
-                assert number not in kept, f"number {number} was given twice"
-                kept[number] = text
+                else:
+                    assert report[0] not in kept, f"number {report[0]} was given twice"
+                    kept.update([report])
     return kept
 
 
-def _write_and_read(
-    open_store: Opener, folder: Path, writer: int, until: tuple[int, float], reports: Connection
-) -> None:
-    turns, seconds = until
-    scope = Scope(project=HERE.project, session=f"writer {writer}")
-    deadline = time.monotonic() + seconds
+def _write_and_read(open_store: Opener, folder: Path, task: tuple[int, int, float], pipe: Connection) -> None:
+    writer, turns, seconds = task
+    scope, deadline = Scope(project=HERE.project, session=f"writer {writer}"), time.monotonic() + seconds
     try:
         with opened(open_store, folder) as store:
             for turn in takewhile(lambda _: time.monotonic() < deadline, range(turns)):
                 texts = [f"{word('writer', writer)} {word('turn', turn)} {part}" for part in range(1 + turn % 7)]
-                for number, text in zip(
-                    store.add_messages([says(text, scope=scope) for text in texts]), texts, strict=True
-                ):
-                    reports.send((number, text))
+                numbers = store.add_messages([says(text, scope=scope) for text in texts])
+                for report in zip(numbers, texts, strict=True):
+                    pipe.send(report)
                 assert find_messages(store.search(asks(word("turn", turn), scope=scope))), f"turn {turn} was not found"
                 own = store.read_messages(Select(scope=scope, newest=True, limit=1))
                 assert own[0].message.text == texts[-1], "the newest message is another"
     except BaseException as error:  # noqa: BLE001 - reported to the process that checks
-        reports.send(f"{type(error).__name__}: {error}")
-    reports.send(None)
+        pipe.send(f"{type(error).__name__}: {error}")
+    pipe.send(None)
 
 
 def processes_share_a_store(open_store: Opener, folder: Path) -> None:
-    """Processes write and read at once: nothing that was acknowledged is lost, no number is given twice, no one
-    sees an error.
-    """  # noqa: D205 - one sentence
+    """Processes write and read at once: nothing acknowledged is lost, no number is given twice, there is no error."""
     kept = crowd(open_store, folder, writers=WRITERS, turns=TURNS)
     with opened(open_store, folder) as store:
         rows = store.read_messages(Select(scope=HERE, across=True))
@@ -132,5 +121,5 @@ def _write_without_end(open_store: Opener, folder: Path, kill: int, reports: Con
     with opened(open_store, folder) as store:
         for turn in range(10**9):
             texts = [f"killed {kill} {turn} {part}" for part in range(1 + turn % 40)]
-            for number, text in zip(store.add_messages([says(text) for text in texts]), texts, strict=True):
-                reports.send((number, text))
+            for report in zip(store.add_messages([says(text) for text in texts]), texts, strict=True):
+                reports.send(report)

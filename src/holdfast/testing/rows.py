@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,17 +16,7 @@ from holdfast.messages import Image, Message, Opaque, Role, Text, Thinking, Tool
 from holdfast.search.candidates import Candidates
 from holdfast.search.embed.base import Space
 from holdfast.search.vectors import quantise
-from holdfast.store.base import (
-    FactRow,
-    Job,
-    MessageRow,
-    Record,
-    Scope,
-    SearchQuery,
-    Select,
-    Store,
-    VectorRow,
-)
+from holdfast.store.base import FactRow, Job, MessageRow, Record, Scope, SearchQuery, Select, Store, VectorRow
 from holdfast.store.cutting import cut
 from holdfast.text import terms
 
@@ -41,14 +31,9 @@ Check: TypeAlias = Callable[[Opener, Path], None]
 """One contract of a store; AssertionError where it is broken."""
 
 
-@contextmanager
-def opened(open_store: Opener, folder: Path) -> Iterator[Store]:
+def opened(open_store: Opener, folder: Path) -> closing[Store]:
     """A store that is closed again."""
-    store = open_store(folder)
-    try:
-        yield store
-    finally:
-        store.close()
+    return closing(open_store(folder))
 
 
 @contextmanager
@@ -120,8 +105,8 @@ def plant(store: Store, names: str = "ab") -> dict[Scope, str]:
         store.add_records([Record(scope=scope, kind="shared", key="shared", data={"text": canary})])
         store.add_jobs([Job(scope=scope, kind="shared", data={"text": canary})])
         canaries[scope] = canary
-    (shape,) = {len(row.windows) for row in store.read_passages(Select(scope=scope))}
-    store.add_vectors([vectors(number, [1] * shape) for number in range(len(canaries))])
+        found = store.read_passages(Select(scope=scope))
+        store.add_vectors([vectors(passage.number, [1] * len(passage.windows)) for passage in found])
     return canaries
 
 

@@ -21,7 +21,7 @@ from holdfast import providers
 from holdfast.errors import ConflictError, InputError
 from holdfast.search.candidates import Candidates
 from holdfast.store.base import Job, MessageRow, Record, Scope, Select, Store, VectorRow
-from holdfast.testing import run_check
+from holdfast.testing import collect_checks, run_check
 from holdfast.testing.processes import acknowledged_survives_a_kill, processes_share_a_store
 from holdfast.testing.rows import (
     HERE,
@@ -238,9 +238,7 @@ def passages_say_where_they_stand(open_store: Opener, folder: Path) -> None:
 
 
 def no_scope_sees_another(open_store: Opener, folder: Path) -> None:
-    """No read in one scope returns a row of another, asked for by number, key, word or vector; `across` opens
-    the other sessions of the same agent and nothing else.
-    """  # noqa: D205 - one sentence
+    """No read in one scope returns a row of another; `across` adds the other sessions of the same agent alone."""
     with opened(open_store, folder) as store:
         canaries = plant(store)
         for reader, across in product(canaries, (False, True)):
@@ -546,38 +544,7 @@ def records_and_jobs_go_alone(open_store: Opener, folder: Path) -> None:
         assert [row.id > job for row in store.read_jobs(Select(scope=HERE))] == [True]
 
 
-CHECKS: Final[tuple[Check, ...]] = (
-    everything_reads_back,
-    strange_values_are_kept,
-    duplicates_keep_their_number,
-    messages_are_known_by_digest_and_nonce,
-    a_new_record_replaces_none,
-    a_batch_is_whole,
-    records_are_replaced,
-    flags_can_change,
-    vectors_need_their_passage,
-    order_is_kept,
-    keys_and_names_select,
-    passages_say_where_they_stand,
-    no_scope_sees_another,
-    a_snapshot_stands,
-    words_are_found_at_once,
-    two_openers_see_each_other,
-    candidates_say_what_they_are,
-    searches_are_bounded,
-    exclusions_hold,
-    others_have_no_say,
-    vectors_are_compared,
-    spaces_never_meet,
-    threads_share_a_store,
-    forgotten_is_gone,
-    forgotten_stays_out,
-    numbers_are_not_used_again,
-    only_what_is_selected_goes,
-    records_and_jobs_go_alone,
-    processes_share_a_store,
-    acknowledged_survives_a_kill,
-)
+CHECKS: Final[tuple[Check, ...]] = (*collect_checks(globals()), processes_share_a_store, acknowledged_survives_a_kill)
 """Every contract of a store."""
 
 

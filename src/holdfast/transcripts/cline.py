@@ -1,4 +1,7 @@
-"""Cline: `tasks/<id>/api_conversation_history.json`, the messages of the Anthropic API in a folder for each task."""
+"""Cline: `tasks/<id>/api_conversation_history.json` of the extension, `sessions/<id>/<id>.messages.json` of the CLI.
+
+Both hold messages of the Anthropic API.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,33 @@ from typing import Final
 
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
-from holdfast.transcripts.entry import Entry, Item, Problem, make_entry
+from holdfast.transcripts.entry import Entry, Item, Problem, make_entry, mapping
+from holdfast.transcripts.lines import Head
 from holdfast.transcripts.reader import Reader, attach_messages, facts, folder_with, read_object
 
 _HISTORY: Final = "api_conversation_history.json"
-_FACTS: Final = facts(session="task", model="modelInfo.modelId")
+_MESSAGES: Final = ".messages.json"
+_FACTS: Final = facts(
+    session="task session_id", cwd="cwd", title="metadata.title", model="model modelInfo.modelId modelInfo.id"
+)
+
+
+def _claims(path: Path, head: Head) -> bool:
+    """Whether the file is a session of the CLI."""
+    first = mapping(next(iter(head.values), None))
+    return path.name.endswith(_MESSAGES) and {"sessionId", "messages"} <= first.keys()
 
 
 def _stream(path: Path) -> Iterator[Item]:
-    history = read_object(path / _HISTORY)
-    yield Entry(type="task", data={"task": path.name}, line=1, id=path.name)
-    for line, data in enumerate(history if isinstance(history, list) else [], start=2):
+    if path.is_dir():
+        name, about, listed = path.name, {"task": path.name}, read_object(path / _HISTORY)
+    else:
+        name = path.name.removesuffix(_MESSAGES)
+        beside = path.with_name(f"{name}.json")
+        about = {"task": name, **(mapping(read_object(beside)) if beside.is_file() else {})}
+        listed = mapping(read_object(path)).get("messages")
+    yield Entry(type="task", data=about, line=1, id=name)
+    for line, data in enumerate(listed if isinstance(listed, list) else [], start=2):
         if isinstance(data, Mapping) and data:
             entry = make_entry(data, line, type=str(data.get("role", "")), id="", parent="", time="ts")
             yield from attach_messages(entry, _read_message)
@@ -32,6 +51,7 @@ def _read_message(entry: Entry) -> Sequence[Message]:
 
 CLINE: Final = Reader(
     name="cline",
+    claims=_claims,
     stream=_stream,
     describe=lambda _data: _FACTS,
     folder=folder_with(_HISTORY, beside=("ui_messages.json", "task_metadata.json", "context_history.json")),

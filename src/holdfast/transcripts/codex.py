@@ -10,9 +10,10 @@ from typing import Final
 
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
-from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping
+from holdfast.providers.wire import find, read_usage
+from holdfast.transcripts.entry import Entry, Item, Json, make_entry, mapping
 from holdfast.transcripts.lines import Head
-from holdfast.transcripts.reader import Reader, amend_last, delay_items, facts, read_entries, read_usage
+from holdfast.transcripts.reader import Reader, amend_last, delay_items, facts, read_entries
 
 _RECORDS: Final = frozenset(
     {

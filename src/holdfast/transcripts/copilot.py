@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.messages import Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, objects, string, text
+from holdfast.providers.wire import find
+from holdfast.transcripts.entry import Entry, Item, Json, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import open_binary
 from holdfast.transcripts.reader import Reader, claims_if, facts, folder_with, read_entries
 

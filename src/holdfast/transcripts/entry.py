@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from holdfast.messages import Message
+from holdfast.providers.wire import find
 
 Json: TypeAlias = Mapping[str, Any]
 """A record as it was decoded."""
@@ -86,16 +87,6 @@ class Transcript:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS: Final = 100_000_000_000
-
-
-def find(data: object, path: str) -> Any:
-    """Return the value at a path of keys, as in `message.usage` or `folders.0`; None where there is none."""
-    for key in path.split(".") if "." in path else (path,):
-        if isinstance(data, dict):  # decoded JSON: a check for Mapping takes longer
-            data = data.get(key)
-        else:
-            data = data[0] if key == "0" and isinstance(data, list) and data else None
-    return data
 
 
 def text(data: object, *paths: str) -> str | None:

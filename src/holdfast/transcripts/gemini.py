@@ -6,24 +6,18 @@ Both hold parts in the shape of the Gemini API.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.messages import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import FORMATS
+from holdfast.providers.gemini import USAGE
+from holdfast.providers.wire import find, read_usage
 from holdfast.transcripts.claude_code import frame
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
-from holdfast.transcripts.reader import (
-    Reader,
-    attach_messages,
-    claims_if,
-    count,
-    facts,
-    read_entries,
-    read_usage,
-    read_values,
-)
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
+from holdfast.transcripts.reader import Reader, attach_messages, claims_if, facts, read_entries, read_values
 
 # --- parts of the Gemini API ---------------------------------------------------
 
@@ -32,88 +26,114 @@ def _read_parts(parts: Sequence[Json], entry: Entry) -> tuple[Part, ...]:
     return FORMATS["gemini"].read({"parts": parts}, f"line {entry.line}").parts
 
 
-_USAGE: Final = {
-    "input": "promptTokenCount input",
-    "output": "candidatesTokenCount output",
-    "cache_read": "cachedContentTokenCount cached",
-    "total": "totalTokenCount total",
-}
+_USAGE: Final = {**USAGE, "total": "totalTokenCount total"}
 
 
 def _make_message(role: Role, parts: Sequence[Part], usage: Any = None, model: str | None = None) -> list[Message]:
     """Make a message of parts, if there are any, with token counts by the names of the API or of Gemini CLI."""
-    if not parts:
-        return []
     read = read_usage(usage, _USAGE, has_cached_input=True)
-    if read is not None:
-        read = replace(read, output=read.output + count(usage, "thoughtsTokenCount", "thoughts"))
-    return [Message(role=role, parts=tuple(parts), usage=read, model=model)]
+    return [Message(role=role, parts=tuple(parts), usage=read, model=model)] if parts else []
 
 
 # --- Gemini CLI ----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Log:
+    """What the records of a file add up to: the session's own record, and its messages by id with their lines."""
+
+    session: dict[str, Any] = field(default_factory=dict)
+    records: dict[str, tuple[int, Json]] = field(default_factory=dict)
+    withdrawn: set[str] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)
+    """Messages that the host wrote itself, in place of those that a compression removed."""
+
+    def apply(self, line: int, data: Json) -> None:
+        """Add a row: a message, a change of the session, or the withdrawal of messages."""
+        target = data.get("$rewindTo")
+        if isinstance(target, str):
+            ids = list(self.records)
+            self.withdrawn.update(ids[ids.index(target) if target in self.records else 0 :])
+        elif "type" in data and "id" in data:
+            self._add_record(line, data)
+        else:
+            patch = mapping(data.get("$set", data))
+            self.session |= {key: value for key, value in patch.items() if key != "messages"}
+            self._set_window(line, objects(patch, "messages"))
+
+    def _add_record(self, line: int, record: Json) -> None:
+        id_ = str(record.get("id"))
+        self.records[id_] = (self.records.get(id_, (line,))[0], record)
+        self.withdrawn.discard(id_)
+
+    def _set_window(self, line: int, messages: Sequence[Json]) -> None:
+        """Add the messages of a window that are new; those that are known come with other times."""
+        ids = {str(record.get("id")) for record in messages}
+        is_compressed = not ids.issuperset(self.records.keys() - self.withdrawn)
+        for record in messages:
+            if (id_ := str(record.get("id"))) not in self.records or id_ in self.withdrawn:
+                self._add_record(line, record)
+                self.own |= {id_} if is_compressed else set()
 
 
 def _stream(path: Path) -> Iterator[Item]:
     """Yield the session's own record, then every message in its last version.
 
     A file is a log: a record with a known id replaces the earlier one, `$rewindTo` withdraws that message and all
-    after it, and `$set` changes the session. Messages that a compression removes stay messages.
+    after it, and `$set` changes the session or its window. Messages that a compression removes stay messages.
     """
-    session: dict[str, Any] = {}
-    records: dict[str, tuple[int, Json]] = {}
-    withdrawn: set[str] = set()
+    log = _Log()
     for row in read_values(path):
         if isinstance(row, Problem):
             yield row
         else:
-            _apply_row(row[0], mapping(row[1]), session, records, withdrawn)
-    yield make_entry(session, 1, type="session", id="", time="startTime")
-    for id_, (line, record) in records.items():
-        entry = replace(make_entry(record, line, sidechain=session.get("kind") == "subagent"), id=id_)
-        yield from [entry] if id_ in withdrawn else attach_messages(entry, _read_messages)
+            log.apply(row[0], mapping(row[1]))
+    root = path.parent.parent / ".project_root"  # beside the folder `chats`
+    if root.is_file() and "directories" not in log.session:
+        log.session["directories"] = [root.read_text("utf-8", "replace").strip()]
+    yield make_entry(log.session, 1, type="session", id="", time="startTime")
+    calls = [item for _, record in log.records.values() for item in objects(record, "toolCalls") if "result" in item]
+    answered = frozenset(string(item, "id") for item in calls)
+    for id_, (line, record) in log.records.items():
+        entry = replace(make_entry(record, line, sidechain=log.session.get("kind") == "subagent"), id=id_)
+        read = partial(_read_messages, answered=answered, is_own=id_ in log.own)
+        yield from [entry] if id_ in log.withdrawn else attach_messages(entry, read)
 
 
-def _apply_row(
-    line: int, data: Json, session: dict[str, Any], records: dict[str, tuple[int, Json]], withdrawn: set[str]
-) -> None:
-    target = data.get("$rewindTo")
-    if isinstance(target, str):
-        ids = list(records)
-        withdrawn.update(ids[ids.index(target) if target in records else 0 :])
-        return
-    patch = mapping(data.get("$set", data))
-    for record in [data] if "type" in data and "id" in data else objects(patch, "messages"):
-        id_ = str(record.get("id"))
-        records[id_] = (records.get(id_, (line,))[0], record)
-        withdrawn.discard(id_)
-    if "id" not in data:
-        session |= {key: value for key, value in patch.items() if key != "messages"}
-
-
-def _read_messages(entry: Entry) -> Sequence[Message]:
-    data = entry.data
+def _read_messages(entry: Entry, *, answered: frozenset[str], is_own: bool) -> Sequence[Message]:
     if entry.type not in {"user", "gemini"}:
         return ()
-    content = text(data, "content")
-    parts = (Text(text=content),) if content else _read_parts(objects(data, "content"), entry)
-    if entry.type == "user":
-        return _make_message("user", parts)
+    content = text(entry.data, "content")
+    parts = (Text(text=content),) if content else _read_parts(objects(entry.data, "content"), entry)
+    if is_own or any(map(_is_context, parts[:1])):
+        return _make_message("system", parts)
+    if entry.type == "gemini":
+        return _read_reply(entry, parts)
+    # Results stand beside their calls, and come once more as a message.
+    results = [part for part in parts if isinstance(part, ToolResult) and part.call_id not in answered]
+    others = [part for part in parts if not isinstance(part, ToolResult)]
+    return [*_make_message("tool", results), *_make_message("user", others)]
+
+
+def _read_reply(entry: Entry, parts: Sequence[Part]) -> list[Message]:
+    """Read a reply with its calls and their results; its content may repeat the calls."""
+    data, items = entry.data, objects(entry.data, "toolCalls")
     thinking = [
         Thinking(text="\n".join(line for key in ("subject", "description") if (line := text(item, key))))
         for item in objects(data, "thoughts")
     ]
-    items = objects(data, "toolCalls")
     calls = [
-        ToolCall(
-            id=string(item, "id") or string(item, "name"),
-            name=string(item, "name"),
-            arguments=mapping(item.get("args")),
-        )
+        ToolCall(id=text(item, "id", "name") or "", name=string(item, "name"), arguments=mapping(item.get("args")))
         for item in items
     ]
-    results = [_read_result(item, entry) for item in items if "result" in item]
-    reply = _make_message("assistant", [*thinking, *parts, *calls], data.get("tokens"), text(data, "model"))
-    return [*reply, *_make_message("tool", results)]
+    words = [part for part in parts if not (items and isinstance(part, ToolCall))]
+    reply = _make_message("assistant", [*thinking, *words, *calls], data.get("tokens"), text(data, "model"))
+    return [*reply, *_make_message("tool", [_read_result(item, entry) for item in items if "result" in item])]
+
+
+def _is_context(part: Part) -> bool:
+    """Whether a text is the description of the workspace that the host begins a conversation with."""
+    return isinstance(part, Text) and part.text.startswith("<session_context>")
 
 
 def _read_result(item: Json, entry: Entry) -> ToolResult:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
+from holdfast.providers.wire import find
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
 from holdfast.transcripts.reader import (
     Database,
     Reader,

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
-from holdfast.transcripts.entry import Entry, Item, Json, find, make_entry, mapping, objects, string, text, timestamp
+from holdfast.providers.wire import find
+from holdfast.transcripts.entry import Entry, Item, Json, make_entry, mapping, objects, string, text, timestamp
 from holdfast.transcripts.reader import (
     Reader,
     claims_if,

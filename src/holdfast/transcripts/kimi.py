@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from holdfast.errors import TranscriptError
 from holdfast.messages import Message, Part, Role, ToolCall, ToolResult
-from holdfast.providers.wire import decode_arguments
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
+from holdfast.providers.wire import decode_arguments, find, read_usage
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import read_document
 from holdfast.transcripts.reader import (
     Facts,
@@ -24,7 +24,6 @@ from holdfast.transcripts.reader import (
     read_block,
     read_blocks,
     read_entries,
-    read_usage,
     result_content,
 )
 

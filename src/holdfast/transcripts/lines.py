@@ -77,8 +77,7 @@ def bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
 def read_lines(path: Path, *, skip_long: bool = False) -> Iterator[Line]:
     """Read a file line by line. Blank lines come as lines without data and without a problem.
 
-    Raises:
-        TranscriptError: The file cannot be read, or a line is too long; with `skip_long` that is the line's problem.
+    A line that is too long raises a TranscriptError; with `skip_long` that is the line's problem.
     """
     with open_binary(path) as file:
         for number, raw in enumerate(bounded_lines(file), start=1):
@@ -126,10 +125,7 @@ def _decode(text: bytes) -> Any:
 class Head:
     """The beginning of a file: enough to tell which agent wrote it.
 
-    Attributes:
-        values: The JSON objects and lists on its first lines; the whole document where the file is one.
-        text: Its first characters.
-        document: The file is one JSON document: a list, or spread over several lines.
+    `values` are the JSON objects and lists on its first lines; the whole document where the file is one.
     """
 
     values: tuple[Any, ...]
@@ -143,11 +139,7 @@ class Head:
 
 
 def read_head(path: Path, *, limit: int = sys.maxsize) -> Head:
-    """Read the beginning of a file; a JSON document of up to `limit` bytes is read whole.
-
-    Raises:
-        TranscriptError: The file is binary, empty, or cannot be read, or its first line is too long.
-    """
+    """Read the beginning of a file; a JSON document of up to `limit` bytes is read whole."""
     lines: list[Line] = []
     with open_binary(path) as file:
         for number, raw in enumerate(islice(bounded_lines(file), _HEAD_LINES), start=1):
@@ -176,12 +168,7 @@ def _make_head(path: Path, lines: list[Line], start: bytes, limit: int, *, is_wh
 
 
 def read_document(path: Path) -> Any:
-    """Decode a file as one JSON value.
-
-    Raises:
-        ValueError: It is not one.
-        TranscriptError: It cannot be read, or is too large to be read at once.
-    """
+    """Decode a file as one JSON value; a ValueError says that it is none, a TranscriptError that it cannot be read."""
     with open_binary(path) as file:
         raw = file.read(MAX_LINE_BYTES + 1)
     if len(raw) > MAX_LINE_BYTES:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from holdfast.errors import TranscriptError
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
-from holdfast.providers.wire import image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
+from holdfast.providers.wire import find, image_from_url, read_usage
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import Head, read_document
-from holdfast.transcripts.reader import Database, Reader, attach_messages, facts, open_session, read_usage
+from holdfast.transcripts.reader import Database, Reader, attach_messages, facts, open_session
 
 NAME: Final = "opencode"
 _USAGE: Final = {

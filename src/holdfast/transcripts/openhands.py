@@ -8,8 +8,8 @@ from typing import Final
 
 from holdfast.errors import TranscriptError
 from holdfast.messages import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
-from holdfast.providers.wire import decode_arguments, image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, mapping, objects, string, text
+from holdfast.providers.wire import decode_arguments, find, image_from_url
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import read_document
 from holdfast.transcripts.reader import Reader, attach_messages, claims_if, facts, read_block, result_content
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from holdfast.errors import FormatError, TranscriptError
-from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, Usage
-from holdfast.providers.wire import image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, make_entry, objects, stamp, string, text
+from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking
+from holdfast.providers.wire import find, image_from_url
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, objects, stamp, string, text
 from holdfast.transcripts.lines import Head, Line, read_document, read_head, read_lines
 
 Facts: TypeAlias = dict[str, tuple[str, ...]]
@@ -25,9 +25,8 @@ Facts: TypeAlias = dict[str, tuple[str, ...]]
 class Database(NamedTuple):
     """How an agent stores sessions in an SQLite file.
 
-    Attributes:
-        columns: Columns that identify the agent's files, as `table.column`.
-        sessions: A query for the `id`, `modified` (Unix milliseconds) and `size` of every session.
+    `columns` identify its files, as `table.column`; `sessions` is a query for the `id`, `modified` (Unix milliseconds)
+    and `size` of every session.
     """
 
     columns: tuple[str, ...]
@@ -172,11 +171,7 @@ def attach_messages(entry: Entry, messages: Messages) -> Iterator[Item]:
 
 
 def read_object(path: Path) -> Any:
-    """Decode a file as one JSON value.
-
-    Raises:
-        TranscriptError: It cannot be read, or is not JSON.
-    """
+    """Decode a file as one JSON value; a TranscriptError says why it cannot be read."""
     try:
         return read_document(path)
     except ValueError as error:
@@ -215,23 +210,6 @@ def amend_last(delayed: deque[Item], is_meant: Callable[[Entry], bool], change: 
 
 
 # --- content ---------------------------------------------------------------------
-
-
-def count(data: object, *paths: str) -> int:
-    """Return the first whole number at these paths, else 0."""
-    return next((value for path in paths if isinstance(value := find(data, path), int)), 0)
-
-
-def read_usage(data: object, fields: Mapping[str, str], *, has_cached_input: bool = False) -> Usage | None:
-    """Read token counts; `fields` are the paths of each count, the first that is there counts.
-
-    With `has_cached_input` the input tokens include those that were read from the cache.
-    """
-    counts = {name: count(data, *paths.split()) for name, paths in fields.items()}
-    usage = Usage(**counts)
-    if has_cached_input:
-        usage = replace(usage, input=usage.input - usage.cache_read)
-    return usage if usage.context else None
 
 
 def read_block(data: Json, format: str) -> Part:
@@ -304,11 +282,7 @@ def list_sessions(file: Path, database: Database) -> list[StoredSession]:
 
 
 def select_session(path: Path, file: Path, database: Database) -> Path:
-    """Return the path of the session that a path names; a file with one session needs no name.
-
-    Raises:
-        TranscriptError: There is no such session, or none of several is named.
-    """
+    """Return the path of the session that a path names; a file with one session needs no name."""
     stored = [one.path for one in list_sessions(file, database)]
     if path in stored:
         return path

@@ -19,9 +19,7 @@ HEADER: Final = "session"
 def encode(record: Json, *, strict: bool = True) -> bytes:
     """Encode a record as one line of a session file: JSON without spaces, and a line break.
 
-    Raises:
-        FormatError: The record holds a value that JSON cannot represent. With `strict` that includes numbers
-            that are not finite: other readers of the file would lose the whole line.
+    With `strict` numbers that are not finite are a FormatError: other readers of the file would lose the whole line.
     """
     try:
         text = json.dumps(record, ensure_ascii=False, allow_nan=not strict, separators=(",", ":"), default=_to_dict)
@@ -57,11 +55,7 @@ def read_entry(record: Json, line: int) -> Entry:
 
 
 def messages_of(entry: Entry) -> tuple[Message, ...]:
-    """Read the messages of an entry, with the entry's id, and its time where they have none.
-
-    Raises:
-        FormatError: The message cannot be read.
-    """
+    """Read the messages of an entry, with the entry's id, and its time where they have none."""
     if entry.messages:
         return entry.messages
     data = entry.data

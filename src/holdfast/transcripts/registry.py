@@ -108,21 +108,15 @@ def _find_database(file: Path, readers: Iterable[Reader]) -> tuple[Reader, Datab
 def stream(path: Path, *, format: str | None = None) -> Iterator[Item]:
     """Read a session record by record; for JSON Lines, memory does not grow with the file.
 
-    A record that cannot be used as it is comes as a Problem in its place.
-
-    Raises:
-        TranscriptError: The file cannot be read, or its format is unknown.
+    A record that cannot be used as it is comes as a Problem in its place. A file that cannot be read, or whose format
+    is unknown, raises a TranscriptError.
     """
     reader, home = _recognise(path, format=format)
     return reader.stream(home)
 
 
 def read(path: Path, *, format: str | None = None) -> Transcript:
-    """Read a whole session of any known agent: a file, or the folder that the agent keeps it in.
-
-    Raises:
-        TranscriptError: The file cannot be read, or its format is unknown.
-    """
+    """Read a whole session of any known agent: a file, or the folder that the agent keeps it in; see `stream`."""
     reader, home = _recognise(path, format=format)
     items = list(reader.stream(home))
     entries = tuple(item for item in items if isinstance(item, Entry))
@@ -142,16 +136,9 @@ def _name_session(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRef:
-    """A session in a folder, described from the beginning of its file.
+    """A session in a folder, described from the beginning of its file; `path` is a file or the folder of several.
 
-    Attributes:
-        path: The file, or the folder where an agent keeps one session in several files.
-        format: The name of its reader.
-        session: Its id.
-        size: Bytes of its files.
-        modified: When it was last written, in Unix milliseconds.
-        title: The title that the agent or the user gave it.
-        cwd: The folder the agent worked in.
+    `size` is in bytes; `modified` is the last write, in Unix milliseconds.
     """
 
     path: Path
@@ -234,7 +221,7 @@ def _inspect_file(path: Path) -> Iterator[_Item]:
             items = list(_read_refs(path))
     except (OSError, TranscriptError) as error:
         items = [Problem(0, str(error))]
-    yield from items or [path]
+    yield from items or ([] if path.name.endswith(("-wal", "-shm")) else [path])  # parts of an SQLite file
 
 
 def _read_refs(path: Path) -> Iterator[SessionRef | Problem]:

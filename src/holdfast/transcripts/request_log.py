@@ -11,9 +11,10 @@ from typing import Any, Final
 from holdfast import providers
 from holdfast.errors import FormatError
 from holdfast.messages import Message, Text, ToolResult, Usage
-from holdfast.providers.anthropic import read_usage as read_anthropic_usage
+from holdfast.providers.anthropic import USAGE
 from holdfast.providers.openai_chat import read_usage as read_openai_usage
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, find, mapping, text, timestamp
+from holdfast.providers.wire import find, read_usage
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, mapping, text, timestamp
 from holdfast.transcripts.reader import Reader, facts, read_values
 
 _LISTS: Final = ("messages", "input", "contents")
@@ -22,16 +23,9 @@ _BODIES: Final = ("request", "body")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as it was sent.
+    """One request as it was sent, with the whole conversation that it carried, the system prompt first.
 
-    Attributes:
-        line: Where it stands in the file.
-        messages: The whole conversation that it carried, the system prompt first.
-        data: The row as it was read.
-        reply: The model's reply, where the log holds it.
-        usage: The token counts that the provider reported.
-        model: The model that the request names.
-        timestamp: The time of the request, in Unix milliseconds.
+    `data` is the row as it was read. The reply, the usage and the rest are there where the log holds them.
     """
 
     line: int
@@ -93,11 +87,8 @@ def _read_reply(response: Json) -> list[Message]:
 
 def _read_usage(row: Json) -> Usage | None:
     """Read the usage in the row or in the response; None where all counts are zero."""
-    for data in (row, row.get("usage"), find(row, "response.usage")):
-        usage = read_openai_usage(data) or read_anthropic_usage(data)
-        if usage is not None and usage.context:
-            return usage
-    return None
+    places = (row, row.get("usage"), find(row, "response.usage"))
+    return next((usage for data in places if (usage := read_openai_usage(data) or read_usage(data, USAGE))), None)
 
 
 # --- snapshots of a growing conversation ------------------------------
@@ -110,11 +101,8 @@ _MIN_SHARED: Final = 128
 class Conversation:
     """The messages so far of a conversation that is logged as snapshots.
 
-    Attributes:
-        seen: How often each message was in one snapshot, by digest and time.
-        restated: How many messages were repeated with a small change; the first version is kept.
-        last: The messages of the last request.
-        usage: The usage of the last request, which belongs to the reply in the next one.
+    `seen` counts each message in one snapshot, by digest and time; `restated` those that were repeated with a small
+    change, of which the first version is kept. `usage` belongs to the reply in the next request.
     """
 
     seen: Counter[tuple[str, int | None]] = field(default_factory=Counter)

@@ -291,9 +291,8 @@ _MISSING: Final = object()
 class Tree:
     """The entries of one session, added in file order.
 
-    Attributes:
-        leaf: The last entry of the visible conversation; None before the first one.
-        cursor: The last entry of the file: ahead of the leaf after side entries and entries of unknown types.
+    `leaf` is the last entry of the visible conversation, `cursor` the last entry of the file: ahead of the leaf after
+    side entries and entries of unknown types.
     """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -393,12 +392,9 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The messages that the model sees.
+    """The messages that the model sees, each with its entry's id.
 
-    Attributes:
-        messages: The conversation, each message with its entry's id.
-        compaction: The newest compaction, whose summary replaces what came before.
-        problems: Entries whose message could not be read, and so is not in `messages`.
+    `compaction` is the newest one, whose summary replaces what came before; `problems` are entries that cannot be read.
     """
 
     messages: tuple[Message, ...] = ()

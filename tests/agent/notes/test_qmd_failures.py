@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from holdfast.agent.note_files import NoteResults
 from holdfast.agent.notes import Notes
 from holdfast.agent.qmd import missing_command
-from holdfast.agent.tools.memory import note_tools
+from holdfast.agent.tools import note_tools
 from holdfast.cli import holdfast
 from holdfast.settings import Settings
 from qmd_command import KEY, MINUTE, NOW, World, background

@@ -11,7 +11,8 @@ import pytest
 
 from holdfast.agent.notes import Notes
 from holdfast.agent.paths import Bounds
-from holdfast.agent.tools import Action, Toolbox, agent_tools
+from holdfast.agent.toolbox import Action, Toolbox
+from holdfast.agent.tools import agent_tools
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.settings import Embedding, LongTerm, MemorySearch, Settings, Slots, Workspace

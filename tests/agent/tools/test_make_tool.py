@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from holdfast.agent.tools import Answer, Arguments, make_tool
-from holdfast.agent.tools.toolbox import make_schema
+from holdfast.agent.toolbox import Answer, Arguments, make_schema, make_tool
 from holdfast.errors import InputError
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from holdfast.agent.notes import Notes
-from holdfast.agent.tools import Toolbox
-from holdfast.agent.tools.memory import cite, note_tools
+from holdfast.agent.toolbox import Toolbox
+from holdfast.agent.tools import cite, note_tools
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.settings import Embedding, Memory, MemorySearch, Settings
 from sessions import begin, says

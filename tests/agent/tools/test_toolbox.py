@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from holdfast.agent.tools import Answer, Arguments, Toolbox, ToolFunction, make_tool
+from holdfast.agent.toolbox import Answer, Arguments, Toolbox, ToolFunction, make_tool
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall, ToolResult
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.agent.paths import Bounds
-from holdfast.agent.tools import Action, Toolbox, flush_tools
-from holdfast.agent.tools.workspace import MAX_READ_BYTES, MAX_READ_LINES, file_tools, read_page
+from holdfast.agent.toolbox import Action, Toolbox
+from holdfast.agent.tools import MAX_READ_BYTES, MAX_READ_LINES, file_tools, flush_tools, read_page
 from holdfast.messages import ToolCall, ToolResult
 
 
@@ -167,7 +167,7 @@ class TestEdit:
     def test_files_that_cannot_be_edited(self, box: Toolbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A missing file is named as such, and one that is too large for memory is left alone."""
         assert "no such file" in fails(box, "edit", path="a", oldText="x", newText="y")
-        monkeypatch.setattr("holdfast.agent.tools.workspace.MAX_EDIT_BYTES", 10)
+        monkeypatch.setattr("holdfast.agent.tools.MAX_EDIT_BYTES", 10)
         (tmp_path / "a").write_text("x" * 11, "utf-8")
         assert "too large" in fails(box, "edit", path="a", oldText="x", newText="y")
 

@@ -100,6 +100,16 @@ export default function (pi) {
     }),
   );
 
+  pi.on("tool_result", (event, ctx) =>
+    attempt(ctx, async () => {
+      const { session: session_id, project: cwd } = owner(ctx);
+      const call = { tool_name: event.toolName, tool_use_id: event.toolCallId, tool_response: event.content };
+      const answer = await memory.call("hook", { hook_event_name: "PostToolUse", session_id, cwd, ...call });
+      const content = answer.hookSpecificOutput?.updatedToolOutput;
+      if (content) return { content };
+    }),
+  );
+
   pi.on("session_shutdown", () => memory.close());
 
   pi.registerCommand("recall", {

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.errors import EmbeddingError, MissingExtraError
+from holdfast.patterns import compile_once
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
@@ -37,13 +38,13 @@ _PUNCTUATION: Final = r"!-/:-@\[-`{-~"
 _HAN: Final = "㐀-䶿一-鿿"
 
 # Bert cuts at white space, which has no tokens, and around every punctuation mark and every Han character.
-_BERT_CHUNK: Final = re.compile(rf"[^ \t\n\r{_PUNCTUATION}{_HAN}]+|[{_PUNCTUATION}]+|[{_HAN}]")
+_BERT_CHUNK: Final = rf"[^ \t\n\r{_PUNCTUATION}{_HAN}]+|[{_PUNCTUATION}]+|[{_HAN}]"
 
 # Pieces of a SentencePiece BPE begin with spaces, hold letters or punctuation, and leave digits, line ends and Han
 # characters alone. Characters outside ASCII may be joined to letters and to punctuation.
 _PLAIN: Final = rf"(?:[A-Za-z]+|[\r{_PUNCTUATION}]+)"
 _OTHER: Final = rf"[^\x00-\x7f{_SPACE}{_HAN}]+{_PLAIN}?"
-_BPE_CHUNK: Final = re.compile(
+_BPE_CHUNK: Final = (
     rf"[0-9]+|\n|{_SPACE}*{_PLAIN}(?:{_OTHER})*|{_SPACE}+(?:{_OTHER})*|(?:{_OTHER})+|[\x00-\x1f\x7f{_HAN}]"
 )
 _BPE_NORMALIZER: Final = {
@@ -104,9 +105,9 @@ def find_chunk_rules(definition: Mapping[str, Any]) -> ChunkRules | None:
     model, normalizer, splitter = (definition.get(name) or {} for name in ("model", "normalizer", "pre_tokenizer"))
     cutting = (model.get("type"), splitter.get("type"), normalizer.get("type"), normalizer.get("handle_chinese_chars"))
     if cutting == ("WordPiece", "BertPreTokenizer", "BertNormalizer", True):
-        return ChunkRules(pattern=_BERT_CHUNK, is_bpe=False, special_tokens=special)
+        return ChunkRules(pattern=compile_once(_BERT_CHUNK), is_bpe=False, special_tokens=special)
     if _is_separable_bpe(definition):
-        return ChunkRules(pattern=_BPE_CHUNK, is_bpe=True, special_tokens=special)
+        return ChunkRules(pattern=compile_once(_BPE_CHUNK), is_bpe=True, special_tokens=special)
     return None
 
 
@@ -123,7 +124,7 @@ def _is_separable_bpe(definition: Mapping[str, Any]) -> bool:
         and not any(model.get(name) for name in _UNSUPPORTED_BPE_OPTIONS)
         and definition.get("normalizer") == _BPE_NORMALIZER
         and not definition.get("pre_tokenizer")
-        and all(map(_BPE_CHUNK.fullmatch, merged))
+        and all(map(compile_once(_BPE_CHUNK).fullmatch, merged))
     )
 
 

@@ -1,0 +1,82 @@
+"""How fast the pages of the inspector are over a large store: first paint, search, a session, a turn."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starlette.testclient import TestClient
+
+from benchmarks.store import Writer
+from holdfast import Engine
+from holdfast.memory import archive
+from holdfast.messages import Message, Text
+from holdfast.server.app import create_app
+from holdfast.server.inspector.web import COOKIE, derive
+from holdfast.settings import Embedding, Settings
+from holdfast.store.base import Scope
+
+BATCH = 500
+REPEATS = 9
+CHARS = 240
+"""Characters of a message: most of those in a long session are short."""
+_TOKEN = "benchmark"  # noqa: S105 - of a server that nobody can reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageCost:
+    """Milliseconds of each page: the first request, and the median and the worst of those after it."""
+
+    messages: int
+    sessions: int
+    pages: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = lambda _: None) -> PageCost:
+    """Fill a store with sessions of 500 messages, and one that grows turn by turn, and ask for every page."""
+    writer = Writer(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(embedding=Embedding(provider="none"))
+        with Engine.open(Path(folder), settings=settings, background=False) as engine:
+            for start in range(0, messages, BATCH):
+                said = [
+                    Message(role="user" if number % 2 else "assistant", parts=(Text(text=writer.text()[:CHARS]),))
+                    for number in range(min(BATCH, messages - start))
+                ]
+                rows = archive.rows(said, scope=Scope(session=f"session-{start // BATCH:05d}"))
+                engine.memory.store.add_messages(rows)
+                progress(len(said))
+            history = [{"role": "user", "content": writer.text()} for _ in range(60)]
+            for stop in range(1, len(history)):
+                engine.session("running").assemble(history[:stop], limit=16_000)
+            question = writer.question(writer.text())
+            return PageCost(messages=messages, sessions=-(-messages // BATCH) + 1, pages=_time(engine, question))
+
+
+def _time(engine: Engine, question: str) -> dict[str, dict[str, float]]:
+    paths = {
+        "sessions": "/ui/",
+        "search": f"/ui/search?q={question}",
+        "session": "/ui/session?session=session-00001",
+        "running session": "/ui/session?session=running",
+        "turn": "/ui/turn?session=running&turn=59",
+        "memory": "/ui/memory",
+        "ask": f"/ui/ask?q={question}",
+        "health": "/ui/health",
+    }
+    client = TestClient(create_app(engine, token=_TOKEN), base_url="http://127.0.0.1:1")
+    client.cookies.set(COOKIE, derive(_TOKEN, "inspector"))
+    found: dict[str, dict[str, float]] = {}
+    for name, path in paths.items():
+        times = []
+        for _ in range(REPEATS + 1):
+            start = time.perf_counter()
+            client.get(path).raise_for_status()
+            times.append((time.perf_counter() - start) * 1000)
+        later = sorted(times[1:])
+        figures = (times[0], later[REPEATS // 2], later[-1])
+        found[name] = dict(zip(("first_ms", "p50_ms", "max_ms"), (round(one, 1) for one in figures), strict=True))
+    return found

@@ -1,0 +1,167 @@
+"""Take the pictures of the inspector in docs/inspector.md: every screen, light and dark, of the example sessions.
+
+    python scripts/screenshots.py [--only NAME] [FOLDER]
+
+Needs Playwright, Pillow and a Chromium. The sessions are the one of `holdfast demo` and examples/webhook.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from io import BytesIO
+from pathlib import Path
+
+import uvicorn
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
+
+from holdfast import Engine, transcripts
+from holdfast.cli.inspect import look_outside
+from holdfast.cli.replay import replay_requests
+from holdfast.server.app import create_app
+from holdfast.server.inspector.web import address
+from holdfast.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+TOKEN = "a token for pictures"  # noqa: S105 - of a server that runs for a minute
+FACTS = (
+    ("REFUND_KEY_TTL_HOURS = 36: idempotency keys of refunds live for 36 hours.", "config"),
+    ("The alert for ledger lag fires at 45 seconds.", "decision"),
+    ("对账任务每天三点四十分运行。", "decision"),
+)
+QUESTION = "At how many seconds of ledger lag does the alert fire?"
+
+
+def fill(engine: Engine) -> None:
+    """Replay the example sessions, turn by turn, in a small window."""
+    with tempfile.TemporaryDirectory() as folder:
+        demo = Path(folder) / "demo.jsonl"
+        demo.write_bytes((files("holdfast.cli") / "demo.jsonl").read_bytes())
+        for name, path, limit in (
+            ("tidepay-ledger", demo, 32_000),
+            ("parcel-webhooks", ROOT / "examples/webhook.jsonl", 16_000),
+        ):
+            messages = transcripts.read(path).messages
+            for _ in replay_requests(engine, messages, session=name, limit=limit):
+                pass
+    session = engine.session("tidepay-ledger")
+    for content, kind in FACTS:
+        session.remember(content, type=kind)  # type: ignore[arg-type]
+    engine.work()
+
+
+@contextmanager
+def serve(engine: Engine) -> Iterator[str]:
+    """Serve the inspector, and give its address."""
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(engine, token=TOKEN, outside=look_outside(None)), port=0, log_level="warning")
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            threading.Event().wait(0.02)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield address(f"http://127.0.0.1:{port}", TOKEN)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+SCREENS = {
+    "sessions": "/ui/",
+    "search": "/ui/?q=ledger+lag",
+    "session": "/ui/session?tenant=local&agent=main&session=tidepay-ledger",
+    "turn": "/ui/turn?tenant=local&agent=main&session=tidepay-ledger&turn=120&page=1",
+    "memory": "/ui/memory",
+    "ask": "/ui/ask?q=At+how+many+seconds+of+ledger+lag+does+the+alert+fire%3F&b=recall.neighbours%3D0",
+    "health": "/ui/health",
+}
+
+
+def shoot(browser: Browser, url: str, folder: Path, *, only: str | None) -> None:
+    """Take every picture, and the ones of a narrow screen."""
+    base = url.partition("/ui")[0]
+    for theme in ("light", "dark"):
+        page = browser.new_page(viewport={"width": 1360, "height": 860}, color_scheme=theme, device_scale_factor=1)
+        page.goto(url)
+        for name, path in SCREENS.items():
+            if only in {None, name}:
+                page.goto(base + path)
+                page.wait_for_timeout(900)
+                page.screenshot(path=folder / f"{name}-{theme}.png")
+        page.close()
+    page = browser.new_page(viewport={"width": 400, "height": 800}, color_scheme="light")
+    page.goto(url)
+    for name in ("sessions", "session"):
+        if only in {None, "narrow"}:
+            page.goto(base + SCREENS[name])
+            page.wait_for_timeout(900)
+            page.screenshot(path=folder / f"{name}-narrow.png")
+
+
+def record_tour(browser: Browser, url: str, file: Path) -> None:
+    """Record a tour of 40 seconds: what a person would look at first."""
+    base, frames = url.partition("/ui")[0], []
+    page = browser.new_page(viewport={"width": 1120, "height": 700}, color_scheme="light")
+
+    def take(seconds: float) -> None:
+        page.wait_for_timeout(700)
+        frames.append((Image.open(BytesIO(page.screenshot())).convert("RGB"), int(seconds * 1000)))
+
+    page.goto(url)
+    take(3)
+    for words in ("ledger", "ledger lag", "ledger lag alert"):
+        page.fill("#q", words)
+        take(1)
+    take(3)
+    page.goto(base + SCREENS["session"])
+    take(4)
+    for turn in (80, 120, 160, 200, 240):
+        page.fill("#turn", str(turn))
+        take(1.2)
+    page.goto(base + SCREENS["turn"])
+    take(4)
+    page.mouse.wheel(0, 900)
+    take(4)
+    page.goto(base + SCREENS["memory"])
+    take(4)
+    page.goto(base + SCREENS["ask"])
+    take(5)
+    page.goto(base + SCREENS["health"])
+    take(3)
+    pictures = [frame.resize((896, 560)).quantize(64) for frame, _ in frames]
+    pictures[0].save(
+        file, save_all=True, append_images=pictures[1:], duration=[time for _, time in frames], loop=0, optimize=True
+    )
+
+
+def main() -> None:
+    """Take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "inspector")
+    parser.add_argument("--only")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as home,
+        Engine.open(home, settings=Settings(), background=False) as engine,
+        sync_playwright() as playwright,
+    ):
+        fill(engine)
+        with serve(engine) as url:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+            shoot(browser, url, options.folder, only=options.only)
+            if options.only in {None, "tour"}:
+                record_tour(browser, url, options.folder / "tour.gif")
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,462 @@
+"""The tools of the agent: files and a shell in the workspace, notes, long-term memories and the archive."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
+from typing import Annotated, Any, BinaryIO, Final
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.agent import paths, shell
+from holdfast.agent.memories import CATEGORIES, Category, Memories
+from holdfast.agent.notes import Notes
+from holdfast.agent.paths import Bounds, Place, locate, read_bytes
+from holdfast.agent.toolbox import Action, Answer, Arguments, Confirm, Toolbox, ToolFunction, make_tool
+from holdfast.errors import HoldfastError, InputError
+from holdfast.memory.facts import FactHit, current, find, load
+from holdfast.messages import Message, Text, ToolCall, ToolResult
+from holdfast.moments import minute
+from holdfast.redact import redact
+from holdfast.session import Session
+from holdfast.store.base import FactRow
+from holdfast.store.codec import words
+from holdfast.text import head
+
+
+def agent_tools(
+    session: Session,
+    *,
+    bounds: Bounds,
+    notes: Notes | None = None,
+    confirm: Confirm | None = None,
+    memories: Memories | None = None,
+) -> Toolbox:
+    """Make all tools that the settings allow; by default the memories are those in the engine's memory.
+
+    `confirm` asks the user before a command runs or a file is written; without it neither is possible.
+    """
+    settings = session.engine.settings
+    access, functions = settings.workspace.access, list[ToolFunction]()
+    if access != "none":
+        functions += file_tools(bounds, confirm=confirm)
+    if access == "rw" and confirm is not None:
+        functions.append(make_tool("bash", Bash, partial(_bash, bounds, confirm)))
+    if settings.slots.memory in {"memory-core", "memory-lancedb"}:  # other slots come without tools
+        if notes is not None and settings.memory_search.enabled and access != "none":
+            functions += note_tools(notes, session)
+        if settings.long_term.enabled:
+            functions += memory_tools(memories or Memories(session.engine, session.scope.agent), session)
+    functions.append(make_tool("archive_get", GetArchived, partial(_get_archived, session), is_parallel=True))
+
+    def archive(call: ToolCall, text: str) -> int:
+        whole = ToolResult(call_id=call.id, name=call.name, content=(Text(text=text),))
+        return session.append([Message(role="tool", parts=(whole,), id=f"{call.id}:whole")])[0]
+
+    return Toolbox(functions=tuple(functions), archive=archive)
+
+
+# --- the workspace ------------------------------------------------------------
+
+MAX_READ_LINES: Final = 2_000
+MAX_READ_BYTES: Final = 50_000
+"""The most that one `read` shows."""
+MAX_EDIT_BYTES: Final = 32 << 20
+MAX_PREVIEW_LINES: Final = 60
+"""The most lines of a change that the user sees before confirming it."""
+HEAD_CHARS: Final = 8_000
+TAIL_CHARS: Final = 8_000
+"""What the model sees of a long output of a command."""
+DEFAULT_SECONDS: Final = 120
+MAX_SECONDS: Final = 3_600
+_PIECE: Final = 1 << 16
+_PROBE: Final = 8_192
+
+
+class Read(Arguments, frozen=True):
+    """Read a text file. Shows up to 2,000 lines or 50 KB; go on with `offset`."""
+
+    path: Annotated[str, Meta(description="The file, relative to the workspace.")]
+    offset: Annotated[int, Meta(ge=1, description="The first line to show, from 1.")] = 1
+    limit: Annotated[int | None, Meta(description="How many lines; 2,000 unless given.")] = None
+
+
+class Write(Arguments, frozen=True):
+    """Write a whole file. Its old content is replaced."""
+
+    path: Annotated[str, Meta(description="The file, relative to the workspace; missing folders are created.")]
+    content: Annotated[str, Meta(description="Its whole new content.")]
+
+
+class Edit(Arguments, frozen=True):
+    """Replace a passage of a file. It must occur exactly once."""
+
+    path: Annotated[str, Meta(description="The file, relative to the workspace.")]
+    old_text: Annotated[str, Meta(description="The text to replace, exactly as in the file; it must occur once.")]
+    new_text: Annotated[str, Meta(description="The text to put in its place.")]
+
+
+class Bash(Arguments, frozen=True):
+    """Run a command in the workspace and wait for its end.
+
+    Returns stdout and stderr together, and the exit status if it is not 0. Its processes end with it. Nothing can be
+    typed into it.
+    """
+
+    command: Annotated[str, Meta(description="The command, for bash.")]
+    timeout: Annotated[
+        float | None, Meta(description=f"Seconds until it is stopped; {DEFAULT_SECONDS} unless given.")
+    ] = None
+
+
+def file_tools(bounds: Bounds, *, confirm: Confirm | None = None) -> tuple[ToolFunction, ...]:
+    """Make the tools over files; those that write only if the workspace is writable and the user can be asked."""
+    read = make_tool("read", Read, partial(_read, bounds), is_parallel=True)
+    if not bounds.writable or confirm is None:
+        return (read,)
+    write, edit = partial(_write, bounds, confirm), partial(_edit, bounds, confirm)
+    return read, make_tool("write", Write, write), make_tool("edit", Edit, edit)
+
+
+def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
+    """Make the tools of the turn before a compaction: `read`, and a `write` that can only append to one note.
+
+    The user does not see that turn: with `mask`, secrets are masked.
+    """
+
+    def append(given: Write, _cancel: Event) -> Answer:
+        if locate(bounds, given.path) != locate(bounds, note):
+            raise InputError(f"only {note} can be written now, and only added to: write there")
+        before = read_bytes(bounds, note)[-1:] if locate(bounds, note).path.exists() else b""
+        gap = "" if not before else "\n" if before.endswith(b"\n") else "\n\n"
+        text = redact(given.content) if mask else given.content
+        paths.append_bytes(bounds, note, _encode(f"{gap}{text.rstrip()}\n"))
+        return Answer(text=f"Added {len(given.content):,} characters to {note}.")
+
+    told = f"Add text to the end of {note}, the only file that can be written now."
+    return Toolbox(functions=(*file_tools(bounds), make_tool("write", Write, append, description=told)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some lines of a file: the number of the last one, whether more follow, and whether one is longer than shown."""
+
+    text: str
+    last: int
+    has_more: bool
+    is_cut: bool
+
+
+def _read(bounds: Bounds, given: Read, _cancel: Event) -> Answer:
+    with paths.open_file(bounds, given.path) as file:
+        if b"\0" in file.read(_PROBE):
+            raise InputError(f"{given.path} is not text: use a program in bash that knows its format")
+        file.seek(0)
+        page = read_page(file, offset=given.offset, limit=given.limit or MAX_READ_LINES)
+    if not page.text and given.offset > 1:
+        raise InputError(f"{given.path} has no line {given.offset}: it ends at line {page.last}")
+    notes = []
+    if page.is_cut:
+        notes.append(f"line {page.last} is longer than that: `cut -c` in bash shows more of it")
+    if page.has_more:
+        notes.append(f"more follows: offset={page.last + 1} goes on")
+    shown = page.text or "(empty)"
+    note = f"{shown.removesuffix(chr(10))}\n\n[lines {given.offset}-{page.last} of {given.path}; {'; '.join(notes)}]"
+    return Answer(text=note if notes else shown)
+
+
+def read_page(file: BinaryIO, *, offset: int, limit: int) -> Page:
+    """Read some lines of a file without loading the rest of it; a very long line is read in pieces."""
+    shown = bytearray()
+    last = number = 0
+    is_cut = has_more = False
+    is_new = True
+    while piece := file.readline(_PIECE):
+        number += is_new
+        room = MAX_READ_BYTES - len(shown)
+        is_full = number >= offset + min(limit, MAX_READ_LINES) or (len(piece) > room and len(shown) > 0)
+        if is_full and number > last:
+            has_more = True
+            break
+        last, is_new = number, piece.endswith(b"\n")
+        if number >= offset:
+            is_cut = is_cut or len(piece) > room
+            shown += piece[:room]
+    return Page(text=bytes(shown).decode("utf-8", "replace"), last=last, has_more=has_more, is_cut=is_cut)
+
+
+def _confirm(bounds: Bounds, confirm: Confirm, given: Write | Edit, *, change: list[str]) -> Place:
+    """Ask the user whether a file may be written, and return the place that was shown."""
+    place = paths.locate_to_write(bounds, given.path)
+    shown = change[:MAX_PREVIEW_LINES]
+    more = [f"… {len(change) - len(shown):,} more lines"] if len(change) > len(shown) else []
+    text = "\n".join([f"write {place.path}", *shown, *more])
+    if not confirm(Action(kind="write", text=text, guarded=paths.guard_reason(bounds, place))):
+        raise InputError(f"writing {given.path} was not allowed: ask the user what to do instead")
+    return place
+
+
+def _write(bounds: Bounds, confirm: Confirm, given: Write, _cancel: Event) -> Answer:
+    data = _encode(given.content)
+    place = _confirm(bounds, confirm, given, change=[f"+ {line}" for line in given.content.splitlines()])
+    paths.write_bytes(bounds, given.path, data, place=place)
+    return Answer(text=f"Wrote {len(given.content):,} characters to {given.path}.")
+
+
+def _edit(bounds: Bounds, confirm: Confirm, given: Edit, _cancel: Event) -> Answer:
+    held = read_bytes(bounds, given.path, limit=MAX_EDIT_BYTES + 1)
+    old, new = _encode(given.old_text), _encode(given.new_text)
+    if 0 < held.count(b"\n") == held.count(b"\r\n"):  # models write the line breaks that they are used to
+        old, new = (part.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for part in (old, new))
+    at = held.find(old)
+    for is_wrong, fix in (
+        (len(held) > MAX_EDIT_BYTES, f"{given.path} is too large for edit: use a program in bash"),
+        (given.old_text == given.new_text, "oldText and newText are the same: nothing would change"),
+        (not old, "oldText is empty: say what to replace, or use write for a whole file"),
+        (at < 0, f"oldText does not occur in {given.path}: read the file again and copy it exactly, with all blanks"),
+    ):
+        if is_wrong:
+            raise InputError(fix)
+    if held.find(old, at + 1) >= 0:
+        times = max(2, held.count(old))
+        raise InputError(f"oldText occurs {times} times in {given.path}: include lines around it until it occurs once")
+    line = held.count(b"\n", 0, at) + 1
+    removed, added = given.old_text.splitlines(), given.new_text.splitlines()
+    change = [f"@ line {line}", *(f"- {each}" for each in removed), *(f"+ {each}" for each in added)]
+    place = _confirm(bounds, confirm, given, change=change)
+    paths.write_bytes(bounds, given.path, held[:at] + new + held[at + len(old) :], expected=held, place=place)
+    return Answer(text=f"Replaced the passage at line {line} of {given.path}.")
+
+
+def _encode(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InputError("the text holds half of a character: write it again") from None
+
+
+def _bash(bounds: Bounds, confirm: Confirm, given: Bash, cancel: Event) -> Answer:
+    if not given.command.strip():
+        return Answer(text="the command is empty: say what to run", is_error=True)
+    if not confirm(Action(kind="run", text=given.command)):
+        return Answer(text="The user refused this command. Ask what to do instead.", is_error=True)
+    seconds = min(max(given.timeout or DEFAULT_SECONDS, 1), MAX_SECONDS)
+    result = shell.run(given.command, cwd=bounds.root, seconds=seconds, cancel=cancel)
+    notes = {
+        "timeout": f"[stopped after {seconds:g} s: give a longer `timeout`, or do less at once]",
+        "cancelled": "[called off by the user]",
+        "exit": f"[exit status {result.status}]" if result.status else "",
+    }
+    text = "\n".join(filter(None, (result.output.removesuffix("\n") or "(no output)", notes[result.ended])))
+    return Answer(text=text, is_error=result.status != 0, head=HEAD_CHARS, tail=TAIL_CHARS)
+
+
+# --- notes --------------------------------------------------------------------
+
+_ACTION: Final = "Go on without notes, or read the files under memory/ with `read`, and tell the user."
+
+
+class SearchNotes(Arguments, frozen=True):
+    """Search MEMORY.md, memory/*.md and further notes.
+
+    Do it before answering about prior work, decisions, dates, people, preferences or todos. Returns the best matches
+    with path and lines, and the known facts.
+    """
+
+    query: Annotated[str, Meta(description="What to look for, in words.")]
+    max_results: Annotated[int | None, Meta(description="The most hits.")] = None
+    min_score: Annotated[float | None, Meta(description="The least score of a hit, 0 to 1.")] = None
+
+
+class GetNote(Arguments, frozen=True):
+    """Read some lines of a note that memory_search found; use `from` and `lines` to keep it small."""
+
+    path: Annotated[str, Meta(description="The note, as memory_search names it.")]
+    first: Annotated[int | None, Meta(description="The first line, from 1.")] = msgspec.field(default=None, name="from")
+    lines: Annotated[int | None, Meta(description="How many lines.")] = None
+
+
+def note_tools(notes: Notes, session: Session | None = None) -> tuple[ToolFunction, ...]:
+    """Make the tools over the notes of a workspace; with a session, a search returns its facts as well."""
+
+    def get(given: GetNote, _cancel: Event) -> Answer:
+        start, count = _at_least_one(given.first) or 1, _at_least_one(given.lines)
+        text, following = notes.read(given.path, start=start, count=count)
+        more = f"\n\n[more follows: from={following} goes on]" if following else ""
+        return _to_json({"path": given.path, "text": f"{text}{more}"})
+
+    search = make_tool("memory_search", SearchNotes, partial(_search_notes, notes, session), is_parallel=True)
+    return search, make_tool("memory_get", GetNote, get, is_parallel=True)
+
+
+def cite(path: str, start: int, end: int) -> str:
+    """Return the citation of lines: `path#L5`, or `path#L5-L9`."""
+    return f"{path}#L{start}" if start == end else f"{path}#L{start}-L{end}"
+
+
+def _search_notes(notes: Notes, session: Session | None, given: SearchNotes, _cancel: Event) -> Answer:
+    try:
+        found = notes.search(given.query, max_results=_at_least_one(given.max_results), min_score=given.min_score)
+    except (HoldfastError, OSError) as error:
+        failed = {"results": [], "disabled": True, "unavailable": True, "error": str(error)}
+        return _to_json(failed | {"warning": "memory search is not available now", "action": _ACTION}, is_error=True)
+    citations = notes.settings.memory.citations
+    results: list[dict[str, Any]] = []
+    for hit in found.hits:
+        place = {"path": hit.path, "startLine": hit.start, "endLine": hit.end, "score": hit.score}
+        citation = {} if citations == "off" else {"citation": cite(hit.path, hit.start, hit.end)}
+        snippet = "\n\nSource: ".join([hit.snippet, *citation.values()])
+        results.append({**place, "snippet": snippet, "source": hit.kind, **citation})
+    data: dict[str, Any] = {
+        "results": results,
+        "provider": found.provider,
+        "model": found.model,
+        "fallback": found.fallback and {"from": found.fallback.wanted, "reason": found.fallback.reason},
+        "citations": citations,
+        "mode": found.mode,
+    }
+    if found.warnings:
+        data["warning"] = "; ".join(found.warnings)
+    if facts := _find_facts(session, given.query):
+        data["facts"] = [{"type": hit.fact.type, "text": hit.fact.content, "score": hit.score} for hit in facts]
+    return _to_json(data)
+
+
+def _find_facts(session: Session | None, query: str, *, limit: int = 5) -> list[FactHit]:
+    """Find the facts of the agent and project, learned in any session, without long-term memories."""
+    return (
+        [] if session is None else find(current(load(session.engine.memory.store, session.scope)), query, limit=limit)
+    )
+
+
+def _at_least_one(number: int | None) -> int | None:
+    return None if number is None else max(1, number)
+
+
+def _to_json(value: dict[str, Any], *, is_error: bool = False) -> Answer:
+    return Answer(text=json.dumps(value, ensure_ascii=False, indent=2), is_error=is_error)
+
+
+# --- long-term memories ---------------------------------------------------------
+
+MIN_CANDIDATE_SCORE: Final = 0.7
+MIN_CERTAIN_SCORE: Final = 0.9
+MAX_CANDIDATES: Final = 5
+
+
+class RecallMemories(Arguments, frozen=True):
+    """Search long-term memories and facts: preferences, decisions, people, what was learned in any session."""
+
+    query: Annotated[str, Meta(description="What to look for, in words.")]
+    limit: Annotated[int, Meta(description="The most memories.")] = 5
+
+
+class StoreMemory(Arguments, frozen=True):
+    """Keep something for all future sessions: a preference, a decision, a fact."""
+
+    text: Annotated[str, Meta(description="What to remember, in a sentence.")]
+    importance: Annotated[float, Meta(description="0 to 1.")] = 0.7
+    category: Category = "other"
+
+
+class ForgetMemory(Arguments, frozen=True):
+    """Forget a memory for good, by its id or by words that identify it."""
+
+    query: Annotated[str | None, Meta(description="Words of the memory.")] = None
+    memory_id: Annotated[str | None, Meta(description="The memory itself, by its id.")] = None
+
+
+def memory_tools(memories: Memories, session: Session | None = None) -> tuple[ToolFunction, ...]:
+    """Make the tools over long-term memories; with a session, `memory_recall` returns its facts as well."""
+    return (
+        make_tool("memory_recall", RecallMemories, partial(_recall, memories, session), is_parallel=True),
+        make_tool("memory_store", StoreMemory, partial(_store, memories)),
+        make_tool("memory_forget", ForgetMemory, partial(_forget, memories)),
+    )
+
+
+def _recall(memories: Memories, session: Session | None, given: RecallMemories, _cancel: Event) -> Answer:
+    limit = max(1, given.limit)
+    scored: list[tuple[float, str]] = []
+    for hit in memories.recall(given.query, limit=limit):
+        category = hit.fact.subject if hit.fact.subject in CATEGORIES else "other"
+        scored.append((hit.score, f"[{category}] {hit.fact.content}"))
+    facts = _find_facts(session, given.query, limit=limit)
+    scored += [(hit.score, f"[{hit.fact.type}] {hit.fact.content}") for hit in facts]
+    lines = {line: score for score, line in sorted(scored, reverse=True)[:limit]}
+    if not lines:
+        return Answer(text="No relevant memories found.")
+    numbered = (f"{number}. {line} ({score:.0%})" for number, (line, score) in enumerate(lines.items(), start=1))
+    return Answer(text="\n".join([f"Found {len(lines)} memories:", "", *numbered]))
+
+
+def _store(memories: Memories, given: StoreMemory, _cancel: Event) -> Answer:
+    importance = min(1.0, max(0.0, given.importance))
+    memory, is_new = memories.store(given.text, category=given.category, importance=importance)
+    if not is_new:
+        return Answer(text=f'Similar memory already exists: "{memory.content}"')
+    return Answer(text=f'Stored: "{_shorten(memory.content, 100)}"')
+
+
+def _forget(memories: Memories, given: ForgetMemory, _cancel: Event) -> Answer:
+    """Forget a memory: by an id, or the beginning of one that no other memory has; or by words that fit only one."""
+    if given.memory_id:
+        matches = [row for row in memories.rows() if row.id.startswith(given.memory_id)]
+        if not matches:
+            raise InputError(f"there is no memory {given.memory_id!r}: memory_forget with a query shows the ids")
+        return _forget_only(memories, matches, done=f"Memory {matches[0].id} forgotten.")
+    if not given.query:
+        raise InputError("Provide query or memoryId.")
+    hits = memories.recall(given.query, limit=MAX_CANDIDATES, min_score=MIN_CANDIDATE_SCORE)
+    if not hits:
+        return Answer(text="No matching memories found.")
+    done = f'Forgotten: "{hits[0].fact.content}"' if hits[0].score > MIN_CERTAIN_SCORE else ""
+    return _forget_only(memories, [hit.fact for hit in hits], done=done)
+
+
+def _forget_only(memories: Memories, matches: list[FactRow], *, done: str) -> Answer:
+    """Forget the only match; otherwise, or without a text for it, list the candidates."""
+    if len(matches) == 1 and done:
+        memories.forget(matches[0].id)
+        return Answer(text=done)
+    lines = "\n".join(f"- [{row.id}] {_shorten(row.content, 60)}" for row in matches)
+    return Answer(text=f"Found {len(matches)} candidates. Specify memoryId:\n{lines}")
+
+
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{head(text, most)}..."
+
+
+# --- the archive ----------------------------------------------------------------
+
+MAX_ARCHIVE_CHARS: Final = 20_000
+
+
+class GetArchived(Arguments, frozen=True):
+    """Show a message or tool result that was cut, cleared or summarised, whole, by its archive number.
+
+    A long one comes in parts: go on with `offset`.
+    """
+
+    id: Annotated[int, Meta(description="The archive number in the place of what was cut or cleared.")]
+    offset: Annotated[int, Meta(ge=0, description="The first character to show, from 0.")] = 0
+    limit: Annotated[int, Meta(ge=1, description=f"How many characters; {MAX_ARCHIVE_CHARS:,} at most.")] = (
+        MAX_ARCHIVE_CHARS
+    )
+
+
+def _get_archived(session: Session, given: GetArchived, _cancel: Event) -> Answer:
+    rows = session.get([given.id])
+    if not rows:
+        raise InputError(f"the archive has no message {given.id}: use a number that is shown in this conversation")
+    message, text = rows[0].message, words(rows[0].message)
+    stop = min(len(text), given.offset + min(given.limit, MAX_ARCHIVE_CHARS))
+    more = f"\n\n[{len(text) - stop:,} characters follow: offset={stop} goes on]" if stop < len(text) else ""
+    names = ", ".join(result.name or "a tool" for result in message.results)
+    origin = f"result of {names}" if names else f"said by {message.name or message.role}"
+    when = minute(message.timestamp)
+    header = f"[archived message {rows[0].id}, {origin}{f', {when}' if when else ''}]"
+    return Answer(text=f"{header}\n{text[given.offset : stop]}{more}")

@@ -1,0 +1,81 @@
+"""`holdfast ui`: open the inspector."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast import settings as configuration
+from holdfast.agent.note_files import find_notes
+from holdfast.cli.doctor import check_all
+from holdfast.cli.opening import home_option, load_settings, store_of
+from holdfast.cli.output import as_json, echo
+from holdfast.cli.serve import require
+from holdfast.engine import Engine
+
+if TYPE_CHECKING:
+    from holdfast.server.inspector.data import Outside
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on 127.0.0.1; by default any.")
+@click.option("--open/--no-open", "opens", default=True, help="Whether to open it in the browser.")
+@home_option
+@as_json
+def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
+    """Show in the browser what was sent, what left, what came back and why."""
+    require("holdfast ui", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
+    from holdfast.server.inspector.web import address  # noqa: PLC0415 - an extra
+    from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
+    from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
+
+    folder = store_of(home).parent
+
+    def show(server: Server) -> None:
+        url = address(server.url, server.token)
+        if as_json:
+            echo(json.dumps({"url": url, "pid": server.pid, "home": str(folder)}))  # one line, for scripts
+        else:
+            echo(url)
+        if opens:
+            webbrowser.open(url)
+
+    if (running := find(folder)) is not None:
+        show(running)
+        return
+    settings = load_settings()
+    with Engine.open(home, settings=settings) as engine:
+        run(engine, home=folder, port=port, upstreams=Upstreams(), on_start=show, outside=look_outside(home))
+
+
+def look_outside(home: Path | None) -> Outside:
+    """Find what the inspector shows from outside the store: checks, settings and notes."""
+    from holdfast.server.inspector.data import Health, Note, Outside  # noqa: PLC0415 - an extra
+
+    def health() -> Health:
+        loaded = configuration.load(files=configuration.default_files())
+        return Health(
+            findings=[(one.level, one.what) for one in check_all(home)],
+            settings=[(name, _show(loaded.settings, name), source) for name, source in loaded.origins.items()],
+        )
+
+    def notes() -> list[Note]:
+        workspace = load_settings().workspace.path
+        if not workspace:
+            return []
+        found = find_notes(Path(workspace).expanduser().resolve())
+        return [Note(path=one.name, text=one.path.read_text(errors="replace")) for one in found]
+
+    return Outside(health=health, notes=notes)
+
+
+def _show(settings: configuration.Settings, name: str) -> str:
+    """Show the value of a setting; secrets are not shown."""
+    value: Any = configuration.as_dict(settings)
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

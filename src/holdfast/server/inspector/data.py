@@ -1,0 +1,492 @@
+"""What the pages of the inspector show, read from an engine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Final
+
+import msgspec
+
+from holdfast.context.edits import Edit, Item
+from holdfast.engine import Engine
+from holdfast.errors import HoldfastError, InputError
+from holdfast.memory import facts as versions
+from holdfast.memory.query import build_query
+from holdfast.memory.recall import Hit, Recall
+from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
+from holdfast.providers.models import cost
+from holdfast.report import ContextReport
+from holdfast.session import Session
+from holdfast.settings import Settings
+from holdfast.state import WINDOW, WindowSource
+from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
+from holdfast.window import Window
+
+PAGE: Final = 60
+"""Rows of a list that are sent at a time."""
+SPARK: Final = 48
+"""Turns in the small chart of a session."""
+CHUNK: Final = 400
+"""Messages that are read at a time while costs are added up."""
+MISSED: Final = 12
+"""Passages that are shown because they just missed the block."""
+MAX_SHOWN: Final = 12_000
+"""Characters of one text on a page; the rest is in the download."""
+EVERYTHING: Final[Across] = ("project", "agent", "session")
+
+Params = Mapping[str, str]
+
+
+def parse_scope(params: Params) -> Scope:
+    """Read a scope from the parameters of a request."""
+    return Scope(
+        tenant=params.get("tenant") or "local",
+        project=params.get("project", ""),
+        agent=params.get("agent") or "main",
+        session=params.get("session", ""),
+    )
+
+
+@dataclass(slots=True)
+class Summary:
+    """The figures of a session, added up as its messages and turns come in."""
+
+    last_message: int = 0
+    last_record: int = 0
+    time: int = 0
+    turns: int = 0
+    compactions: int = 0
+    cost: float = 0.0
+    is_complete: bool = False
+    recent: deque[WindowSource] = field(default_factory=lambda: deque(maxlen=SPARK))
+
+    @property
+    def used(self) -> int:
+        """The tokens of the last window."""
+        return sum(self.recent[-1].sizes[:-2]) if self.recent else 0
+
+    def update(self, engine: Engine, scope: Scope, *, until: float) -> None:
+        """Read what is new, until a moment of the monotonic clock."""
+        store = engine.memory.store
+        for record in store.read_records(Select(scope=scope, after=self.last_record), kind=WINDOW):
+            source = msgspec.convert(record.data, WindowSource)
+            self.last_record, self.turns = record.id, self.turns + 1
+            self.compactions += "compacted" in source.changes
+            self.time = max(self.time, record.time)
+            self.recent.append(source)
+        self.is_complete = False
+        while not self.is_complete and time.monotonic() < until:
+            rows = store.read_messages(Select(scope=scope, after=self.last_message, limit=CHUNK))
+            self.is_complete = len(rows) < CHUNK
+            for row in rows:
+                self.last_message = row.id
+                self.time = max(self.time, row.message.timestamp or 0)
+                self.cost += cost(row.message.model or "", row.message.usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A line of the list of sessions."""
+
+    scope: Scope
+    messages: int
+    summary: Summary
+
+
+class Sessions:
+    """The list of stored sessions, with figures that are kept between two requests."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._summaries: dict[Scope, Summary] = {}
+        self._listed: tuple[float, dict[Scope, int]] = (-math.inf, {})
+
+    def listed(self, *, age: float = 1.0) -> dict[Scope, int]:
+        """Return all sessions with their messages; a list of at most this age in seconds is returned again."""
+        if time.monotonic() - self._listed[0] > age:
+            self._listed = (time.monotonic(), self._engine.sessions())
+        return self._listed[1]
+
+    def tenants(self, *, age: float = 1.0) -> list[str]:
+        """Return the tenants that have sessions."""
+        return sorted({scope.tenant for scope in self.listed(age=age)}) or ["local"]
+
+    def newest(self) -> tuple[int, int]:
+        """Return the numbers of the newest message and the newest turn: they change when something is stored."""
+        store = self._engine.memory.store
+        selects = [
+            Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=1)
+            for tenant in self.tenants(age=15.0)
+        ]
+        messages = (row.id for select in selects for row in store.read_messages(select))
+        turns = (row.id for select in selects for row in store.read_records(select, kind=WINDOW))
+        return max(messages, default=0), max(turns, default=0)
+
+    def page(self, params: Params, *, seconds: float = 0.12) -> tuple[list[SessionRow], bool]:
+        """Return a page of the sessions that match the filters, newest first, and whether there are more."""
+        since = time.time() * 1000 - float(params.get("days") or 0) * 86_400_000 if params.get("days") else 0
+        wanted = [
+            (scope, count)
+            for scope, count in self.listed().items()
+            if all(not params.get(name) or params[name] == getattr(scope, name) for name in ("project", "agent"))
+        ]
+        start = int(params.get("start") or 0)
+        until = time.monotonic() + seconds
+        rows: list[SessionRow] = []
+        for scope, count in wanted[start : start + PAGE]:
+            summary = self._summaries.setdefault(scope, Summary())
+            summary.update(self._engine, scope, until=until)
+            if not since or summary.time >= since:
+                rows.append(SessionRow(scope=scope, messages=count, summary=summary))
+        return rows, len(wanted) > start + PAGE
+
+    def summary(self, scope: Scope) -> Summary:
+        """Return the figures of one session."""
+        summary = self._summaries.setdefault(scope, Summary())
+        summary.update(self._engine, scope, until=time.monotonic() + 0.2)
+        return summary
+
+    def owners(self) -> tuple[list[str], list[str]]:
+        """Return the projects and the agents that have sessions."""
+        scopes = self.listed()
+        return sorted({scope.project for scope in scopes}), sorted({scope.agent for scope in scopes})
+
+
+def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int = 20) -> list[tuple[Hit, Scope]]:
+    """Search all sessions of all projects and agents; return each passage with the session it is from."""
+    hits: list[tuple[Hit, Scope]] = []
+    for tenant in tenants:
+        scope = Scope(tenant=tenant)
+        found = engine.memory.search(query, scope=scope, across=EVERYTHING, limit=limit)
+        ids = tuple(hit.message for hit in found)
+        rows = engine.memory.store.read_messages(Select(scope=scope, across=EVERYTHING, ids=ids))
+        owners = {row.id: row.scope for row in rows}
+        hits += ((hit, owners[hit.message]) for hit in found if hit.message in owners)
+    return sorted(hits, key=lambda pair: -pair[0].score)[:limit]
+
+
+# --- one session -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartView:
+    """A part of a message: its kind, a title, its text, and whether it is folded."""
+
+    kind: str
+    title: str
+    text: str
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageView:
+    """A message with what has become of it."""
+
+    id: int
+    role: str
+    time: int
+    parts: tuple[PartView, ...]
+    state: str = ""
+    reason: str = ""
+    tokens: int = 0
+    pinned: bool = False
+    excluded: bool = False
+    kind: str = "message"
+    model: str = ""
+
+
+def full_text(part: object) -> str:
+    """Return the whole text of a part of a message."""
+    return _read_part(part)[2]
+
+
+def _view_part(part: object) -> PartView:
+    kind, title, text = _read_part(part)
+    return PartView(kind=kind, title=title, text=text[:MAX_SHOWN], is_cut=len(text) > MAX_SHOWN)
+
+
+def _read_part(part: object) -> tuple[str, str, str]:
+    """Return the kind, the title and the text of a part."""
+    match part:
+        case Text(text=text):
+            return "text", "", text
+        case Thinking(text=text):
+            return "thinking", "Thinking", text
+        case ToolCall(name=name, arguments=arguments):
+            return "call", name, arguments if isinstance(arguments, str) else _json(arguments)
+        case ToolResult(name=name, is_error=is_error):
+            others = (f"[{_describe(block)}]" for block in part.content if not isinstance(block, Text))
+            return "error" if is_error else "result", name or part.call_id, "\n".join([part.text, *others])
+        case _:
+            return "other", _describe(part), ""
+
+
+def _describe(part: object) -> str:
+    match part:
+        case Image(media_type=media, url=url, data=data):
+            return f"image {media or ''} {url or ''}{f'{len(data) * 3 // 4:,} bytes' if data else ''}".strip()
+        case Opaque(kind=kind):
+            return f"block of type {kind}"
+        case _:
+            return "thinking that only the provider can read"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode(errors="replace")
+
+
+def view_message(row: MessageRow, *, states: Mapping[int, tuple[str, str]] | None = None) -> MessageView:
+    """Return what a page shows of an archived message."""
+    state, reason = (states or {}).get(row.id, ("", ""))
+    return MessageView(
+        id=row.id,
+        role=row.message.name or row.message.role,
+        time=row.message.timestamp or 0,
+        parts=tuple(map(_view_part, row.message.parts)),
+        state=state,
+        reason=reason,
+        pinned=row.pinned,
+        excluded=row.excluded,
+        model=row.message.model or "",
+    )
+
+
+def view_item(item: Item) -> MessageView:
+    """Return what a page shows of a message of a window."""
+    return MessageView(
+        id=item.id,
+        role=item.message.role,
+        time=item.message.timestamp or 0,
+        parts=tuple(map(_view_part, item.sent.parts)),
+        tokens=item.total,
+        pinned=item.pinned,
+        kind=item.kind,
+    )
+
+
+def message_states(session: Session, window: Window | None) -> dict[int, tuple[str, str]]:
+    """Return what has become of each message that an edit concerns or the last window shows, and why."""
+    if window is None:
+        return {}
+    states: dict[int, tuple[str, str]] = {}
+    for edit in session.edits():
+        states |= _state_of(edit)
+    shown = {item.id for item in window.items}
+    quoted = {hit.message for hit in window.report.recalled}
+    for number in shown | quoted:
+        state, reason = states.get(number, ("", ""))
+        if number in shown:
+            states[number] = (state, reason) if state == "pruned" else ("in window", "")
+        else:
+            states[number] = ("recalled", f"left the window ({state or 'another session'}), quoted in the last block")
+    return states
+
+
+def _state_of(edit: Edit) -> dict[int, tuple[str, str]]:
+    if edit.kind not in {"pruned", "trimmed", "compacted"}:
+        return {}
+    return dict.fromkeys(edit.ids, (edit.kind, edit.reason))
+
+
+def messages(
+    session: Session, states: Mapping[int, tuple[str, str]], *, before: int | None = None, around: int | None = None
+) -> list[MessageView]:
+    """Return the newest messages of a session, those before a number, or those around one; oldest first."""
+    store, scope = session.engine.memory.store, session.scope
+    if around is not None:
+        rows = store.read_messages(Select(scope=scope, before=around + 1, newest=True, limit=PAGE // 2))
+        rows += store.read_messages(Select(scope=scope, after=around, limit=PAGE // 2))
+    else:
+        rows = store.read_messages(Select(scope=scope, before=before, newest=True, limit=PAGE))
+    return [view_message(row, states=states) for row in rows]
+
+
+def turns(session: Session) -> list[tuple[int, int, WindowSource]]:
+    """Return the number, the time and the sizes of each recorded turn, oldest first."""
+    records = session.engine.memory.store.read_records(Select(scope=session.scope), kind=WINDOW)
+    return [(int(one.key[:8]), one.time, msgspec.convert(one.data, WindowSource)) for one in records]
+
+
+def last_window(session: Session) -> Window | None:
+    """Return the last window that was sent; None where none is stored."""
+    try:
+        store = session.engine.memory.store
+        newest = store.read_records(Select(scope=session.scope, newest=True, limit=1), kind=WINDOW)
+        return session.window(int(newest[-1].key[:8])) if newest else None
+    except HoldfastError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A stretch of messages of two windows: the same in both, only in the older one, or only in the newer one."""
+
+    kind: str
+    messages: tuple[MessageView, ...]
+
+
+def compare(old: Window | None, new: Window) -> list[Change]:
+    """Return the difference between two windows, message by message."""
+    before, after = (list(window.items) if window else [] for window in (old, new))
+    left, right = ([(item.id, item.sent.digest) for item in items] for items in (before, after))
+    changes: list[Change] = []
+    for kind, start, stop, first, last in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if kind == "equal":
+            changes.append(Change(kind="same", messages=tuple(map(view_item, after[first:last]))))
+            continue
+        for name, part in (("removed", before[start:stop]), ("added", after[first:last])):
+            if part:
+                changes.append(Change(kind=name, messages=tuple(map(view_item, part))))
+    return changes
+
+
+# --- memory ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactView:
+    """A fact with its earlier versions, and the fact that replaced it."""
+
+    row: FactRow
+    history: tuple[FactRow, ...]
+    successor: FactRow | None = None
+    is_current: bool = True
+
+
+def list_facts(engine: Engine, params: Params, tenants: Sequence[str]) -> list[FactView]:
+    """Return the facts that match the filters, newest first; with `all` also those that no longer hold."""
+    store = engine.memory.store
+    rows = [
+        row for tenant in tenants for row in store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING))
+    ]
+    by_id: dict[str, list[FactRow]] = {}
+    for row in rows:
+        by_id.setdefault(row.id, []).append(row)
+    current = {row.id for row in versions.current(rows)}
+    found = [
+        FactView(
+            row=by_id[key][-1],
+            history=tuple(by_id[key][:-1]),
+            successor=by_id.get(by_id[key][-1].superseded_by or "", [None])[-1],
+            is_current=key in current,
+        )
+        for key in (by_id if params.get("all") else current)
+        if _matches(by_id[key][-1], params)
+    ]
+    return sorted(found, key=lambda fact: -fact.row.time)
+
+
+def _matches(row: FactRow, params: Params) -> bool:
+    return params.get("type", "") in {"", row.type} and params.get("q", "").casefold() in row.content.casefold()
+
+
+def find_fact(engine: Engine, scope: Scope, key: str) -> FactRow:
+    """Return the newest version of a fact.
+
+    Raises:
+        InputError: There is no such fact.
+    """
+    rows = engine.memory.store.read_facts(Select(scope=scope, across=EVERYTHING), keys=[key])
+    if not rows:
+        raise InputError(f"there is no fact {key}")
+    return rows[-1]
+
+
+# --- questions ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A block that would be recalled, and the passages that just missed it."""
+
+    title: str
+    recall: Recall
+    missed: tuple[Hit, ...]
+    milliseconds: float
+    problem: str = ""
+
+
+def override(settings: Settings, text: str) -> Settings:
+    """Return settings with changes such as `recall.fill=full`, one a line or separated by commas.
+
+    Raises:
+        InputError: A change is not `group.name=value`, or there is no such setting.
+    """
+    for line in filter(None, (part.strip() for part in text.replace(",", "\n").splitlines())):
+        key, equals, value = line.partition("=")
+        group, dot, name = key.strip().partition(".")
+        inner = getattr(settings, group, None)
+        if not equals or not dot or inner is None or not hasattr(inner, name):
+            raise InputError(f"{line!r} is not a change of a setting, such as recall.neighbours=0")
+        try:
+            kinds = {field.name: field.type for field in msgspec.structs.fields(inner)}
+            parsed = msgspec.convert(value.strip(), kinds[name], strict=False)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{key.strip()}: {error}") from error
+        settings = msgspec.structs.replace(settings, **{group: msgspec.structs.replace(inner, **{name: parsed})})
+    return settings
+
+
+def ask(engine: Engine, question: str, *, scope: Scope, cap: int | None, changes: str, title: str) -> Answer:
+    """Recall for a question, with changed settings; errors are part of the answer."""
+    start = time.perf_counter()
+    try:
+        settings = override(engine.settings, changes)
+        across: Across = True if scope.session else EVERYTHING
+        query = build_query(settings, (question,), scope=scope, now=engine.memory.clock(), cap=cap, across=across)
+        recall = engine.memory.recall(query)
+        spent = (time.perf_counter() - start) * 1000
+        shown = {hit.passage for hit in recall.hits}
+        found = engine.memory.search(question, scope=scope, across=across, limit=len(shown) + MISSED)
+        missed = tuple(hit for hit in found if hit.passage not in shown)[:MISSED]
+    except HoldfastError as error:
+        return Answer(title=title, recall=Recall(), missed=(), milliseconds=0.0, problem=str(error))
+    return Answer(title=title, recall=recall, missed=missed, milliseconds=spent)
+
+
+# --- health ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A file of notes in the workspace."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What `holdfast doctor` finds, and the settings in force: name, value and source of each."""
+
+    findings: Sequence[tuple[str, str]] = ()
+    settings: Sequence[tuple[str, str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What the pages show from outside the store."""
+
+    health: Callable[[], Health] = Health
+    notes: Callable[[], Sequence[Note]] = tuple
+
+
+def latencies(engine: Engine, tenants: Sequence[str], *, limit: int = 200) -> dict[str, tuple[float, float, int]]:
+    """Return the median, the 95th percentile and the count of the time of each step, over the newest turns."""
+    times: dict[str, list[float]] = {}
+    for tenant in tenants:
+        select = Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=limit)
+        for record in engine.memory.store.read_records(select, kind="turn"):
+            report = ContextReport.from_json(record.data)
+            for name, value in report.milliseconds.items():
+                times.setdefault(name, []).append(value)
+    return {name: _quantiles(sorted(values)) for name, values in times.items()}
+
+
+def _quantiles(values: Sequence[float]) -> tuple[float, float, int]:
+    return values[len(values) // 2], values[min(len(values) - 1, len(values) * 95 // 100)], len(values)

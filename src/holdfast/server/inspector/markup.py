@@ -1,0 +1,52 @@
+"""Text of conversations as HTML: Markdown without raw HTML, links that tell nothing, and no pictures from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+
+MAX_MARKDOWN: Final = 40_000
+"""Characters from which a text is shown as it is."""
+_CONTROLS: Final = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), "�")
+_DIRECTIONS: Final = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "�")
+"""Marks that turn the direction of the text around them, and so hide what it says."""
+
+
+def clean(text: str) -> str:
+    """Replace control characters, ANSI escapes among them, and marks that turn the direction of the text."""
+    return text.translate(_CONTROLS | _DIRECTIONS)
+
+
+class _Renderer(RendererHTML):
+    """Renders images as their text, and links so that the page they lead to learns nothing."""
+
+    def image(self, tokens: Sequence[Token], idx: int, options: Any, env: MutableMapping[str, Any]) -> str:  # noqa: ARG002 - the signature of a rule
+        return str(escape(f"[image: {tokens[idx].content}]"))
+
+    def link_open(self, tokens: Sequence[Token], idx: int, options: Any, env: MutableMapping[str, Any]) -> str:
+        tokens[idx].attrSet("rel", "noopener noreferrer nofollow")
+        tokens[idx].attrSet("target", "_blank")
+        return self.renderToken(tokens, idx, options, env)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable("table")
+
+
+def markdown(text: str) -> Markup:
+    """Render Markdown; a very long text is shown as it is."""
+    if len(text) > MAX_MARKDOWN:
+        return plain(text)
+    return Markup(_parser().render(clean(text)))  # noqa: S704 - raw HTML is off
+
+
+def plain(text: str) -> Markup:
+    """Show a text as it is."""
+    return Markup('<pre tabindex="0">{}</pre>').format(clean(text))

@@ -1,0 +1,284 @@
+// The inspector: search as you type, live updates, the timeline, keys, and the buttons. Pages work without it as well.
+
+const $ = (selector, root = document) => root.querySelector(selector);
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+async function load(address) {
+  const answer = await fetch(address);
+  if (!answer.ok && answer.status !== 404) throw new Error(await answer.text());
+  return answer.text();
+}
+
+function say(text) {
+  const line = $("#said");
+  line.textContent = text;
+  line.classList.add("on");
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => line.classList.remove("on"), 4000);
+}
+
+function join(address, query) {
+  return query ? address + (address.includes("?") ? "&" : "?") + query : address;
+}
+
+// --- theme -------------------------------------------------------------------
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function setTheme(name) {
+  document.documentElement.dataset.theme = name;
+}
+if (localStorage.getItem("theme")) setTheme(localStorage.getItem("theme"));
+function changeTheme() {
+  const now = document.documentElement.dataset.theme || (dark.matches ? "dark" : "light");
+  const name = now === "dark" ? "light" : "dark";
+  localStorage.setItem("theme", name);
+  setTheme(name);
+}
+$("#theme").addEventListener("click", changeTheme);
+
+// --- forms that answer while one types ----------------------------------------
+
+for (const form of $$("form[data-live]")) {
+  let timer = 0;
+  let wanted = 0;
+  const update = async () => {
+    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString();
+    const number = ++wanted;
+    history.replaceState(null, "", join(form.getAttribute("action"), query));
+    const text = await load(join(form.dataset.live, query));
+    if (number === wanted) $(form.dataset.target).innerHTML = text;
+    if (form.dataset.live === "/ui/search") await followList(query);
+  };
+  form.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(update, form.hasAttribute("data-slow") ? 350 : 120);
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    clearTimeout(timer);
+    update();
+  });
+}
+
+async function followList(query) {
+  const list = $("#sessions");
+  if (list) $("tbody", list).innerHTML = await load(join(list.dataset.follow, query));
+}
+
+// --- lists that grow while one scrolls ----------------------------------------
+
+const seen = new IntersectionObserver(async (entries) => {
+  for (const entry of entries.filter((one) => one.isIntersecting)) {
+    const mark = entry.target;
+    seen.unobserve(mark);
+    if (mark.dataset.before) {
+      const box = $("#messages");
+      const first = $(".message", box);
+      const at = first?.getBoundingClientRect().top ?? 0;
+      const text = await load(join(box.dataset.follow, `before=${mark.dataset.before}`));
+      mark.remove();
+      if (text.trim()) box.insertAdjacentHTML("afterbegin", text);
+      if (first) scrollBy(0, first.getBoundingClientRect().top - at);
+    } else {
+      const form = $("form[data-live]");
+      const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+      query.set("start", mark.dataset.more);
+      const follow = mark.closest("[data-follow]").dataset.follow;
+      mark.outerHTML = await load(join(follow, query.toString()));
+    }
+    watchEnds();
+  }
+}, { rootMargin: "400px" });
+function watchEnds() {
+  for (const mark of $$(".earlier[data-before], [data-more]")) seen.observe(mark);
+}
+
+// --- the timeline ---------------------------------------------------------------
+
+const slider = $("#turn");
+let shownTurn = 0;
+async function showTurn(number) {
+  const view = $("#turn-view");
+  if (!view || number === shownTurn || number < 1) return;
+  shownTurn = number;
+  slider.value = number;
+  $("#turn-number").textContent = number;
+  const chart = $(".chart");
+  chart.classList.add("dim");
+  const columns = $$(".turn", chart);
+  let at = columns[0];
+  for (const column of columns) {
+    column.classList.remove("at");
+    if (Number(column.dataset.turn) <= number) at = column;
+  }
+  at?.classList.add("at");
+  const text = await load(join("/ui/turn" + scopeOf(view), `turn=${number}`));
+  if (number === shownTurn) view.innerHTML = text;
+}
+if (slider) {
+  slider.addEventListener("input", () => {
+    $("#turn-number").textContent = slider.value;
+    clearTimeout(slider.timer);
+    slider.timer = setTimeout(() => showTurn(Number(slider.value)), 60);
+  });
+  const chart = $(".chart");
+  const pick = (event) => {
+    const box = chart.getBoundingClientRect();
+    const columns = $$(".turn", chart);
+    const place = Math.floor(((event.clientX - box.left) / box.width) * columns.length);
+    showTurn(Number(columns[Math.max(0, Math.min(columns.length - 1, place))].dataset.turn));
+  };
+  chart.addEventListener("pointerdown", (event) => { chart.setPointerCapture(event.pointerId); pick(event); });
+  chart.addEventListener("pointermove", (event) => { if (event.buttons) pick(event); });
+  showTurn(Number($("#turn-view").dataset.turn));
+}
+const wanted = $(".message.wanted");
+if (wanted) wanted.scrollIntoView({ block: "center" });
+else if ($("#messages")) scrollTo(0, document.body.scrollHeight);
+
+// --- buttons ----------------------------------------------------------------------
+
+function scopeOf(element) {
+  return element.closest("[data-scope]")?.dataset.scope ?? "";
+}
+
+async function act(element, values) {
+  const body = new URLSearchParams(scopeOf(element).replace(/^\?/, ""));
+  for (const [name, value] of Object.entries(values)) if (value !== undefined) body.set(name, value);
+  const answer = await fetch("/ui/act", { method: "POST", body, headers: { "X-Holdfast-Post": $("meta[name=post-key]").content } });
+  say(await answer.text());
+  if (answer.ok) await refresh();
+  return answer.ok;
+}
+
+document.addEventListener("click", async (event) => {
+  const target = event.target;
+  const button = target.closest("[data-act]");
+  if (button) {
+    await act(button, {
+      action: button.dataset.act,
+      message: button.dataset.message ?? button.closest("[data-message]")?.dataset.message,
+      fact: button.closest("[data-fact]")?.dataset.fact,
+    });
+  }
+  const eraser = target.closest("[data-erase]");
+  if (eraser) {
+    const query = new URLSearchParams(scopeOf(eraser).replace(/^\?/, ""));
+    if (eraser.dataset.erase === "fact") query.set("fact", eraser.closest("[data-fact]").dataset.fact);
+    else query.set("message", eraser.closest("[data-message]").dataset.message);
+    $("#dialog").innerHTML = await load(`/ui/erase?${query}`);
+    $("#dialog").showModal();
+  }
+  if (target.closest("[data-close]")) $("#dialog").close();
+  const block = target.closest(".map [data-message]");
+  if (block) {
+    const message = $(`#m${block.dataset.message}`);
+    if (message) message.scrollIntoView({ block: "center" }), message.focus();
+    else location.href = join("/ui/session" + scopeOf(block), `message=${block.dataset.message}`) + `#m${block.dataset.message}`;
+  }
+  const step = target.closest("a[data-turn]");
+  if (step && slider) {
+    event.preventDefault();
+    showTurn(Number(step.dataset.turn));
+  }
+  for (const menu of $$(".message .menu[open]")) if (!menu.contains(target)) menu.open = false;
+});
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("[data-form]");
+  if (!form) return;
+  event.preventDefault();
+  const { scope, confirm, ...values } = Object.fromEntries(new FormData(form));
+  const fields = { ...values, ...Object.fromEntries(new URLSearchParams(scope ?? "")), action: form.dataset.form };
+  fields.fact = form.dataset.fact ?? form.closest("[data-fact]")?.dataset.fact;
+  fields.message = form.dataset.message;
+  if (await act(form, fields)) {
+    $("#dialog").close();
+    if (form.dataset.form === "add") form.reset();
+  }
+});
+
+// --- live updates ------------------------------------------------------------------
+
+async function refresh() {
+  const page = document.body.dataset.page;
+  const form = $("form[data-live]");
+  const query = form ? new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString() : "";
+  if (page === "sessions") await followList(query);
+  if (page === "memory" && !$(".fact :focus") && !$(".fact .menu[open]")) $("#facts").innerHTML = await load(join("/ui/memory?rows=1", query));
+  if (page === "session" && !$("#messages .menu[open]")) await refreshSession();
+  watchEnds();
+}
+
+async function refreshSession() {
+  const fresh = new DOMParser().parseFromString(await load(location.pathname + location.search), "text/html");
+  const [old, next] = [document, fresh].map((root) => $$("#messages .message", root));
+  const known = new Map(old.map((message) => [message.id, message]));
+  for (const message of next) {
+    const before = known.get(message.id);
+    if (!before) $("#messages").append(message);
+    else if (before.className !== message.className || $("header", before).textContent !== $("header", message).textContent) {
+      if (!before.contains(document.activeElement)) before.replaceWith(message);
+    }
+  }
+  for (const message of old) if (!$(`#${message.id}`, fresh) && next.length && Number(message.dataset.id) >= Number(next[0].dataset.id)) message.remove();
+  const last = $("#turn", fresh);
+  if (!slider || !last || last.max === slider.max) return;
+  const follow = slider.value === slider.max;
+  $(".chart").innerHTML = $(".chart", fresh).innerHTML;
+  slider.max = last.max;
+  $("#turn-number").parentElement.childNodes[2].textContent = ` of ${last.max} `;
+  if (follow) await showTurn(Number(last.max));
+}
+
+for (const box of $$("[data-load]")) load(box.dataset.load).then((text) => { box.innerHTML = text; });
+
+const live = $("#live");
+const events = new EventSource("/ui/events");
+let first = true;
+events.addEventListener("open", () => live.classList.add("on"));
+events.addEventListener("error", () => live.classList.remove("on"));
+events.addEventListener("message", () => {
+  if (!first) refresh();
+  first = false;
+});
+addEventListener("pagehide", () => events.close());
+if ($("[data-pending]")) setTimeout(refresh, 400);
+
+// --- keys ----------------------------------------------------------------------------
+
+let pending = "";
+function move(step) {
+  const rows = $$("main .row").filter((row) => row.offsetParent);
+  const at = rows.findIndex((row) => row.contains(document.activeElement) || row.classList.contains("at"));
+  const row = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
+  if (!row) return;
+  for (const one of rows) one.classList.toggle("at", one === row);
+  (row.matches("[tabindex]") ? row : $("a", row) ?? row).focus();
+  row.scrollIntoView({ block: "nearest" });
+}
+const pages = { s: "/ui/", m: "/ui/memory", a: "/ui/ask", h: "/ui/health" };
+const keys = {
+  "/": () => $("#q")?.focus(),
+  "?": showKeys,
+  j: () => move(1),
+  k: () => move(-1),
+  t: changeTheme,
+  g: () => { pending = "g"; setTimeout(() => { pending = ""; }, 1000); },
+  ArrowLeft: () => showTurn(shownTurn - 1),
+  ArrowRight: () => slider && shownTurn < Number(slider.max) && showTurn(shownTurn + 1),
+};
+function showKeys() {
+  $("#dialog").replaceChildren($("#key-help").content.cloneNode(true));
+  $("#dialog").showModal();
+}
+$("#keys").addEventListener("click", showKeys);
+document.addEventListener("keydown", (event) => {
+  if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (pending && pages[event.key]) { location.href = pages[event.key]; return; }
+  if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+});
+watchEnds();

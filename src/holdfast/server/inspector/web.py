@@ -1,0 +1,446 @@
+"""The pages of the inspector.
+
+The address with the key is opened once; from then on a cookie of this machine is enough. Whatever changes something
+also needs the token of the page, and a request from another page is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+import anyio
+from anyio import to_thread
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from holdfast import __version__
+from holdfast.engine import Engine
+from holdfast.errors import HoldfastError, InputError
+from holdfast.memory.facts import retire
+from holdfast.report import NAMES
+from holdfast.search.fuse import Parts
+from holdfast.server.inspector import data, draw, markup
+from holdfast.session import Session
+from holdfast.store.base import FactType, Scope, Select
+
+HERE: Final = Path(__file__).parent
+COOKIE: Final = "holdfast_inspector"
+POST_HEADER: Final = "x-holdfast-post"
+POLL_SECONDS: Final = 1.0
+"""How often the store is asked whether something is new."""
+HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+FACT_TYPES: Final[tuple[FactType, ...]] = (
+    "decision",
+    "implementation",
+    "config",
+    "issue",
+    "task_state",
+    "architecture",
+)
+
+
+def derive(token: str, purpose: str) -> str:
+    """Derive a key for one purpose from the token of the server."""
+    return hmac.new(token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
+
+
+def address(url: str, token: str) -> str:
+    """Return the address that opens the inspector of a server."""
+    return f"{url}/ui?key={derive(token, 'inspector')}"
+
+
+def format_time(milliseconds: int) -> str:
+    """Format a moment in the local time of this machine."""
+    if not milliseconds:
+        return ""
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000, tz=UTC).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return f"{moment:%Y-%m-%d %H:%M}"
+
+
+def link(path: str, scope: Scope, **more: object) -> str:
+    """Return the address of a page about a scope."""
+    parts = {"tenant": scope.tenant, "project": scope.project, "agent": scope.agent, "session": scope.session}
+    return (
+        f"{path}?{urlencode({name: str(value) for name, value in (parts | more).items() if value not in {'', None}})}"
+    )
+
+
+def human(number: float) -> str:
+    """Shorten a number: 12.3k."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return f"{number:,.0f}"
+
+
+def score_parts(parts: Parts) -> list[tuple[str, float]]:
+    """Return the parts of a score that are not zero, with their names."""
+    return [(name, value) for name, value in asdict(parts).items() if value > 0]
+
+
+class Inspector:
+    """The pages over one engine."""
+
+    def __init__(self, engine: Engine, *, token: str, outside: data.Outside | None = None) -> None:
+        self._engine = engine
+        self._key, self._post_key = derive(token, "inspector"), derive(token, "inspector post")
+        self._sessions = data.Sessions(engine)
+        self._outside = outside or data.Outside()
+        self._pages = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._pages.filters |= {
+            "time": format_time,
+            "human": human,
+            "clean": markup.clean,
+            "markdown": markup.markdown,
+            "plain": markup.plain,
+        }
+        self._pages.globals |= {
+            "link": link,
+            "spark": draw.sparkline,
+            "part_class": draw.class_of,
+            "parts": draw.PARTS,
+            "version": __version__,
+            "post_key": self._post_key,
+            "fact_types": FACT_TYPES,
+            "score_parts": score_parts,
+        }
+
+    def routes(self) -> Mount:
+        """Return the routes, to be mounted by the server."""
+        pages: dict[str, Callable[[data.Params], str]] = {
+            "/": self.sessions,
+            "/sessions": self.session_rows,
+            "/search": self.search,
+            "/session": self.session,
+            "/session/messages": self.messages,
+            "/turn": self.turn,
+            "/memory": self.memory,
+            "/erase": self.erase,
+            "/ask": self.ask,
+            "/health": self.health,
+            "/checks": self.checks,
+        }
+        return Mount(
+            "/ui",
+            routes=[
+                *(Route(path, self._page(page)) for path, page in pages.items()),
+                Route("/act", self._act, methods=["POST"]),
+                Route("/events", self._events),
+                Route("/download", self._download),
+                Mount("/static", StaticFiles(directory=HERE / "static")),
+            ],
+        )
+
+    # --- access ------------------------------------------------------------------
+
+    def _refuse(self, request: Request) -> Response | None:
+        """Return the answer to a request that may not see the pages; None where it may."""
+        given = request.query_params.get("key")
+        if given is not None and hmac.compare_digest(given.encode(), self._key.encode()):
+            rest = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "key"])
+            answer = RedirectResponse(f"{request.url.path}{f'?{rest}' if rest else ''}", status_code=303)
+            answer.set_cookie(COOKIE, self._key, httponly=True, samesite="strict", path="/ui")
+            return answer
+        if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self._key.encode()):
+            return None
+        text = "Open the inspector with `holdfast ui`: the address that it prints has a key that this one lacks.\n"
+        return PlainTextResponse(text, status_code=401)
+
+    def _page(self, make: Callable[[data.Params], str]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            if (refused := self._refuse(request)) is not None:
+                refused.headers.update(HEADERS)
+                return refused
+            try:
+                text, status = await to_thread.run_sync(make, dict(request.query_params)), 200
+            except HoldfastError as error:
+                text, status = self._render("problem.html", title="Not found", problem=str(error)), 404
+            except ValueError as error:
+                text, status = self._render("problem.html", title="Not understood", problem=str(error)), 400
+            return HTMLResponse(text.encode(errors="replace"), status_code=status, headers=HEADERS)
+
+        return answer
+
+    def _render(self, template: str, **values: Any) -> str:
+        return self._pages.get_template(template).render(**values)
+
+    # --- sessions ----------------------------------------------------------------
+
+    def sessions(self, params: data.Params) -> str:
+        """Show the list of sessions, with the search over everything."""
+        projects, agents = self._sessions.owners()
+        rows, more = self._sessions.page(params)
+        hits = data.search(self._engine, params["q"], self._sessions.tenants()) if params.get("q") else []
+        return self._render(
+            "sessions.html",
+            page="sessions",
+            params=params,
+            rows=rows,
+            more=more,
+            start=int(params.get("start") or 0),
+            hits=hits,
+            projects=projects,
+            agents=agents,
+            stats=self._engine.stats(),
+        )
+
+    def session_rows(self, params: data.Params) -> str:
+        """Show a page of the list."""
+        rows, more = self._sessions.page(params)
+        return self._render("_rows.html", rows=rows, more=more, start=int(params.get("start") or 0), params=params)
+
+    def search(self, params: data.Params) -> str:
+        """Show what a search finds."""
+        hits = data.search(self._engine, params["q"], self._sessions.tenants()) if params.get("q", "").strip() else []
+        return self._render("_hits.html", hits=hits, params=params)
+
+    # --- one session -------------------------------------------------------------
+
+    def _open(self, params: data.Params) -> Session:
+        scope = data.parse_scope(params)
+        if scope not in self._sessions.listed() and scope not in self._sessions.listed(age=0):
+            raise InputError(f"there is no session {scope.session!r} of agent {scope.agent!r} in this project")
+        return self._engine.session(scope.session, tenant=scope.tenant, project=scope.project, agent=scope.agent)
+
+    def session(self, params: data.Params) -> str:
+        """Show a conversation with every edit drawn into it."""
+        session = self._open(params)
+        window, turns = data.last_window(session), data.turns(session)
+        around = int(params["message"]) if params.get("message") else None
+        return self._render(
+            "session.html",
+            page="session",
+            scope=session.scope,
+            summary=self._sessions.summary(session.scope),
+            chart=draw.timeline(turns),
+            turns=turns,
+            window=window,
+            around=around,
+            messages=data.messages(session, data.message_states(session, window), around=around),
+        )
+
+    def messages(self, params: data.Params) -> str:
+        """Show the messages before a number."""
+        session = self._open(params)
+        states = data.message_states(session, data.last_window(session))
+        found = data.messages(session, states, before=int(params.get("before") or 0) or None)
+        return self._render("_messages.html", scope=session.scope, messages=found, around=None)
+
+    def turn(self, params: data.Params) -> str:
+        """Show one request: its window, its report, its block, and the difference to the one before."""
+        session = self._open(params)
+        number = int(params.get("turn") or 0)
+        window = session.window(number)
+        try:
+            before = session.window(number - 1)
+        except InputError:
+            before = None
+        report = window.report
+        known = [one for one, _, _ in data.turns(session)]
+        owners = self._owners(session, [hit.message for hit in report.recalled])
+        return self._render(
+            "turn.html" if params.get("page") else "_turn.html",
+            page="turn",
+            scope=session.scope,
+            window=window,
+            report=report,
+            last=max(known),
+            map=draw.window_map(window.items, window=report.raw_max_tokens),
+            items=[data.view_item(item) for item in window.items],
+            changes=data.compare(before, window),
+            wire=json.dumps(window.request(), ensure_ascii=False, indent=2)[: data.MAX_SHOWN],
+            hits=sorted(report.recalled, key=lambda hit: -hit.score),
+            owners=owners,
+            names=NAMES,
+        )
+
+    def _owners(self, session: Session, ids: list[int]) -> dict[int, Scope]:
+        select = Select(scope=session.scope, across=data.EVERYTHING, ids=tuple(ids))
+        return {row.id: row.scope for row in self._engine.memory.store.read_messages(select)}
+
+    # --- memory ------------------------------------------------------------------
+
+    def memory(self, params: data.Params) -> str:
+        """Show the facts."""
+        facts = data.list_facts(self._engine, params, self._sessions.tenants())
+        start = int(params.get("start") or 0)
+        return self._render(
+            "_facts.html" if params.get("rows") else "memory.html",
+            page="memory",
+            params=params,
+            facts=facts[start : start + data.PAGE],
+            total=len(facts),
+            more=len(facts) > start + data.PAGE,
+            start=start,
+            notes=self._outside.notes(),
+            scopes=sorted({(scope.tenant, scope.project, scope.agent) for scope in self._engine.memory.store.scopes()}),
+        )
+
+    def erase(self, params: data.Params) -> str:
+        """Show what exactly would be erased."""
+        scope = data.parse_scope(params)
+        store = self._engine.memory.store
+        facts, rows = [], []
+        if params.get("fact"):
+            facts = store.read_facts(Select(scope=scope, across=data.EVERYTHING), keys=[params["fact"]])
+        if params.get("message"):
+            ids = (int(params["message"]),)
+            rows = store.read_messages(Select(scope=scope, ids=ids))
+            related = store.read_facts(Select(scope=scope, across=True))
+            facts = [row for row in related if int(params["message"]) in row.evidence]
+        if not facts and not rows:
+            raise InputError("there is nothing to erase: it is gone already")
+        return self._render(
+            "_erase.html", scope=scope, params=params, facts=facts, messages=[data.view_message(row) for row in rows]
+        )
+
+    # --- questions ---------------------------------------------------------------
+
+    def ask(self, params: data.Params) -> str:
+        """Show what would be recalled for a question, with the settings in force and with others."""
+        question, answers = params.get("q", "").strip(), []
+        if question:
+            scope = data.parse_scope(params)
+            cap = int(params["cap"]) if params.get("cap") else None
+            for title, changes in (("A", params.get("a", "")), ("B", params.get("b", ""))):
+                if title == "A" or changes or params.get("two"):
+                    answers.append(data.ask(self._engine, question, scope=scope, cap=cap, changes=changes, title=title))
+        return self._render(
+            "_answers.html" if params.get("rows") else "ask.html",
+            page="ask",
+            params=params,
+            answers=answers,
+            default_cap=self._engine.settings.recall.hard_cap_tokens,
+            scopes=[scope for scope, _ in list(self._sessions.listed().items())[:200]],
+        )
+
+    # --- health ------------------------------------------------------------------
+
+    def health(self, params: data.Params) -> str:
+        """Show whether everything works."""
+        stats = self._engine.stats()
+        return self._render(
+            "health.html",
+            page="health",
+            params=params,
+            stats=stats,
+            latencies=data.latencies(self._engine, self._sessions.tenants()),
+            embedder=self._engine.memory.choice.reasons,
+            waiting=self._engine.memory.waiting(),
+        )
+
+    def checks(self, params: data.Params) -> str:
+        """Show what `holdfast doctor` finds, and the settings in force. Checking a large store takes a while."""
+        return self._render("_checks.html", params=params, health=self._outside.health())
+
+    # --- what changes something --------------------------------------------------
+
+    async def _act(self, request: Request) -> Response:
+        if (refused := self._refuse(request)) is not None:
+            return refused
+        given = request.headers.get(POST_HEADER, "")
+        if not hmac.compare_digest(given.encode(), self._post_key.encode()):
+            return PlainTextResponse("the token of the page is missing or wrong: reload it\n", status_code=403)
+        form = dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
+        try:
+            said = await to_thread.run_sync(self.act, form)
+        except (HoldfastError, ValueError) as error:
+            return PlainTextResponse(f"{error}\n", status_code=400, headers=HEADERS)
+        return PlainTextResponse(said, headers=HEADERS)
+
+    def act(self, form: Mapping[str, str]) -> str:
+        """Do what a button says, and return a sentence about it."""
+        scope = data.parse_scope(form)
+        action = form.get("action", "")
+        if action in {"pin", "unpin", "exclude", "include", "undo trim", "forget message"}:
+            return self._act_on_message(action, scope, int(form.get("message") or 0))
+        return self._act_on_fact(action, scope, form)
+
+    def _act_on_message(self, action: str, scope: Scope, number: int) -> str:
+        session = self._engine.session(scope.session, tenant=scope.tenant, project=scope.project, agent=scope.agent)
+        if action == "undo trim":
+            return f"{session.undo_trim()} messages come back with the next request, as far as they fit."
+        if action == "forget message":
+            return f"{session.forget([number])} rows were erased."
+        if action in {"pin", "unpin"}:
+            session.pin([number], pinned=action == "pin")
+            return f"Message {number} is {'pinned' if action == 'pin' else 'no longer pinned'}."
+        self._engine.memory.exclude_from_recall([number], scope=scope, excluded=action == "exclude")
+        return f"Message {number} is {'not recalled from now on' if action == 'exclude' else 'recalled again'}."
+
+    def _act_on_fact(self, action: str, scope: Scope, form: Mapping[str, str]) -> str:
+        memory, content = self._engine.memory, form.get("content", "").strip()
+        kind: FactType = next((one for one in FACT_TYPES if one == form.get("type")), "decision")
+        if action == "add":
+            fact = memory.remember(content, scope=replace(scope, session=""), type=kind)
+            return f"Fact {fact.id} is stored."
+        old = data.find_fact(self._engine, scope, form.get("fact", ""))
+        if action == "correct":
+            new = memory.remember(content, scope=old.scope, type=old.type, subject=old.subject, slot=old.slot)
+            if new.id != old.id:
+                memory.store.add_facts([replace(old, superseded_by=new.id, time=memory.clock())])
+            return f"Fact {new.id} replaces {old.id}."
+        if action == "retire":
+            memory.store.add_facts([retire(old, time=memory.clock())])
+            return f"Fact {old.id} no longer holds; its history stays."
+        if action == "forget fact":
+            return f"{memory.forget(scope=old.scope, fact_ids=[old.id], across=True)} rows were erased."
+        raise InputError(f"action {action!r} is not known")
+
+    # --- live updates ------------------------------------------------------------
+
+    async def _events(self, request: Request) -> Response:
+        if (refused := self._refuse(request)) is not None:
+            return refused
+
+        async def changes() -> AsyncIterator[str]:
+            last: tuple[int, int] | None = None
+            while not await request.is_disconnected():
+                marks = await to_thread.run_sync(self._sessions.newest)
+                if marks != last:
+                    last = marks
+                    yield f"data: {json.dumps({'message': marks[0], 'turn': marks[1]})}\n\n"
+                await anyio.sleep(POLL_SECONDS)
+
+        return StreamingResponse(changes(), media_type="text/event-stream", headers=HEADERS)
+
+    async def _download(self, request: Request) -> Response:
+        """Send one message whole, as a file that no browser runs."""
+        if (refused := self._refuse(request)) is not None:
+            return refused
+        scope = data.parse_scope(dict(request.query_params))
+        ids = (int(request.query_params.get("message") or 0),)
+        rows = await to_thread.run_sync(self._engine.memory.store.read_messages, Select(scope=scope, ids=ids))
+        if not rows:
+            return PlainTextResponse("there is no such message\n", status_code=404, headers=HEADERS)
+        parts = "\n\n".join(data.full_text(part) for part in rows[0].message.parts)
+        name = {"content-disposition": f'attachment; filename="message-{ids[0]}.txt"'}
+        return PlainTextResponse(parts.encode(errors="replace"), headers={**HEADERS, **name})

@@ -1,0 +1,100 @@
+"""What tables and their index need of a database: a SQLite file, or one tenant's part of a PostgreSQL server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdfast.store.base import Scope
+
+if TYPE_CHECKING:  # rows are read and written without numpy
+    from holdfast.search.embed.base import Space
+
+
+class Rows(Protocol):
+    """The rows of a statement. A server computes them when the first is read, with those of other statements."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Database(Protocol):
+    """Runs statements, with `?` for each value.
+
+    Attributes:
+        own: The condition on the tenant that every statement has, with `AND` after it; empty where rows of all tenants
+            are numbered together.
+        fixed: The parts of a scope that all rows have.
+        first_passage: Added to the number of a passage, so that it differs from those of other tenants.
+    """
+
+    own: str
+    fixed: Mapping[str, str]
+    first_passage: int
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
+        """Run a statement for each row of values."""
+        ...
+
+    def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+        """Insert rows at once."""
+        ...
+
+    def insert_numbered(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> list[int]:
+        """Insert rows that get a number, and return the numbers."""
+        ...
+
+    def each(self, numbers: Sequence[int]) -> tuple[str, object]:
+        """Return a table of numbers, its column named `value`, and the value of its `?`."""
+        ...
+
+    def among(self, column: str, wanted: Sequence[int] | Sequence[str] | Sequence[bytes]) -> tuple[str, list[object]]:
+        """Return the condition that a column is one of some values, and the values of its `?`."""
+        ...
+
+    def find_vectors(self, space: Space, *, after: Mapping[str, int]) -> Mapping[str, Rows]:
+        """Select vectors of a space by table: number of the row, first passage, and the vectors of its windows.
+
+        Only rows with a higher number than `after` has for the table, in rising order.
+        """
+        ...
+
+    def wipe_vectors(self, passages: Sequence[int]) -> None:
+        """Erase the vectors of forgotten passages (in rising order), in every space."""
+        ...
+
+    def drop_vectors(self, passages: Sequence[int]) -> None:
+        """Delete the vectors of passages that were divided otherwise: they are made again."""
+        ...
+
+
+SCOPE_PARTS = ("tenant", "project", "agent", "session")
+
+
+def scope_condition(db: Database, required: Mapping[str, str]) -> tuple[str, list[object]]:
+    """Return the condition on a row of `scopes`, and the values of its `?`."""
+    parts = {name: value for name, value in required.items() if name not in db.fixed}
+    return db.own + (" AND ".join(f"{name} = ?" for name in parts) or "true"), list(parts.values())
+
+
+def scope_number(db: Database, scope: Scope) -> int:
+    """Return the number of a scope, which is created if it is new."""
+    parts = scope.required(())
+    condition, values = scope_condition(db, parts)
+    if known := db.execute(f"SELECT id FROM scopes WHERE {condition}", values).fetchone():
+        return int(known[0])
+    number = int(db.execute(f"SELECT coalesce(max(id) + 1, 0) FROM scopes WHERE {db.own}true").fetchone()[0])
+    names = [name for name in parts if name not in db.fixed]
+    db.insert("scopes", ", ".join(["id", *names]), [(number, *values)])
+    return number

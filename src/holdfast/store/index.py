@@ -1,0 +1,301 @@
+"""The search index of a store, or of one tenant, as one process has read it: columns, unindexed terms, vectors.
+
+It is read from the tables and nothing else, so it is right whichever process wrote them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from holdfast.search import columns as columnar
+from holdfast.search.bm25 import Corpus, score, select_cheapest, select_rarest
+from holdfast.search.candidates import Candidates, select_candidates
+from holdfast.search.columns import Bools, Columns
+from holdfast.search.embed.base import Space
+from holdfast.search.postings import PAGE, Lists, Occurrences, Postings, Unindexed, find, term_ids, windows_of_one
+from holdfast.search.vectors import Matrix
+from holdfast.store.base import SearchQuery
+from holdfast.store.database import Database, Rows, scope_condition
+from holdfast.store.index_tables import PASSAGE_COLUMNS, extend_columns
+from holdfast.store.rows import RowReader
+
+MAX_CACHED_BYTES: Final = 24 << 20
+"""Posting lists cached in memory: the queries of one conversation share their words."""
+
+MAX_CHEAP_WINDOWS: Final = 1_000_000
+"""Where the terms of a query occur in no more windows than this, all of their lists are read at once."""
+
+
+_NO_LIMIT: Final = 2**31
+"""More bytes than a page has."""
+
+_NO_OCCURRENCES: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+
+
+class _PostingCache:
+    """The indexed postings of the terms that were used last."""
+
+    def __init__(self) -> None:
+        self._postings: OrderedDict[int, Postings] = OrderedDict()
+        self._size = 0
+
+    def __contains__(self, term: int) -> bool:
+        return term in self._postings
+
+    def __getitem__(self, term: int) -> Postings:
+        self._postings.move_to_end(term)
+        return self._postings[term]
+
+    def __setitem__(self, term: int, postings: Postings) -> None:
+        self._postings[term] = postings
+        self._size += postings.nbytes
+        while self._size > MAX_CACHED_BYTES and len(self._postings) > 1:
+            _, oldest = self._postings.popitem(last=False)
+            self._size -= oldest.nbytes
+
+
+@dataclass(slots=True)
+class _LoadedVectors:
+    """The vectors of a space, and the number of the last row that was read of each table of vectors."""
+
+    matrix: Matrix
+    last: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _TermLists:
+    """The posting lists of a term by run: those that were read, and the sizes of those that were not."""
+
+    term: int
+    lists: dict[int, Occurrences] = field(default_factory=dict)
+    unread: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of windows that the term occurs in."""
+        return sum(len(windows) for windows, _ in self.lists.values()) + sum(self.unread.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Seek:
+    """A search for the posting lists of terms that were not cached."""
+
+    terms: list[int]
+    longest: int
+    rows: Rows | None
+
+
+class Index:
+    """The index as of the last search."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Drop everything that was read."""
+        self.columns = Columns()
+        self._unindexed = Unindexed()
+        self._cache = _PostingCache()
+        self._loaded: dict[Space, _LoadedVectors] = {}
+        self._whole: Corpus | None = None
+        self._rewritten: int | None = None
+
+    def search(self, reader: RowReader, query: SearchQuery) -> Candidates:
+        """Search the present tables, in the caller's transaction.
+
+        Whatever any process has written since the last search is read first. Everything is selected before anything is
+        read, so that a server answers in one round trip.
+        """
+        db, space = reader.db, query.space if query.vector is not None else None
+        condition, values = scope_condition(db, query.scope.required(query.across))
+        scopes, allowed = reader.find_scopes(), db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
+        changes = self._find_changes(db)
+        weights = dict(zip(term_ids(list(query.terms)).tolist(), query.terms.values(), strict=True))
+        seek = self._seek(db, *self._missing(list(weights))) if self.columns.passages else _Seek([], 0, None)
+        vectors = None if space is None else self._find_vectors(db, space)
+        reader.take_scopes(scopes)
+        readable = np.zeros(len(reader.scopes), np.bool_)
+        readable[[number for (number,) in allowed]] = True
+        if not self._take_changes(*changes):
+            self.reset()
+            return self.search(reader, query)
+        corpus = self.corpus(readable)
+        keywords = score(self.postings(db, weights, seek), corpus)
+        cosine = centre = None
+        matrix = None if space is None or vectors is None else self._take_vectors(space, vectors)
+        if query.vector is not None and matrix is not None:
+            seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
+            cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
+            centre = matrix.centre(query.vector, cosine, visible=seen)
+        found = select_candidates(
+            corpus.columns,
+            keywords,
+            visible=corpus.visible,
+            eligible=_eligible(corpus.columns, corpus.visible, query, first=db.first_passage),
+            cosine=cosine,
+            centre=centre,
+            limit=query.limit,
+            neighbours=query.neighbours,
+        )
+        return replace(found, passages=found.passages + db.first_passage) if db.first_passage else found
+
+    def _find_changes(self, db: Database) -> tuple[Rows, Rows, Rows, Rows]:
+        """Select what was written since the last search: counters, blocks, passages, terms that are not indexed."""
+        own, known = db.own, self._unindexed.first
+        # Passages that were read one by one are read again as a part of their block.
+        since = f"{own}number >= (SELECT coalesce(max(stop), ?) FROM runs WHERE {own}stop > ?) ORDER BY number"
+        counters = (
+            f"SELECT (SELECT value FROM counters WHERE {own}name = 'rewritten'),"
+            f" (SELECT coalesce(max(stop), 0) FROM runs WHERE {own}true)"
+        )
+        return (
+            db.execute(counters),
+            db.execute(f"SELECT data FROM blocks WHERE {own}first >= ? ORDER BY first", (known,)),
+            db.execute(f"{PASSAGE_COLUMNS} WHERE {since}", (self.columns.passages, known)),
+            db.execute(f"SELECT number, terms FROM pending WHERE {since}", (self._unindexed.stop, known)),
+        )
+
+    def _take_changes(self, counters: Rows, blocks: Rows, passages: Rows, pending: Rows) -> bool:
+        """Take over what `_find_changes` selected; False where the index was rewritten and must be read anew."""
+        rewritten, stop = counters.fetchone()
+        if self._rewritten not in {None, rewritten}:
+            return False
+        self._rewritten = rewritten
+        if stop > self._unindexed.first:
+            self.columns.truncate(self._unindexed.first)
+            self.columns.extend(*(columnar.decode(data) for (data,) in blocks))
+            self._unindexed = Unindexed(stop)
+            self._cache = _PostingCache()
+        extend_columns(self.columns, passages.fetchall())
+        for number, data in pending:
+            self._unindexed.pad(number)
+            self._unindexed.append(np.frombuffer(data, np.int64))
+        self._unindexed.pad(self.columns.passages)
+        return True
+
+    def corpus(self, scopes: Bools) -> Corpus:
+        """Return the corpus of these scopes. That of all scopes is cached."""
+        if self._whole is None or self._whole.columns.passages < self.columns.passages:
+            columns = self.columns.snapshot()
+            self._whole = Corpus.of(columns, columns["alive"])
+        if scopes.all():
+            return self._whole
+        columns = self._whole.columns
+        return Corpus.of(columns, columns["alive"] & scopes.take(columns["scope"]))
+
+    def _missing(self, terms: Sequence[int]) -> tuple[list[int], int]:
+        """Return the terms that are not cached, and the longest page to read: all of a small store."""
+        is_small = len(terms) * self.columns.windows <= MAX_CHEAP_WINDOWS
+        return [term for term in terms if term not in self._cache], _NO_LIMIT if is_small else PAGE
+
+    @staticmethod
+    def _seek(db: Database, missing: list[int], longest: int) -> _Seek:
+        """Select the lists of terms, and only the size of a longer one."""
+        if not missing:
+            return _Seek([], longest, None)
+        each, value = db.each(missing)
+        query = (
+            "WITH place(wanted, run, page) AS MATERIALIZED (SELECT value, first,"
+            f" (SELECT max(term) FROM postings WHERE {db.own}run = first AND term <= value)"
+            f" FROM {each} CROSS JOIN runs WHERE {db.own}true)"
+            " SELECT wanted, postings.run, term, length(data), CASE WHEN length(data) <= ? THEN data END"
+            f" FROM place CROSS JOIN postings WHERE {db.own}postings.run = place.run AND term = page"
+        )
+        return _Seek(missing, longest, db.execute(query, (value, longest)))
+
+    def postings(self, db: Database, weights: Mapping[int, float], seek: _Seek) -> list[tuple[Postings, float]]:
+        """Read the postings of terms, with their weights; empty for a term that does not occur.
+
+        In a large store only those terms are read that tell most and can be looked at in time.
+        """
+        missing, longest = self._missing(list(weights))
+        if longest != seek.longest or not set(missing) <= set(seek.terms):  # the index has changed since
+            seek = self._seek(db, missing, longest)
+        sought = _read_sought(seek)
+        fresh = self._unindexed.lists(np.array(list(weights), np.int64), self.columns)
+        chosen = list(weights) if longest == _NO_LIMIT else self._select_terms(list(weights), sought, fresh)
+        sealed = {term: self._cache[term] for term in chosen if term not in sought}
+        unread = [term for term in chosen if term in sought]
+        lists = _read_lists(db, [sought[term] for term in unread])
+        made = Postings.of([*lists, *map(fresh.of, chosen)], self.columns)
+        for term, postings in zip(unread, made, strict=False):
+            sealed[term] = self._cache[term] = postings.copy()
+        later = dict(zip(chosen, made[len(unread) :], strict=True))
+        return [(sealed[term].then(later[term]), weights[term]) for term in chosen]
+
+    def _select_terms(self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Lists) -> list[int]:
+        """Choose the terms that distinguish most and can be read in time."""
+        known = [sought[term].size if term in sought else len(self._cache[term].windows) for term in terms]
+        sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
+        chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
+        return [terms[number] for number in sorted(chosen)]
+
+    def _find_vectors(self, db: Database, space: Space) -> Mapping[str, Rows]:
+        """Select the vectors of a space that are not read yet, by table."""
+        loaded = self._loaded.get(space)
+        return db.find_vectors(space, after={} if loaded is None else loaded.last)
+
+    def _take_vectors(self, space: Space, found: Mapping[str, Rows]) -> Matrix | None:
+        """Take over what `_find_vectors` selected; return all vectors, or None where there are none."""
+        loaded = self._loaded.get(space) or _LoadedVectors(Matrix(space.dimension))
+        first_window = self.columns["first_window"]
+        for table, rows in found.items():
+            for number, passage, data in rows:
+                vectors = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
+                loaded.matrix.store(int(first_window[passage]), vectors)
+                loaded.last[table] = number
+        if loaded.last:
+            self._loaded[space] = loaded
+        return loaded.matrix if loaded.last else None
+
+
+def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: int) -> Bools:
+    """Return which of the visible passages the query does not exclude; `first` is the number of the first of all."""
+    kept = visible
+    if query.since is not None:
+        times = columns["time"]
+        kept = kept & ((times <= 0) | (times >= query.since))
+    if query.newest is not None:
+        numbers = np.flatnonzero(kept)
+        kept = kept.copy()
+        kept[numbers[: max(0, len(numbers) - query.newest)]] = False
+    if query.without_messages:
+        kept = kept & ~np.isin(columns["message"], np.array(list(query.without_messages)))
+    if query.without_passages:
+        kept = kept.copy()
+        numbers = np.array(list(query.without_passages), np.int64) - first
+        kept[numbers[(numbers >= 0) & (numbers < len(kept))]] = False
+    return kept
+
+
+def _read_sought(seek: _Seek) -> dict[int, _TermLists]:
+    """Read the lists of terms in every run, except those in pages that are too long."""
+    found = {term: _TermLists(term) for term in seek.terms}
+    for term, run, first, length, data in seek.rows or ():
+        if data is not None:
+            if held := find(data, term):
+                found[term].lists[run] = held
+        elif first == term:
+            found[term].unread[run] = windows_of_one(length)
+    return found
+
+
+def _read_lists(db: Database, sought: Sequence[_TermLists]) -> list[Occurrences]:
+    """Read all windows of each term."""
+    query = f"SELECT data FROM postings WHERE {db.own}run = ? AND term = ?"
+    long = [(lists, run, db.execute(query, (run, lists.term))) for lists in sought for run in lists.unread]
+    for lists, run, rows in long:
+        lists.lists[run] = find(rows.fetchone()[0], lists.term) or _NO_OCCURRENCES
+    return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in sought]
+
+
+def _join(parts: Sequence[Occurrences]) -> Occurrences:
+    if len(parts) == 1:
+        return parts[0]
+    windows, counts = zip(_NO_OCCURRENCES, *parts, strict=True)
+    return np.concatenate(windows), np.concatenate(counts)

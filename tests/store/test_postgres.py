@@ -1,0 +1,264 @@
+"""The store on a PostgreSQL server: its tables, tenants and work, and what happens when the server is in trouble."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from holdfast import Engine
+from holdfast.errors import InputError, StorageError, UnavailableError
+from holdfast.settings import Embedding, Settings
+from holdfast.settings.schema import Postgres
+from holdfast.store.base import Job, Record, Select
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres_database import ROLE
+from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, says, texts, vectors
+from postgres_server import open_postgres, schema_of, start
+
+OTHER = replace(HERE, tenant="other")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[PostgresStore]:
+    """A store of its own."""
+    with closing(open_postgres(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """A connection of the operator, with the tables of the test in its path."""
+    with psycopg.connect(start(), autocommit=True) as connection:
+        connection.execute(sql.SQL("SET search_path = {}, public").format(sql.Identifier(schema_of(tmp_path))))
+        yield connection
+
+
+def drop_connections(admin: psycopg.Connection[tuple[object, ...]], store: PostgresStore) -> None:
+    """End every connection of a store, as a failover does."""
+    mine = [connection.info.backend_pid for connection in store._pool._pool]
+    if (db := getattr(store._local, "db", None)) is not None:
+        mine.append(db.connection.info.backend_pid)
+    for pid in mine:
+        admin.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+
+
+class TestTables:
+    def test_every_table_and_key_begins_with_the_tenant(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """Tables can be distributed by tenant: each is partitioned by it, and nothing is unique outside of it."""
+        partitioned = admin.execute(
+            "SELECT relname, pg_get_partkeydef(oid) FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+            " AND relkind IN ('r', 'p') AND NOT relispartition"
+        ).fetchall()
+        keys = {name: key for name, key in partitioned if name != "tenants"}
+        assert len(keys) >= 13
+        assert set(keys.values()) == {"HASH (tenant)"}
+        constraints = admin.execute(
+            "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE contype IN ('p', 'u', 'f') AND connamespace = current_schema()::regnamespace AND conparentid = 0"
+        ).fetchall()
+        indexes = admin.execute(
+            "SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = current_schema()"
+        ).fetchall()
+        for table, definition in (*constraints, *indexes):
+            assert str(table) == "tenants" or "(tenant," in str(definition), definition
+        assert store.counts()["messages"] == 0
+
+    def test_a_second_process_finds_the_tables_made(self, tmp_path: Path) -> None:
+        """Two that open a new store at once wait for each other, and both can use it."""
+        opened: list[PostgresStore] = []
+        threads = [Thread(target=lambda: opened.append(open_postgres(tmp_path))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        opened[0].add_messages([says("hello")])
+        assert [texts(one) for one in opened] == [["hello"]] * 3
+        for one in opened:
+            one.close()
+
+    @pytest.mark.usefixtures("store")
+    def test_a_newer_schema_is_refused(self, admin: psycopg.Connection[tuple[object, ...]], tmp_path: Path) -> None:
+        """Tables of a newer version are not touched."""
+        admin.execute(f"COMMENT ON SCHEMA {schema_of(tmp_path)} IS 'holdfast 99'".encode())
+        with pytest.raises(StorageError, match="newer Holdfast"):
+            open_postgres(tmp_path)
+
+
+class TestTenants:
+    def test_row_security_keeps_tenants_apart(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """A statement without any condition sees the rows of the tenant of its transaction, and none without one."""
+        store.add_messages([says("mine")])
+        store.add_messages([says("theirs", scope=OTHER), says("theirs too", scope=OTHER)])
+        counts = []
+        for tenant in ("", "0", "1"):
+            with admin.transaction():
+                admin.execute(f"SET LOCAL ROLE {ROLE}".encode())
+                admin.execute("SELECT set_config('holdfast.tenant', %s, true)", (tenant,))
+                counts.append(admin.execute("SELECT count(*) FROM messages").fetchone())
+                assert admin.execute("SELECT count(*) FROM messages_0").fetchone() == (0,)
+                with pytest.raises(psycopg.errors.InsufficientPrivilege), admin.transaction():
+                    admin.execute("INSERT INTO counters(tenant, name, value) VALUES (7, 'x', 1)")
+        assert counts == [(0,), (1,), (2,)]
+
+    def test_the_role_cannot_bypass_row_security(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """Transactions of a superuser's login run as a role that row security applies to."""
+        found = admin.execute("SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = %s", (ROLE,))
+        assert found.fetchone() == (False, False, False)
+        assert store._read("x", lambda rows: rows.db.execute("SELECT current_user").fetchone()) == (ROLE,)
+
+    def test_numbers_of_passages_differ_between_tenants(self, store: PostgresStore) -> None:
+        """A vector is stored with the passage of its tenant, and found by no other."""
+        store.add_messages([says("mine")])
+        store.add_messages([says("theirs", scope=OTHER)])
+        (mine,), (theirs,) = (store.read_passages(Select(scope=scope)) for scope in (HERE, OTHER))
+        assert mine.number != theirs.number
+        assert [passage.number for passage in store.without_vectors(MODEL, limit=9)] == [mine.number, theirs.number]
+        assert store.add_vectors([vectors(theirs.number, [3])]) == 1
+        assert [passage.number for passage in store.without_vectors(MODEL, limit=9)] == [mine.number]
+        assert store.search(asks("mine", seed=3)).cosine is None
+        found = store.search(asks("theirs", seed=3, scope=OTHER))
+        assert found.passages.tolist() == [theirs.number]
+        assert store.embedded(MODEL) == 1
+
+
+class TestWork:
+    def test_one_process_works_for_a_tenant_at_a_time(self, store: PostgresStore, tmp_path: Path) -> None:
+        """A second process is given another tenant's work, and none where there is no other."""
+        store.add_jobs([Job(scope=HERE, kind="extract", data={})])
+        store.add_messages([says("theirs", scope=OTHER)])
+        with closing(open_postgres(tmp_path)) as second, store.lock_work(MODEL) as first_may:
+            assert first_may
+            assert len(store.waiting("extract", limit=9)) == 1
+            assert store.without_vectors(MODEL, limit=9) == []
+            with second.lock_work(MODEL) as second_may:
+                assert second_may
+                assert second.waiting("extract", limit=9) == []
+                assert len(second.without_vectors(MODEL, limit=9)) == 1
+            with second.lock_work(None) as second_may:
+                assert not second_may
+
+    def test_a_job_is_taken_once(self, store: PostgresStore, tmp_path: Path) -> None:
+        """Two processes take different jobs; each is given its own again until it removes it."""
+        one, two = store.add_jobs([Job(scope=HERE, kind="extract", data={"n": n}) for n in range(2)])
+        with closing(open_postgres(tmp_path)) as second:
+            taken = [each.take_job("extract") for each in (store, second, store)]
+            assert [job.id if job else 0 for job in taken] == [one, two, one]
+            store.remove_jobs(Select(scope=HERE, ids=(one,)))
+            assert store.take_job("extract") is None
+
+    def test_processes_hear_of_work(self, store: PostgresStore, tmp_path: Path) -> None:
+        """A job that one process adds wakes another, and what it forgets leaves the other's memory."""
+        with closing(open_postgres(tmp_path)) as second:
+            (number,) = second.add_messages([says("a secret")])
+            assert find_messages(second.search(asks("secret"))) == [number]
+            heard = Event()
+            second.listen(heard.set)
+            while not heard.wait(0.1):  # until it listens
+                store.add_jobs([Job(scope=HERE, kind="extract", data={})])
+            heard.clear()
+            store.remove_messages(Select(scope=HERE, ids=(number,)))
+            assert heard.wait(10)
+            assert not any(tenant.rows and tenant.rows.index for tenant in second._tenants.values())
+
+
+class TestTrouble:
+    def test_a_lost_connection_is_replaced(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """Reads and writes go on over another connection, and a write is done once."""
+        store.add_messages([says("before")])
+        for turn in range(3):
+            drop_connections(admin, store)
+            assert texts(store) == ["before", *(f"after {n}" for n in range(turn))]
+            drop_connections(admin, store)
+            store.add_messages([says(f"after {turn}")])
+
+    def test_a_transaction_that_loses_its_connection_leaves_nothing(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """The caller is told, nothing of the batch is stored, and the next write succeeds."""
+        with pytest.raises(UnavailableError), store.transaction():  # noqa: PT012 - a transaction is a block
+            store.add_messages([says("half of a batch")])
+            drop_connections(admin, store)
+            store.add_facts([fact("f", "the other half")])
+        assert texts(store) == []
+        store.add_messages([says("whole")])
+        assert texts(store) == ["whole"]
+
+    def test_a_commit_without_an_answer_is_looked_up(self, store: PostgresStore) -> None:
+        """Whether a transaction was committed is asked of the server, so that nothing is lost or stored twice."""
+        with store.transaction():
+            store.add_messages([says("kept")])
+            committed = store._local.transaction
+        assert store._has_committed(committed)
+        with pytest.raises(InputError), store.transaction():  # noqa: PT012 - as above
+            store.add_messages([says("not kept")])
+            undone = store._local.transaction
+            raise InputError("something else")
+        assert not store._has_committed(undone)
+        assert not store._has_committed(str(2**40))
+
+    def test_a_slow_statement_ends(self, store: PostgresStore, tmp_path: Path) -> None:
+        """A statement that takes longer than allowed is a typed error; nothing is retried or changed."""
+        store.add_messages([says("hello")])
+        hurried = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), timeout=0.1)
+        with closing(hurried), store.transaction():
+            store.add_messages([says("holds the lock of the tenant")])
+            with pytest.raises(UnavailableError, match="timeout_seconds") as caught:
+                hurried.add_messages([says("waits")])
+            assert not caught.value.can_retry
+
+    def test_no_free_connection_is_a_typed_error(self, tmp_path: Path) -> None:
+        """Where all connections are in use, a call waits as long as allowed, and says what to do."""
+        store = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), connections=2, wait=0.2, partitions=1)
+        with closing(store), store._connect(), store._connect(), pytest.raises(UnavailableError, match="connections"):
+            store.read_messages(Select(scope=HERE))
+
+    def test_what_a_server_cannot_keep_is_an_input_error(self, store: PostgresStore) -> None:
+        """A zero byte or half a character in a name is refused, and nothing is stored."""
+        for key in ("nul \0", "half \ud800"):
+            with pytest.raises(InputError):
+                store.add_records([Record(scope=HERE, kind="edit", key=key, data={})])
+        assert store.read_records(Select(scope=HERE)) == []
+
+    def test_an_address_without_a_server_is_told_without_its_password(self, tmp_path: Path) -> None:
+        """The message has the address, and the password is left out."""
+        with pytest.raises(StorageError, match=r"127\.0\.0\.1:9/db") as caught:
+            PostgresStore("postgresql://me:hunter2@127.0.0.1:9/db", home=tmp_path)
+        assert "hunter2" not in str(caught.value)
+
+
+class TestEngine:
+    def test_an_engine_fails_open(
+        self, tmp_path: Path, admin: psycopg.Connection[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A conversation is recalled from the server; while it refuses connections, a request passes unchanged."""
+        monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+        tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=1)
+        settings = Settings(postgres=tables, embedding=Embedding(provider="none"))
+        with Engine.open(start(), settings=settings) as engine:
+            session = engine.session("s1")
+            history = [{"role": "user", "content": "The port of the staging server is 8443."}]
+            session.assemble(history, limit=8000)
+            assert [hit.message for hit in session.search("Which port has the staging server?")] == [1]
+            assert engine.stats().path.startswith("postgresql://")
+            admin.execute(f"ALTER SCHEMA {schema_of(tmp_path)} RENAME TO away".encode())
+            try:
+                window = session.assemble([*history, {"role": "user", "content": "Are you there?"}], limit=8000)
+            finally:
+                admin.execute(f"ALTER SCHEMA away RENAME TO {schema_of(tmp_path)}".encode())
+            assert "Are you there?" in str(window.request("openai_chat"))
+            assert any("archive" in warning or "postgresql" in warning for warning in window.report.warnings)
+            session.assemble([*history, {"role": "user", "content": "Are you there?"}], limit=8000)
+            assert sum(engine.sessions().values()) == 2
