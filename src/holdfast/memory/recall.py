@@ -122,7 +122,8 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
         words = found.ranking.stages["keyword"]
         lead = replace(found.ranking, order=top(words, _MAX_QUESTIONS), scores=words)
         alone = replace(found, signals=found.signals.without_vectors(), ranking=lead)
-        quotes = _Quoter(store, query, alone, deadline).pack(room=room, known=known, limit=_MAX_LEADS)
+        part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
+        quotes = _Quoter(store, query, alone, deadline, best=1).pack(room=part, known=known, limit=_MAX_LEADS)
     if share:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
@@ -270,7 +271,9 @@ _ANSWER_REACH: Final = 3
 _MAX_ANSWER_CHARS: Final = 100
 """and too short to match by itself."""
 _MAX_LEADS: Final = 6
-"""The number of best passages by words alone that are always quoted."""
+"""The number of best passages by words alone that are quoted first, in a quarter of the room,"""
+_MIN_LEAD_TOKENS: Final = 300
+"""or in this many tokens, which is enough for one."""
 _ONE: Final = np.ones(1, np.float32)
 
 
@@ -286,13 +289,15 @@ def _read_passages(
 class _Quoter:
     """Reads the passages of a ranking in batches, and packs quotes of them into a number of tokens."""
 
-    def __init__(self, store: Store, query: RecallQuery, found: _Found, deadline: Deadline) -> None:
+    def __init__(
+        self, store: Store, query: RecallQuery, found: _Found, deadline: Deadline, *, best: int | None = None
+    ) -> None:
         self._store, self._query, self._found, self._deadline = store, query, found, deadline
         recipe, order, is_recipe = query.order.recipe, found.ranking.order, query.order.fusion == "recipe"
         if is_recipe and query.order.variety is None:
             order = found.ranking.for_quoting(found.candidates.sizes, brevity=recipe.brevity, best=recipe.best)
         places: list[int] = order.tolist()
-        self._best = frozenset(places[: recipe.best])
+        self._best = frozenset(places[: recipe.best if best is None else best])
         # A passage that has most of the question in one window is worth its tokens, whatever others score.
         scores = np.maximum(relative(found.ranking.scores[order]), found.candidates.together[order] ** 2).tolist()
         self._values = dict(zip(places, scores, strict=True))
