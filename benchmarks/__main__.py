@@ -144,6 +144,20 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
         return
     echo(f"{dataset}: {found['questions']} questions, {cap} tokens, {'; '.join(notes)}")
     print_table(found["systems"], first="system")
+    print_table(found["by_cap"], first="R at a cap")
+
+
+@bench.command()
+@click.option("--messages", type=click.IntRange(min=60), default=1_000, show_default=True, help="Messages around them.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def lines(*, messages: int, seed: int, as_json: bool) -> None:
+    """How many of 60 facts, each one line of a long log, table, code or diff, are in the block of a plain question."""
+    from benchmarks.lines import measure  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=False)
+    found = measure(messages=messages, embedder=embedder, seed=seed)
+    show({**found, "embedder": notes}, found["systems"], first="block", as_json=as_json)
 
 
 @bench.command()
@@ -162,10 +176,12 @@ def offtopic(*, path: Path, dataset: str, no_vectors: bool, as_json: bool) -> No
 
 
 def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
+    """Return the embedder that the settings of the user name, or none."""
     from holdfast.search.embed import choose  # noqa: PLC0415 - as above
-    from holdfast.settings import Embedding  # noqa: PLC0415 - as above
+    from holdfast.settings import Embedding, default_files, load  # noqa: PLC0415 - as above
 
-    choice = choose(Embedding(provider="none" if no_vectors else "static"))
+    chosen = Embedding(provider="none") if no_vectors else load(files=default_files()).settings.embedding
+    choice = choose(chosen, allow_remote=chosen.allow_remote)
     return choice.embedder, list(choice.reasons)
 
 

@@ -154,6 +154,8 @@ class Recall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     automatic: bool = True
     hard_cap_tokens: Count = 4_000
     max_window_share: Share = 0.10
+    fill: Literal["adaptive", "full"] = "adaptive"
+    header: Literal["compact", "full"] = "compact"
     position: Literal["tail", "head"] = "tail"
     min_score: Share = 0.7
     knowledge_share: Share = 0.3

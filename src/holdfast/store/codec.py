@@ -115,6 +115,29 @@ def words(message: Message) -> str:
     return "\n".join(part.text for part in message.parts if isinstance(part, Text | ToolResult))
 
 
+_SILENT: Final = frozenset({"thinking", "toolCall", "tool_use", "image", "image_url"})
+_NO_TEXT: Final = frozenset(
+    {"role", "content", "parts", "id", "name", "timestamp", "model", "stop", "usage", "format", "wire", "tool_calls"}
+    | {"tool_call_id", "api", "provider", "stopReason", "toolCallId", "toolName", "isError", "details"}
+)
+"""Keys of a message under which there is no text, but for `content` and `parts`."""
+
+
+def decode_words(data: bytes) -> str:
+    """Return the readable text of an encoded message; of the usual forms without parsing the rest of it."""
+    known = json.loads(unpack_text(data))
+    wire = known.get("wire", known)
+    blocks = wire.get("content", wire.get("parts")) if isinstance(wire, dict) and wire.keys() <= _NO_TEXT else None
+    if isinstance(blocks, str) and blocks:
+        return blocks
+    if isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks):
+        texts = [block.get("text") for block in blocks if block.get("type") not in _SILENT]
+        plain = [text for text in texts if isinstance(text, str) and text]
+        if plain and len(plain) == len(texts) and all(block.get("type") in {"text", *_SILENT} for block in blocks):
+            return "\n".join(plain)
+    return words(from_json(known))
+
+
 def encode_message(message: Message) -> bytes:
     """Encode a message as bytes."""
     return pack_text(_ENCODER.encode(to_json(message)))

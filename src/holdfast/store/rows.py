@@ -15,12 +15,12 @@ from holdfast.store.codec import (
     bytes_text,
     clamp_time,
     decode_message,
+    decode_words,
     encode_message,
     pack_json,
     text_bytes,
     unpack_json,
     unpack_text,
-    words,
 )
 from holdfast.store.database import SCOPE_PARTS, Database, scope_condition, scope_number
 
@@ -213,7 +213,7 @@ class RowReader:
         wanted, values = self.db.among("id", list({row[2] for row in rows if row[7] is None}))
         shared = self.db.execute(f"SELECT id, scope, body FROM messages WHERE {self.db.own}{wanted}", values)
         damaged: list[Any] = []
-        texts = dict(self._readable("message", shared, lambda row: (row[:2], words(decode_message(row[2]))), damaged))
+        texts = dict(self._readable("message", shared, lambda row: (row[:2], decode_words(row[2])), damaged))
         unread = {row[:2] for row in damaged}
 
         def decode(row: Any) -> PassageText:
