@@ -31,7 +31,8 @@ def holdfast_hooks(
         engine: The memory. The session is the one of Claude Code, the project its folder.
         hooks: Hooks of your own; ours run after them.
     """
-    host = HostHooks(sync_engine(engine))
+    opened = sync_engine(engine)
+    host = HostHooks(opened.memory, notify=opened.notify)
 
     async def answer(event: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
         del tool_use_id, context
